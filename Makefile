@@ -1,0 +1,46 @@
+# The developer's interface. Everything is installed into .venv; only Python 3.11 and
+# Java 17 must be there.
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help test lint unit wheel docs bench demo generate clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+test: lint unit wheel docs ## Everything that must pass: lint, types, layers, tests, wheel, docs
+
+lint: .venv/installed ## ruff, mypy and the layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: .venv/installed ## The tests, on a real broker
+	$(PYTEST) -n 2 --dist loadgroup
+
+wheel: .venv/installed ## Build the wheel and try it outside the checkout
+	$(BIN)/python scripts/check_wheel.py
+
+docs: .venv/installed ## The documentation, warnings as errors
+	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build/html
+
+bench: .venv/installed ## Measure what guarding costs
+	$(BIN)/python -m benchmarks
+
+demo: .venv/installed ## The main job, on 336,776 real flights
+	$(BIN)/kafkaguard demo
+
+generate: .venv/installed ## Make the generated files again from the broker's own jar
+	$(BIN)/python scripts/generate_errors.py
+
+clean: ## Remove what was built
+	rm -rf .venv dist build docs/_build .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Where kafkaguard meets the world: one folder a client, and Spark."""

@@ -1,0 +1,1 @@
+"""The kafka-python adapter."""

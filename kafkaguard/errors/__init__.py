@@ -1,0 +1,1 @@
+"""What went wrong: one class for each of the broker's error codes."""

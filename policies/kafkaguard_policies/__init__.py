@@ -1,0 +1,1 @@
+"""What the user decides: retry policies, where they come from, and presets."""
