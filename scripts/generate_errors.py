@@ -33,6 +33,7 @@ APIS_PATH = ROOT / "kafkaguard/_apis.py"
 # KIP-1050 names a group that Java's classes do not show.
 OUR_GROUPS = {"TRANSACTION_ABORTABLE": "AbortableError"}
 TRUNKS = {"RetriableException": "RetriableError"}
+CONFIGURATION = "InvalidConfigurationException"
 IGNORED_ANCESTORS = {"ApiException", "KafkaException"}
 
 
@@ -98,52 +99,59 @@ def group_name(java_class: str) -> str:
     return java_class.removesuffix("Exception") + "Error"
 
 
-def errors_module(rows: list[Row]) -> str:
-    """Write one class for each group and each code, parents first."""
-    by_java = {row.java: row for row in rows}
-    written: dict[str, str] = {}
+class ErrorClasses:
+    """The classes of the errors module, written parents first."""
 
-    def parent_of(ancestors: tuple[str, ...]) -> str:
-        for depth, ancestor in enumerate(ancestors):
-            if ancestor in IGNORED_ANCESTORS:
-                continue
-            if ancestor in TRUNKS:
-                return TRUNKS[ancestor]
-            row = by_java.get(ancestor)
-            # Code 40's class is also the group of all configuration errors.
-            if row and ancestor != "InvalidConfigurationException":
-                write_code(row)
-                return class_name(row.name)
-            return write_group(ancestor, ancestors[depth + 1 :])
-        return "FatalError"
+    def __init__(self, rows: list[Row]) -> None:
+        # Code 40's Java class is also the group of all configuration errors.
+        self.by_java = {row.java: row for row in rows if row.java != CONFIGURATION}
+        self.written: dict[str, str] = {}
+        for row in rows:
+            self.write_code(row)
 
-    def write_group(java_class: str, ancestors: tuple[str, ...]) -> str:
-        name = group_name(java_class)
-        if name not in written:
-            parent = parent_of(ancestors)
-            written[name] = (
-                f'class {name}({parent}):\n    """Java\'s group {java_class}."""\n'
-            )
-        return name
-
-    def write_code(row: Row) -> None:
+    def write_code(self, row: Row) -> None:
+        """Write the class of one code."""
         name = class_name(row.name)
-        if name in written:
+        if name in self.written:
             return
-        own_group = row.java == "InvalidConfigurationException"
-        chain = (row.java, *row.ancestors) if own_group else row.ancestors
-        parent = OUR_GROUPS.get(row.name) or parent_of(chain)
-        written[name] = (
+        chain = row.ancestors if row.java != CONFIGURATION else (row.java,)
+        parent = OUR_GROUPS.get(row.name) or self.parent_of(chain)
+        self.written[name] = (
             f"class {name}({parent}):\n"
             f'    """{row.code} {row.name}, Java\'s {row.java}."""\n\n'
             f"    code = {row.code}\n"
             f'    name = "{row.name}"\n'
         )
 
-    for row in rows:
-        write_code(row)
-    table = "".join(f"    {row.code}: {class_name(row.name)},\n" for row in rows)
+    def parent_of(self, ancestors: tuple[str, ...]) -> str:
+        """Return our class for the nearest Java ancestor, writing it if need be."""
+        named = [a for a in ancestors if a not in IGNORED_ANCESTORS]
+        if not named:
+            return "FatalError"
+        if named[0] in TRUNKS:
+            return TRUNKS[named[0]]
+        if named[0] in self.by_java:
+            row = self.by_java[named[0]]
+            self.write_code(row)
+            return class_name(row.name)
+        return self.write_group(named[0], tuple(named[1:]))
+
+    def write_group(self, java_class: str, ancestors: tuple[str, ...]) -> str:
+        """Write the class of one of Java's groups, and return its name."""
+        name = group_name(java_class)
+        if name not in self.written:
+            parent = self.parent_of(ancestors)
+            self.written[name] = (
+                f'class {name}({parent}):\n    """Java\'s group {java_class}."""\n'
+            )
+        return name
+
+
+def errors_module(rows: list[Row]) -> str:
+    """Write one class for each group and each code."""
+    written = ErrorClasses(rows).written
     exported = "".join(f'    "{name}",\n' for name in sorted(written))
+    table = "".join(f"    {row.code}: {class_name(row.name)},\n" for row in rows)
     retriable = "".join(f"        {row.code},\n" for row in rows if row.retriable)
     return (
         HEADER.format(version=VERSION, source="org.apache.kafka.common.protocol.Errors")
