@@ -6,6 +6,47 @@ that ``import kafkaguard`` loads no Kafka client, no pydantic and no pyspark.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from kafkaguard._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from kafkaguard import errors
+    from kafkaguard._classification import classify
+    from kafkaguard._verdict import Action, RuleInfo, TopicFacts, Verdict
+
+#: Where each public name lives; loaded at its first use.
+_HOMES = {
+    "Action": "kafkaguard._verdict",
+    "RuleInfo": "kafkaguard._verdict",
+    "TopicFacts": "kafkaguard._verdict",
+    "Verdict": "kafkaguard._verdict",
+    "classify": "kafkaguard._classification",
+}
+_MODULES = frozenset({"errors"})
+
+__all__ = [
+    "Action",
+    "RuleInfo",
+    "TopicFacts",
+    "Verdict",
+    "__version__",
+    "classify",
+    "errors",
+]
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _MODULES:
+        return import_module(f"kafkaguard.{name}")
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'kafkaguard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

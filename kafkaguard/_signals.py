@@ -1,0 +1,228 @@
+"""What a client's exception says: a code of the broker, or a condition of the client.
+
+No client is imported here. kafka-python's and aiokafka's exceptions are told by the
+names of their classes, confluent-kafka's by the methods of their ``KafkaError``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkaguard import errors as e
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: How deep a chain of causes is followed; more is a loop or no chain of Kafka's.
+MAX_DEPTH = 16
+
+
+class Signal(NamedTuple):
+    """What an exception says.
+
+    Attributes:
+        key: A code (the broker's or librdkafka's), or the class of a condition.
+        client: The library that said it.
+        flag: ``"fatal"``, ``"abort"`` or ``"retriable"`` where librdkafka says so.
+    """
+
+    key: int | type[e.KafkaGuardError]
+    client: str | None = None
+    flag: str | None = None
+
+
+UNRELATED = Signal(e.UnrelatedError)
+
+# Classes that kafka-python and aiokafka make up themselves (no broker said so).
+_CONDITIONS: dict[str, int | type[e.KafkaGuardError]] = {
+    "AuthenticationFailedError": e.AuthenticationError,
+    "AuthenticationMethodNotSupported": e.AuthenticationError,
+    "Cancelled": e.ClientConnectionError,
+    "CommitFailedError": e.ClientGroupError,
+    "ConsumerStoppedError": e.ClientClosedError,
+    "IllegalArgumentError": e.ClientConfigurationError,
+    "IllegalStateError": e.ClientStateError,
+    "IncompatibleBrokerVersion": e.ClientConfigurationError,
+    "InvalidSessionTimeoutError": e.InvalidSessionTimeoutError,
+    "KafkaConfigurationError": e.ClientConfigurationError,
+    "KafkaConnectionError": e.ClientConnectionError,
+    "KafkaError": e.ClientStateError,
+    "KafkaProtocolError": e.ClientProtocolError,
+    "KafkaTimeoutError": e.ClientTimeoutError,
+    "KafkaUnavailableError": e.ClientNotConnectedError,
+    "MetadataEmptyBrokerList": e.ClientNotConnectedError,
+    "NoBrokersAvailable": e.ClientNotConnectedError,
+    "NodeNotReadyError": e.ClientNotConnectedError,
+    "ProducerClosed": e.ClientClosedError,
+    "RecordTooLargeError": 10,
+    "StaleMetadata": e.ClientMetadataError,
+    "TooManyInFlightRequests": e.ClientQueueFullError,
+    "TransactionAbortedError": e.RecordPurgedError,
+    "UnknownBrokerIdError": e.ClientMetadataError,
+    "UnrecognizedBrokerVersion": e.ClientNotConnectedError,
+    "UnsupportedCodecError": e.ClientConfigurationError,
+}
+_CLIENTS = {"kafka": "kafka-python", "aiokafka": "aiokafka"}
+_CONFLUENT = frozenset({"confluent_kafka", "cimpl"})
+
+# Exceptions of Python's own that stand for something on the way to a broker. By name,
+# since importing ssl, socket or asyncio for them would be paid by everyone.
+_PYTHON: dict[str, type[e.KafkaGuardError]] = {
+    "builtins.BufferError": e.ClientQueueFullError,
+    "builtins.ConnectionError": e.ClientConnectionError,
+    "builtins.TimeoutError": e.ClientTimeoutError,
+    "asyncio.exceptions.CancelledError": e.ClientTimeoutError,
+    "concurrent.futures._base.CancelledError": e.ClientTimeoutError,
+    "socket.gaierror": e.ClientNotConnectedError,
+    "ssl.SSLError": e.ClientConfigurationError,
+}
+
+#: What one of our own context classes implies, so that judging it again agrees.
+IMPLIED: dict[type[e.KafkaGuardError], tuple[tuple[str, bool], ...]] = {
+    e.InvalidRecordKeyError: (("null_key", True), ("compacted", True)),
+    e.BatchMateRefusedError: (("null_key", False),),
+    e.RemoteStorageNotReadyError: (("tiered", True),),
+}
+
+#: What an exception's class alone says: a code that it always has, or a condition.
+_BY_CLASS: dict[type, Signal] = {}
+#: confluent-kafka's classes: whether they carry a KafkaError (else they are one).
+_CARRIERS: dict[type, bool] = {}
+
+
+def quick_signal(error: Any) -> tuple[Any, str | None, str | None] | None:
+    """Read an exception of a class met before; None: look closer.
+
+    The same answer as :func:`signal_of`, for the hot path.
+    """
+    cls = error.__class__
+    if cls in _BY_CLASS:
+        signal = _BY_CLASS[cls]
+        if signal.key.__class__ is int or _stands_alone(error):
+            return signal
+    elif cls in _CARRIERS:
+        inner = error.args[0] if _CARRIERS[cls] else error
+        code = inner.code()
+        if (code >= -1 or inner is error or _stands_alone(error)) and not (
+            inner.fatal() or inner.txn_requires_abort() or inner.retriable()
+        ):
+            return code, "confluent-kafka", None
+    return None
+
+
+def _stands_alone(error: BaseException) -> bool:
+    return error.__cause__ is None and error.__context__ is None
+
+
+def signal_of(error: Any) -> Signal | None:
+    """Read what an exception says, or its causes where they say more.
+
+    A broker's code says more than a client's condition (a timeout often hides an
+    authorization error), and that more than an exception that is no Kafka client's.
+
+    Returns:
+        The signal, or None if ``error`` is no exception and no ``KafkaError``.
+    """
+    best = _read(error)
+    if best is None or _rank(best) == 0:
+        return best
+    for cause in _causes(error):
+        found = _read(cause)
+        if found is not None and _rank(found) < _rank(best):
+            best = found
+    return best
+
+
+def _rank(signal: Signal) -> int:
+    if isinstance(signal.key, int):
+        return 0 if signal.key >= -1 else 1
+    if signal.key is e.UnrelatedError:
+        return 3
+    return 2 if signal.key is e.ClientTimeoutError else 1
+
+
+def _causes(error: Any) -> Iterator[Any]:
+    for _ in range(MAX_DEPTH):
+        cause = getattr(error, "__cause__", None)
+        if cause is None and not getattr(error, "__suppress_context__", True):
+            cause = error.__context__
+        if cause is None:
+            return
+        yield cause
+        error = cause
+
+
+def _read(error: Any) -> Signal | None:
+    """Read what one exception says, leaving its causes aside."""
+    cls = error.__class__
+    if _package(cls) in _CONFLUENT:
+        return _of_confluent(error)
+    if not isinstance(error, BaseException):
+        return None
+    if isinstance(error, e.KafkaGuardError):
+        return _of_ours(error)
+    for parent in cls.__mro__:
+        client = _CLIENTS.get(_package(parent))
+        if client is not None:
+            return _of_named(error, cls, client)
+        condition = _PYTHON.get(f"{parent.__module__}.{parent.__qualname__}")
+        if condition is not None:
+            return Signal(condition)
+    return _carried(error) or UNRELATED
+
+
+def _package(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
+
+
+def _of_ours(error: e.KafkaGuardError) -> Signal:
+    if error.code is not None:
+        return Signal(error.code, error.client)
+    family = next(c for c in type(error).__mro__ if c.__name__ in e.__all__)
+    return Signal(family, error.client)
+
+
+def _of_confluent(error: Any) -> Signal:
+    """Read a KafkaError, or the one that a KafkaException carries."""
+    inner = error.args[0] if isinstance(error, BaseException) and error.args else error
+    if not hasattr(inner, "txn_requires_abort"):
+        return Signal(e.ClientStateError, "confluent-kafka")
+    _CARRIERS[error.__class__] = inner is not error
+    flag = None
+    if inner.fatal():
+        flag = "fatal"
+    elif inner.txn_requires_abort():
+        flag = "abort"
+    elif inner.retriable():
+        flag = "retriable"
+    return Signal(inner.code(), "confluent-kafka", flag)
+
+
+def _carried(error: BaseException) -> Signal | None:
+    """Read the KafkaError that a foreign exception carries as its first argument."""
+    if error.args and _package(type(error.args[0])) in _CONFLUENT:
+        return _of_confluent(error.args[0])
+    return None
+
+
+def _of_named(error: Any, cls: type, client: str) -> Signal:
+    """Read an exception of kafka-python or aiokafka: its ``errno``, or its name."""
+    errno = getattr(error, "errno", None)
+    if type(errno) is int:
+        signal = Signal(errno, client)
+        # kafka-python makes a class on the spot for each unknown code: those are not
+        # kept, they would pile up.
+        if vars(cls).get("errno") == errno and _belongs_to_module(cls):
+            _BY_CLASS[cls] = signal
+        return signal
+    names = (parent.__name__ for parent in cls.__mro__)
+    condition = next((_CONDITIONS[n] for n in names if n in _CONDITIONS), None)
+    signal = Signal(condition or e.ClientStateError, client)
+    if _belongs_to_module(cls):
+        _BY_CLASS[cls] = signal
+    return signal
+
+
+def _belongs_to_module(cls: type) -> bool:
+    return getattr(sys.modules.get(cls.__module__), cls.__name__, None) is cls

@@ -1,0 +1,159 @@
+"""The trunks of the error tree, and what every error carries."""
+
+from __future__ import annotations
+
+import copyreg
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard._verdict import Verdict
+
+
+class MadeAtRunTime(type):
+    """The metaclass of classes that no module holds, so that they pickle all the same.
+
+    Such a class remembers its ``recipe``: the function and the arguments that make it
+    (again, in another process).
+    """
+
+    recipe: tuple[Callable[..., type], tuple[Any, ...]]
+
+
+def _recipe(cls: MadeAtRunTime) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    return cls.recipe
+
+
+copyreg.pickle(MadeAtRunTime, _recipe)
+
+
+def _restore(
+    cls: type[KafkaGuardError], args: tuple[Any, ...], state: dict[str, Any]
+) -> KafkaGuardError:
+    """Build an error without running an ``__init__``: a client's may want more."""
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class KafkaGuardError(Exception):
+    """What a broker answered, or what a client said in its place.
+
+    The class is Kafka's word about the code. What to do is the word of
+    :attr:`verdict`, which also knows the request that was answered.
+
+    Args:
+        message: What happened, for people. Default: nothing beyond code and place.
+        code: The error code. Default: the class's own.
+        api: The request that was answered, by its Kafka name (``"Produce"``).
+        topic: The topic concerned.
+        partition: The partition concerned.
+        broker: The id of the broker that answered.
+        client: The library in between (``"kafka-python"``, ``"confluent-kafka"``,
+            ``"aiokafka"``).
+        broker_message: The broker's own text.
+        original: The client's exception. Its type and text are kept as strings,
+            since pickling drops ``__cause__``.
+        verdict: What to do. Default: worked out from the other arguments when asked.
+    """
+
+    code: int | None = None
+    name: str = "UNCLASSIFIED"
+    #: ``"broker"`` for a code that came (or would come) over the wire, ``"client"``
+    #: for a condition that the client library found by itself.
+    origin: ClassVar[str] = "broker"
+
+    def __init__(  # noqa: PLR0913 - one for each attribute
+        self,
+        message: str | None = None,
+        *,
+        code: int | None = None,
+        api: str | None = None,
+        topic: str | None = None,
+        partition: int | None = None,
+        broker: int | None = None,
+        client: str | None = None,
+        broker_message: str | None = None,
+        original: BaseException | None = None,
+        verdict: Verdict | None = None,
+    ) -> None:
+        super().__init__(*(() if message is None else (message,)))
+        self.summary = message
+        if code is not None:
+            self.code = code
+        self.api = api
+        self.topic = topic
+        self.partition = partition
+        self.broker = broker
+        self.client = client
+        self.broker_message = broker_message
+        self.original_type = None if original is None else _qualified(type(original))
+        self.original_text = None if original is None else str(original)
+        self._verdict = verdict
+
+    # kafka-python's errors compare by value and so lose their hash.
+    __eq__ = Exception.__eq__
+    __hash__ = Exception.__hash__
+
+    @property
+    def verdict(self) -> Verdict:
+        """What to do about it (never None)."""
+        if self._verdict is None:
+            from kafkaguard._classification import classify
+
+            self._verdict = classify(self)
+        return self._verdict
+
+    @property
+    def place(self) -> str:
+        """Where it happened, for people: ``Produce, topic flights, partition 3``."""
+        parts = [
+            self.api,
+            self.topic is not None and f"topic {self.topic}",
+            self.partition is not None and f"partition {self.partition}",
+            self.broker is not None and f"broker {self.broker}",
+            self.client,
+        ]
+        return ", ".join(str(part) for part in parts if part)
+
+    def __str__(self) -> str:
+        """Say in one line what happened, where, and what to do next."""
+        head = self.name if self.code is None else f"{self.name} ({self.code})"
+        place = f" [{self.place}]" if self.place else ""
+        said = [t for t in (self.summary, self.broker_message) if t]
+        if not said and self.original_text:
+            said = [self.original_text]
+        text = "".join(f": {part}" for part in dict.fromkeys(said))
+        verdict = self.verdict
+        return f"{head}{place}{text} -> {verdict.action}: {verdict.rule.sentence}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle, copy and deepcopy keep everything but ``__cause__``."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _qualified(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+class RetriableError(KafkaGuardError):
+    """Kafka's table says that the same request may succeed later.
+
+    Whether *this* request should be repeated is the verdict's word.
+    """
+
+
+class FatalError(KafkaGuardError):
+    """Repeating the same request never helps."""
+
+
+class AbortableError(FatalError):
+    """The transaction must be aborted, then work can go on (KIP-1050)."""
+
+
+class UnrecognisedCodeError(FatalError):
+    """A code that Kafka 4.4 does not have; its number is kept."""
+
+    name = "UNRECOGNISED"

@@ -1,0 +1,111 @@
+"""Classes made at run time: of a number without a class, and of two parents.
+
+Both are cached, so the same request gives the same class, and both pickle.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from kafkaguard.errors._base import (
+    KafkaGuardError,
+    MadeAtRunTime,
+    UnrecognisedCodeError,
+)
+from kafkaguard.errors._generated import BY_CODE
+from kafkaguard.errors._librdkafka import LOCAL_CODES
+from kafkaguard.errors._special import NoError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BY_NAME = {cls.name: cls for cls in BY_CODE.values()}
+# confluent-kafka's C module calls itself by a name that cannot be imported.
+_IMPORTABLE = {"cimpl": "confluent_kafka.cimpl"}
+
+
+def for_code(code: int) -> type[KafkaGuardError]:
+    """Return the class of an error code; never fails for a number.
+
+    Args:
+        code: A code of the broker (-1 and up) or a local one of librdkafka (-137 and
+            down). For a number that nobody knows the class is a fatal one of its own
+            that keeps the number.
+
+    Raises:
+        TypeError: ``code`` is not an int.
+    """
+    if type(code) is not int:
+        raise TypeError(f"an error code is an int, not {code!r}; see for_name()")
+    return BY_CODE.get(code) or _numbered(code)
+
+
+def for_name(name: str) -> type[KafkaGuardError]:
+    """Return the class of an error by Kafka's name, as ``"NOT_COORDINATOR"``.
+
+    Raises:
+        KeyError: Kafka has no such name; the message has the nearest one.
+    """
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name.upper(), _BY_NAME, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise KeyError(f"Kafka has no error named {name!r}{hint}") from None
+
+
+@cache
+def _numbered(code: int) -> type[KafkaGuardError]:
+    if code == NoError.code:
+        return NoError
+    name, base = LOCAL_CODES.get(code, (f"UNRECOGNISED_{code}", UnrecognisedCodeError))
+    return _make(
+        base.__name__, (base,), {"code": code, "name": name}, (for_code, (code,))
+    )
+
+
+def dual(
+    ours: type[KafkaGuardError], theirs: type[BaseException]
+) -> type[KafkaGuardError]:
+    """Return a class that is both ``ours`` and a client's ``theirs``.
+
+    ``except`` blocks written for either catch it. Attributes of ours win.
+    """
+    if issubclass(ours, theirs):
+        return ours
+    key = (ours, theirs)
+    if key not in _DUALS:
+        module = _IMPORTABLE.get(theirs.__module__, theirs.__module__)
+        path = f"{module}:{theirs.__qualname__}"
+        namespace = {"__doc__": ours.__doc__}
+        recipe = (_dual_again, (ours, path))
+        _DUALS[key] = _make(ours.__name__, (ours, theirs), namespace, recipe)
+    return _DUALS[key]
+
+
+_DUALS: dict[tuple[type, type], type[KafkaGuardError]] = {}
+
+
+def _dual_again(ours: type[KafkaGuardError], path: str) -> type[KafkaGuardError]:
+    """Make a dual class in another process, or ours alone where theirs is missing."""
+    module, _, name = path.partition(":")
+    try:
+        theirs = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        return ours
+    return dual(ours, theirs)
+
+
+def _make(
+    name: str,
+    bases: tuple[type, ...],
+    namespace: dict[str, Any],
+    recipe: tuple[Callable[..., type], tuple[Any, ...]],
+) -> type[KafkaGuardError]:
+    cls = MadeAtRunTime(name, bases, {**namespace, "__module__": __name__})
+    cls.recipe = recipe
+    return cast("type[KafkaGuardError]", cls)

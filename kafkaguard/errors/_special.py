@@ -1,0 +1,166 @@
+"""Errors without a code: Kafka's own, and those that a client makes itself."""
+
+from __future__ import annotations
+
+from kafkaguard.errors._base import FatalError, KafkaGuardError, RetriableError
+from kafkaguard.errors._generated import InvalidRecordError
+
+__all__ = [
+    "BatchMateRefusedError",
+    "ClientClosedError",
+    "ClientConfigurationError",
+    "ClientConnectionError",
+    "ClientFencedError",
+    "ClientGroupError",
+    "ClientMetadataError",
+    "ClientNotConnectedError",
+    "ClientNoticeError",
+    "ClientProtocolError",
+    "ClientQueueFullError",
+    "ClientStateError",
+    "ClientTimeoutError",
+    "InvalidRecordKeyError",
+    "NoError",
+    "RecordPurgedError",
+    "RemoteStorageNotReadyError",
+    "SerializationFailedError",
+    "UnrelatedError",
+]
+
+
+class NoError(KafkaGuardError):
+    """Code 0: the broker reports no error."""
+
+    code = 0
+    name = "NONE"
+
+
+class RemoteStorageNotReadyError(RetriableError):
+    """The broker is still reading the metadata of remote (tiered) storage.
+
+    There is no code for it: a broker answers 9 or -1, and only the request and the
+    topic tell (KIP-1007). Other partitions of the same request are not concerned.
+    """
+
+    name = "REMOTE_STORAGE_NOT_READY"
+
+
+class InvalidRecordKeyError(InvalidRecordError):
+    """A record without a key was meant for a compacted topic (KIP-135).
+
+    Brokers answer 87 (old ones 2) and with it fail the whole batch, so a guard raises
+    this before anything is sent.
+    """
+
+    name = "INVALID_RECORD_KEY"
+
+
+class ClientConnectionError(RetriableError):
+    """There is no usable connection to a broker at this moment."""
+
+    name = "CLIENT_CONNECTION"
+    origin = "client"
+
+
+class ClientNotConnectedError(ClientConnectionError):
+    """There was no connection to begin with, so nothing was sent."""
+
+    name = "CLIENT_NOT_CONNECTED"
+
+
+class ClientTimeoutError(RetriableError):
+    """The client stopped waiting; the broker has not refused anything."""
+
+    name = "CLIENT_TIMEOUT"
+    origin = "client"
+
+
+class ClientQueueFullError(RetriableError):
+    """The client's own buffer is full; the record was not accepted."""
+
+    name = "CLIENT_QUEUE_FULL"
+    origin = "client"
+
+
+class ClientMetadataError(RetriableError):
+    """The client's view of the cluster lacks what the call needs."""
+
+    name = "CLIENT_METADATA"
+    origin = "client"
+
+
+class BatchMateRefusedError(RetriableError):
+    """Another record of the same batch was refused; this one was not looked at."""
+
+    name = "BATCH_MATE_REFUSED"
+    origin = "client"
+
+
+class RecordPurgedError(FatalError):
+    """The client dropped the record, because it was told to or because it closed."""
+
+    name = "RECORD_PURGED"
+    origin = "client"
+
+
+class SerializationFailedError(FatalError):
+    """The record's key or value could not be (de)serialised."""
+
+    name = "SERIALIZATION_FAILED"
+    origin = "client"
+
+
+class ClientClosedError(FatalError):
+    """The client object is closed, or can no longer be used."""
+
+    name = "CLIENT_CLOSED"
+    origin = "client"
+
+
+class ClientFencedError(FatalError):
+    """The client learnt that another instance took over its id."""
+
+    name = "CLIENT_FENCED"
+    origin = "client"
+
+
+class ClientGroupError(FatalError):
+    """The client is no longer a member with these partitions."""
+
+    name = "CLIENT_GROUP"
+    origin = "client"
+
+
+class ClientConfigurationError(FatalError):
+    """The client refuses its settings, arguments or credentials."""
+
+    name = "CLIENT_CONFIGURATION"
+    origin = "client"
+
+
+class ClientProtocolError(FatalError):
+    """The client could not read what the other side sent."""
+
+    name = "CLIENT_PROTOCOL"
+    origin = "client"
+
+
+class ClientStateError(FatalError):
+    """The call does not fit the state that the client is in."""
+
+    name = "CLIENT_STATE"
+    origin = "client"
+
+
+class ClientNoticeError(FatalError):
+    """A notice that the client hands over like an error, and that is none."""
+
+    name = "CLIENT_NOTICE"
+    origin = "client"
+
+
+class UnrelatedError(FatalError):
+    """An exception that has nothing to do with Kafka."""
+
+    name = "UNRELATED"
+    origin = "client"
