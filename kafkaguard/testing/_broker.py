@@ -35,7 +35,7 @@ class Broker:
         self.id = node
         self.address = address
         self.log: Path = workspace.folder / f"broker-{node}.log"
-        self._properties = workspace.folder / f"broker-{node}.properties"
+        self._properties = workspace.properties(node)
         self._workspace = workspace
         self._runtime = runtime
         self._process: subprocess.Popen[bytes] | None = None
