@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkaguard.testing import _tiered
 from kafkaguard.testing._broker import Broker
 from kafkaguard.testing._errors import PortTakenError
 from kafkaguard.testing._format import format_storage, random_cluster_id
@@ -17,6 +16,7 @@ from kafkaguard.testing._properties import (
     render,
 )
 from kafkaguard.testing._runtime import Runtime
+from kafkaguard.testing._tiered import tiered_settings
 from kafkaguard.testing._workspace import Workspace
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ def launch(blueprint: Blueprint, timeout: float) -> Running:
     Raises:
         ClusterError: It could not be done; nothing is left behind.
     """
-    runtime = Runtime.of(blueprint.version)
-    if blueprint.tiered:
-        _tiered.check_jars(runtime.jars)
+    runtime = Runtime.of(blueprint.version, tiered=blueprint.tiered)
     for _ in range(_TRIES - 1):
         try:
             return _launch(blueprint, runtime, timeout)
@@ -108,5 +106,5 @@ def _shared_settings(blueprint: Blueprint, workspace: Workspace) -> dict[str, ob
     settings.update(blueprint.security.settings(workspace.folder))
     if blueprint.tiered:
         remote = workspace.folder / "remote"
-        settings.update(_tiered.tiered_settings(remote, blueprint.brokers))
+        settings.update(tiered_settings(remote, blueprint.brokers))
     return settings

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaguard.testing._errors import JarsNotFoundError
-from kafkaguard.testing._jars import TIERED_JAR
 from kafkaguard.testing._listeners import PLAINTEXT
 
 if TYPE_CHECKING:
@@ -29,16 +27,3 @@ def tiered_settings(remote: Path, brokers: int) -> dict[str, object]:
         "log.retention.check.interval.ms": 500,
         "log.segment.delete.delay.ms": 100,
     }
-
-
-def check_jars(jars: Path) -> None:
-    """Refuse a folder of jars without the class that plays the remote storage.
-
-    Raises:
-        JarsNotFoundError: It lacks the jar.
-    """
-    if not (jars / TIERED_JAR).is_file():
-        raise JarsNotFoundError(
-            f"tiered=True needs {TIERED_JAR}, which {jars} lacks. Get it from Maven "
-            "(org.apache.kafka:kafka-storage, classifier test) and put it there."
-        )
