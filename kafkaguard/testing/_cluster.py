@@ -266,9 +266,10 @@ class KafkaCluster:
             name: Its name; ``*`` is all of them, ``kafka-cluster`` the one cluster.
 
         Raises:
-            ClusterError: The cluster has no users, refused, or did not know in time.
+            kafka.errors.SecurityDisabledError: The cluster has no users.
+            ClusterError: No such operation or resource, or not known in time.
         """
-        _acls.grant(self._serving(), user, operation, resource, name)
+        _acls.grant(self._serving(), _acls.Grant(user, operation, resource, name))
 
     @property
     def _running(self) -> Running:

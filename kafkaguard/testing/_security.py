@@ -107,7 +107,8 @@ class Security:
         known = listener.mechanisms
         mechanism = mechanism or next(iter(known), None)
         if mechanism and mechanism not in known:
-            raise ClusterError(f"{listener.name} takes {known}, not {mechanism}")
+            takes = ", ".join(known) or "no mechanism"
+            raise ClusterError(f"{listener.name} takes {takes}, not {mechanism}")
         if mechanism and not user:
             raise ClusterError(f"say as which user= to come in through {listener.name}")
         password = self._password(user, mechanism) if user and mechanism else ""
