@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kafkaguard.testing._archive import with_archive
 from kafkaguard.testing._broker import Broker
 from kafkaguard.testing._errors import PortTakenError
 from kafkaguard.testing._format import format_storage, random_cluster_id
+from kafkaguard.testing._jars import DEFAULT_VERSION
 from kafkaguard.testing._listeners import CONTROLLER, Listener, on_free_ports
 from kafkaguard.testing._properties import (
     cluster_settings,
@@ -16,26 +18,26 @@ from kafkaguard.testing._properties import (
     render,
 )
 from kafkaguard.testing._runtime import Runtime
+from kafkaguard.testing._security import Security
 from kafkaguard.testing._tiered import tiered_settings
 from kafkaguard.testing._workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaguard.testing._security import Security
-
 _TRIES = 3
+_RUN_ONCE_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
     """What a cluster is to be."""
 
-    brokers: int
-    version: str
-    settings: Mapping[str, object]
-    security: Security
-    tiered: bool
+    brokers: int = 1
+    version: str = DEFAULT_VERSION
+    settings: Mapping[str, object] = field(default_factory=dict)
+    security: Security = field(default_factory=Security)
+    tiered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,21 @@ def launch(blueprint: Blueprint, timeout: float) -> Running:
         ClusterError: It could not be done; nothing is left behind.
     """
     runtime = Runtime.of(blueprint.version, tiered=blueprint.tiered)
+    runtime = with_archive(runtime, _run_once)
     for _ in range(_TRIES - 1):
         try:
             return _launch(blueprint, runtime, timeout)
         except PortTakenError:
             continue
     return _launch(blueprint, runtime, timeout)
+
+
+def _run_once(runtime: Runtime) -> None:
+    running = _launch(Blueprint(), runtime, _RUN_ONCE_TIMEOUT_S)
+    try:
+        running.brokers[0].stop()
+    finally:
+        running.workspace.remove()
 
 
 def _launch(blueprint: Blueprint, runtime: Runtime, timeout: float) -> Running:

@@ -38,10 +38,10 @@ class Security:
     everything; users only what was granted to them.
     """
 
-    users: Mapping[str, str] = field(repr=False)
-    super_users: frozenset[str]
-    tls: bool
-    oauth: bool
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    super_users: frozenset[str] = frozenset()
+    tls: bool = False
+    oauth: bool = False
 
     def check(self) -> None:
         """Refuse what no broker could be told.
