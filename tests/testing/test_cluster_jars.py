@@ -97,18 +97,23 @@ def test_two_processes_fetch_once(empty_cache, tmp_path):
         "_jars.fetch = fetch\n"
         "print(_jars.kafka_jars(), flush=True)\n"
     )
-    both = [
-        subprocess.Popen(
-            [sys.executable, script],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    said = [process.communicate("go\n", timeout=60)[0] for process in both]
+    with run(script) as first, run(script) as second:
+        for process in (first, second):
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        said = [process.communicate(timeout=60)[0] for process in (first, second)]
     found = f"{empty_cache / 'kafka-4.3.1'}\n"
     assert sorted(said) == [found, f"fetching\n{found}"]
+
+
+def run(script):
+    """Start a Python process that can be talked to."""
+    return subprocess.Popen(
+        [sys.executable, script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_a_failed_fetch_leaves_nothing_that_looks_whole(empty_cache, monkeypatch):
