@@ -121,6 +121,8 @@ def test_stopping_twice_is_harmless_and_starting_again_gives_a_fresh_one(
     cluster.create_topic("orders")
     cluster.stop()
     cluster.stop()
+    with pytest.raises(ClusterError, match="does not run"):
+        cluster.broker(0)
     with cluster:
         assert first != cluster.cluster_id
         cluster.create_topic("orders")
@@ -157,13 +159,4 @@ def test_a_taken_port_is_replaced(temporary_folder, monkeypatch):
         with KafkaCluster() as cluster:
             assert not ports
             cluster.create_topic()
-    assert is_clean(temporary_folder)
-
-
-def test_a_stopped_cluster_has_no_brokers(temporary_folder):
-    """What was stopped cannot be asked."""
-    cluster = KafkaCluster().start()
-    cluster.stop()
-    with pytest.raises(ClusterError, match="does not run"):
-        cluster.broker(0)
     assert is_clean(temporary_folder)
