@@ -116,5 +116,6 @@ def importable(cls: type[BaseException]) -> type[BaseException]:
         except ImportError:
             continue
         if vars(module).get(parent.__name__) is parent:
-            return parent
+            found: type[BaseException] = parent
+            return found
     return Exception
