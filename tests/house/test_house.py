@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,19 @@ kafkaguard.classify(6, api="Produce")
 print([m for m in {HEAVY!r} if m in sys.modules])
 """
     assert run(script) == "[]"
+
+
+def test_every_module_of_the_core_is_held_by_the_contract():
+    """import-linter takes no pattern for private modules, so each is named."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    held = set(contracts[1]["source_modules"])
+    core = {
+        f"kafkaguard.{path.stem}"
+        for path in (ROOT / "kafkaguard").glob("_*.py")
+        if path.stem not in {"__init__", "__main__", "_version"}
+    }
+    assert core <= held
 
 
 def test_every_public_name_is_there_and_listed():
