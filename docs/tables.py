@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from docutils.statemachine import StringList
-from kafkaguard.errors._meanings import MEANINGS
 from sphinx.util.docutils import SphinxDirective
 
 from kafkaguard._classification import classify
 from kafkaguard._rules import RULES
 from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
+from kafkaguard.errors._meanings import MEANINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
