@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import signal
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from kafkaguard.cli._main import Problem
 from kafkaguard.testing import ClusterError, KafkaCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 _LOOK_EVERY_S = 0.5
 
@@ -26,8 +28,8 @@ def _pairs(separator: str) -> Callable[..., dict[str, str]]:
         _: click.Context, option: click.Parameter, values: Iterable[str]
     ) -> dict[str, str]:
         pairs = [value.partition(separator) for value in values]
-        if wrong := [key for key, found, _ in pairs if not (key and found)]:
-            raise click.BadParameter(f"expected {option.metavar}, near {wrong[0]!r}")
+        if not all(key and found for key, found, _ in pairs):
+            raise click.BadParameter(f"expected {option.metavar}")
         return {key: value for key, _, value in pairs}
 
     return split
@@ -92,24 +94,29 @@ def broker(topics: dict[str, int], as_json: bool, **options: Any) -> None:
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with _cluster(**options) as cluster:
+        with _started(**options) as cluster:
             _create(cluster, topics)
             _tell(cluster, list(topics), as_json=as_json)
             _wait_until_all_ended(cluster)
     except KeyboardInterrupt:
         return
-    raise click.ClickException("all brokers have ended")
+    raise click.ClickException("all brokers have ended by themselves")
 
 
-def _cluster(version: str | None, **options: Any) -> KafkaCluster:
+@contextmanager
+def _started(version: str | None, **options: Any) -> Iterator[KafkaCluster]:
     if version:
         options["version"] = version
     try:
         cluster = KafkaCluster(**options)
         with Console(stderr=True).status(f"Starting Kafka {cluster.version}"):
-            return cluster.start()
+            cluster.start()
     except ClusterError as error:
-        raise _refusal(error) from error
+        raise Problem(str(error)) from error
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 def _create(cluster: KafkaCluster, topics: dict[str, int]) -> None:
@@ -119,20 +126,14 @@ def _create(cluster: KafkaCluster, topics: dict[str, int]) -> None:
         try:
             cluster.create_topic(name, partitions)
         except (KafkaError, ClusterError) as error:
-            raise _refusal(f"topic {name}: {error}") from error
-
-
-def _refusal(reason: object) -> click.ClickException:
-    refusal = click.ClickException(str(reason))
-    refusal.exit_code = 2
-    return refusal
+            raise Problem(f"cannot create topic {name}: {error}") from error
 
 
 def _tell(cluster: KafkaCluster, topics: list[str], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(_facts(cluster, topics)))
     else:
-        _print_tables(cluster, topics)
+        Console().print(*_tables(cluster, topics), sep="\n")
 
 
 def _facts(cluster: KafkaCluster, topics: list[str]) -> dict[str, Any]:
@@ -141,43 +142,46 @@ def _facts(cluster: KafkaCluster, topics: list[str]) -> dict[str, Any]:
         "cluster_id": cluster.cluster_id,
         "bootstrap_servers": cluster.bootstrap_servers,
         "controller_bootstrap": cluster.controller_bootstrap,
-        "listeners": {
-            each.name: {
+        "authority": str(cluster.authority) if cluster.authority.exists() else None,
+        "listeners": [
+            {
+                "name": each.name,
                 "bootstrap_servers": each.bootstrap_servers,
                 "security_protocol": each.security_protocol,
                 "mechanisms": each.mechanisms,
             }
             for each in cluster.listeners
-        },
-        "authority": str(cluster.authority) if cluster.authority.exists() else None,
+        ],
         "brokers": [
-            {"id": each.id, "address": each.address, "pid": each.pid}
-            | {"log": str(each.log)}
+            {
+                "id": each.id,
+                "address": each.address,
+                "pid": each.pid,
+                "log": str(each.log),
+            }
             for each in cluster.brokers
         ],
         "topics": topics,
     }
 
 
-def _print_tables(cluster: KafkaCluster, topics: list[str]) -> None:
-    console = Console()
-    listeners = Table("listener", "bootstrap servers", "security", "SASL")
-    for each in cluster.listeners:
-        mechanisms = ", ".join(each.mechanisms)
-        listeners.add_row(
-            each.name, each.bootstrap_servers, each.security_protocol, mechanisms
-        )
-    brokers = Table("broker", "pid", "log")
+def _tables(cluster: KafkaCluster, topics: list[str]) -> Iterator[str | Table]:
+    listeners = Table("Listener", "Bootstrap servers", "Security", "SASL")
+    for way in cluster.listeners:
+        servers = way.bootstrap_servers.replace(",", ",\n")
+        mechanisms = "\n".join(way.mechanisms)
+        listeners.add_row(way.name, servers, way.security_protocol, mechanisms)
+    brokers = Table("Broker", "Process", "Log")
     for node in cluster.brokers:
         brokers.add_row(str(node.id), str(node.pid), str(node.log))
-    console.print(
-        f"Kafka {cluster.version}, cluster {cluster.cluster_id}", listeners, brokers
-    )
+    yield listeners
+    yield brokers
     if topics:
-        console.print("Topics:", ", ".join(topics))
+        yield f"Topics: {', '.join(topics)}"
     if cluster.authority.exists():
-        console.print("TLS clients trust:", str(cluster.authority))
-    console.print(f"[bold]{cluster.bootstrap_servers}[/bold] is ready; Ctrl-C ends it.")
+        yield f"TLS clients trust {cluster.authority}"
+    servers = cluster.bootstrap_servers
+    yield f"Kafka {cluster.version} is ready at {servers} - Ctrl-C ends it."
 
 
 def _wait_until_all_ended(cluster: KafkaCluster) -> None:
