@@ -142,7 +142,7 @@ def _facts(cluster: KafkaCluster, topics: list[str]) -> dict[str, Any]:
         "cluster_id": cluster.cluster_id,
         "bootstrap_servers": cluster.bootstrap_servers,
         "controller_bootstrap": cluster.controller_bootstrap,
-        "authority": str(cluster.authority) if cluster.authority.exists() else None,
+        "authority": cluster.authority and str(cluster.authority),
         "listeners": [
             {
                 "name": each.name,
@@ -178,7 +178,7 @@ def _tables(cluster: KafkaCluster, topics: list[str]) -> Iterator[str | Table]:
     yield brokers
     if topics:
         yield f"Topics: {', '.join(topics)}"
-    if cluster.authority.exists():
+    if cluster.authority:
         yield f"TLS clients trust {cluster.authority}"
     servers = cluster.bootstrap_servers
     yield f"Kafka {cluster.version} is ready at {servers} - Ctrl-C ends it."

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkaguard.testing._cache import cache_folder, lock, say
+from kafkaguard.testing._errors import StartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +31,8 @@ def with_archive(runtime: Runtime, run_once: Callable[[Runtime], None]) -> Runti
     try:
         if not archive.exists():
             _record(runtime, run_once, archive)
-    except OSError as error:
-        say(f"brokers start slowly without a cache ({error})")
+    except (OSError, StartError) as error:
+        say(f"brokers will start slowly: nothing was recorded ({error})")
         return runtime
     # An empty file stands for a Java that cannot record.
     if not archive.stat().st_size:

@@ -98,14 +98,17 @@ class Broker:
         if not in_time:
             raise StartError(
                 f"broker {self.id} ({self.address}) does not see the brokers "
-                f"{sorted(brokers)} as alive after {timeout:g} s. {self._story()}"
+                f"{sorted(brokers)} as alive after {timeout:.1f} s. {self._story()}"
             )
 
-    def stop(self, timeout: float = _STOP_TIMEOUT_S) -> None:
+    def stop(self, timeout: float = _STOP_TIMEOUT_S) -> bool:
         """Shut the broker down in order (SIGTERM); kill it if that takes too long.
 
         Args:
             timeout: Seconds that it has to hand over its partitions and end.
+
+        Returns:
+            Whether it ended in order.
         """
         process = self._running_process()
         self.resume()
@@ -114,6 +117,8 @@ class Broker:
             self._workspace.reap(process, timeout)
         except subprocess.TimeoutExpired:
             self.kill()
+            return False
+        return True
 
     def kill(self) -> None:
         """End the broker at once (SIGKILL), as a crash of its machine would."""

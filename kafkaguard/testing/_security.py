@@ -97,7 +97,7 @@ class Security:
         listener: Listener,
         user: str | None,
         mechanism: str | None,
-        authority: Path,
+        authority: Path | None,
     ) -> Access:
         """Collect what a client needs to come in through a listener.
 

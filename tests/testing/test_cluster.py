@@ -13,8 +13,12 @@ from kafka.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from kafkaguard.testing import ClusterError, KafkaCluster
+from kafkaguard.testing._wire import ask
+
+BROKER_REGISTRATION = 62
 
 
 @pytest.fixture
@@ -115,7 +119,19 @@ def test_it_tells_what_it_is(kafka_cluster, admin):
     assert broker.address == kafka_cluster.bootstrap_servers
     assert kafka_cluster.version == "4.3.1"
     assert "Kafka Server started" in kafka_cluster.logs()
-    assert kafka_cluster.controller_bootstrap != kafka_cluster.bootstrap_servers
+    assert kafka_cluster.authority is None
+    assert kafka_cluster.remote_storage is None
+
+
+def test_the_controller_listens(kafka_cluster):
+    """Its own listener takes what brokers send, such as BrokerRegistration."""
+    answer = ask(
+        kafka_cluster.controller_bootstrap,
+        ApiVersionsRequest(),
+        ApiVersionsResponse,
+        version=0,
+    )
+    assert BROKER_REGISTRATION in [each.api_key for each in answer.api_keys]
 
 
 @pytest.mark.parametrize(

