@@ -1,0 +1,355 @@
+"""What is done when a batch is refused: records sent again, a dead producer replaced.
+
+The sequence of events, for the default (idempotent) producer::
+
+    [sender thread]   the broker refuses a batch; the producer is dead for good
+    [sender thread]   failed(): outcomes decided, the gate closed, the thread started
+    [any thread]      send() waits at the gate
+    [this thread]     the dead producer gives up all it holds
+    [this thread]     a new producer is built and takes its place
+    [this thread]     records that were certainly not written are handed over again,
+                      in their old order
+    [this thread]     the gate is opened, the dead producer closed
+
+Since new records wait at the gate, no later record of a key can overtake one that is
+sent again. Records accepted before that are looked up in their batches.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._delivery import SupersededError
+from kafkaguard.errors import ClientClosedError, ClientTimeoutError, KafkaGuardError
+from kafkaguard_adapters.kafka_python import _failures, _insides, errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard_adapters.kafka_python._future import GuardedFuture
+    from kafkaguard_adapters.kafka_python._insides import RawRecord
+    from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
+    from kafkaguard_adapters.kafka_python.producer import GuardedProducer
+
+_log = logging.getLogger("kafkaguard.producer")
+
+#: Seconds that batches have to come to an end before records are sent again.
+SETTLE_S = 5.0
+#: Seconds that a dead producer's thread has to end.
+RETIRE_S = 5.0
+#: Seconds until building a producer is tried again after it failed.
+REBUILD_AFTER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rescue:
+    """A record that is going to be sent again."""
+
+    batch: TrackedBatch
+    index: int
+    future: GuardedFuture
+    record: RawRecord
+    error: KafkaGuardError
+
+
+class Recovery:
+    """Decides about failed batches, and repairs what can be repaired.
+
+    Args:
+        guard: The guarded producer.
+        rescue: Send records again that failed only with their batch.
+        resend_in_doubt: Also those that may have been written.
+    """
+
+    def __init__(
+        self, guard: GuardedProducer, *, rescue: bool, resend_in_doubt: bool
+    ) -> None:
+        self._guard = guard
+        self._rescue = rescue
+        self._resend_in_doubt = resend_in_doubt
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._rescues: list[Rescue] = []
+        self._in_hand = 0
+        self._dead: Any = None
+        self._closed = False
+        self._failed_at = 0.0
+        self.rounds = 0
+
+    # --- called by the tracker, under its lock --------------------------------------
+
+    def failed(
+        self, batch: TrackedBatch, futures: list[GuardedFuture]
+    ) -> list[GuardedFuture]:
+        """Decide about the records of a failed batch.
+
+        Returns:
+            The futures that failed for good.
+        """
+        transactional = self._guard.is_transactional
+        records = None if transactional else _insides.records_of(batch.source)
+        failed, rescues = [], []
+        for future in sorted(futures, key=lambda each: each.index):
+            failure = _failures.judge(batch, future, transactional=transactional)
+            if _failures.is_null_key_refusal(failure.error):
+                self._guard.forget_facts(batch.topic_partition.topic)
+            record = records[future.index] if records else None
+            if self._accepts(future, failure, record):
+                future.hold()
+                rescues.append(
+                    Rescue(batch, future.index, future, record, failure.error)  # type: ignore[arg-type]  # not None where it was accepted
+                )
+            else:
+                future.fail(failure.error)
+                failed.append(future)
+        batch.resolved = not rescues
+        self._begin(batch.producer, rescues)
+        return failed
+
+    def _accepts(
+        self,
+        future: GuardedFuture,
+        failure: _failures.Failure,
+        record: RawRecord | None,
+    ) -> bool:
+        return (
+            self._rescue
+            and not self._closed
+            and not future.was_rescued
+            and _failures.may_send_again(
+                failure, record, resend_in_doubt=self._resend_in_doubt
+            )
+        )
+
+    def _begin(self, producer: Any, rescues: list[Rescue]) -> None:
+        with self._changed:
+            dies = self._is_dying(producer)
+            if self._closed or not (rescues or dies):
+                return
+            if dies:
+                self._dead = producer
+            self._rescues += rescues
+            self._start()
+
+    def _is_dying(self, producer: Any) -> bool:
+        """Tell whether the producer in use is dead and may be replaced."""
+        if producer is not self._guard.producer or self._guard.is_transactional:
+            return False
+        cause = _insides.cause_of_death(producer)
+        return cause is not None and not _failures.ends_all(cause)
+
+    def _start(self) -> None:
+        self._guard.gate = self.wait_at_gate
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="kafkaguard-recovery", daemon=True
+            )
+            self._thread.start()
+
+    # --- called by the application's threads -----------------------------------------
+
+    def wait_at_gate(self) -> None:
+        """Let a send wait until the repair is done.
+
+        Raises:
+            KafkaGuardError: It takes longer than ``max_block_ms``, or it failed.
+        """
+        if self._is_own_thread():
+            return
+        limit = self._guard.producer.config["max_block_ms"] / 1000
+        if not self.wait(limit):
+            raise errors.make(
+                ClientTimeoutError,
+                f"the producer is being replaced and {limit:g} s (max_block_ms) were "
+                "not enough; nothing was sent: send the same record again",
+            )
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until nothing is left to repair; tell whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._thread is None, timeout)
+
+    def pending(self) -> int:
+        """Count the records that wait to be sent again."""
+        with self._changed:
+            return len(self._rescues) + self._in_hand
+
+    def close(self) -> None:
+        """Take on no more work."""
+        with self._changed:
+            self._closed = True
+
+    def _is_own_thread(self) -> bool:
+        return threading.current_thread() is self._thread or (
+            _insides.is_sender_thread(self._guard.producer)
+        )
+
+    # --- the thread -------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._has_work():
+                self._repair()
+        except Exception as error:
+            _log.exception("a dead producer could not be replaced")
+            self._give_up(error)
+
+    def _has_work(self) -> bool:
+        with self._changed:
+            if self._rescues or self._dead is not None:
+                return True
+            self._finish(None)
+            return False
+
+    def _finish(self, gate: Callable[[], None] | None) -> None:
+        self._thread = None
+        self._guard.gate = gate
+        self._changed.notify_all()
+
+    def _repair(self) -> None:
+        dead = self._dead
+        if dead is not None:
+            self._replace(dead)
+        with self._changed:
+            rescues, self._rescues = self._rescues, []
+            self._in_hand = len(rescues)
+            self.rounds += 1
+        failed = self._send_again(rescues)
+        self._in_hand = 0
+        if dead is not None:
+            self._retire(dead)
+        for future in failed:
+            future.fire()
+
+    def _replace(self, dead: Any) -> None:
+        self._let_finish(self._guard.tracker.batches(dead), time.monotonic() + SETTLE_S)
+        self._guard.producer = self._guard.builder.build(dead)
+        with self._changed:
+            self._dead = None
+        _log.warning(
+            "the producer was dead (%s) and was replaced",
+            type(_insides.cause_of_death(dead)).__name__,
+        )
+
+    def _retire(self, dead: Any) -> None:
+        try:
+            _insides.stop(dead, RETIRE_S)
+            _insides.detach_serializers(dead)
+            dead.close(timeout=RETIRE_S)
+        except Exception:
+            _log.exception("a dead producer could not be closed")
+
+    def _give_up(self, error: BaseException) -> None:
+        with self._changed:
+            rescues, self._rescues, self._in_hand = self._rescues, [], 0
+            self._failed_at = time.monotonic()
+            reason = str(error) or type(error).__name__
+
+            def refuse() -> None:
+                self._try_once_more(reason)
+
+            self._finish(refuse if self._dead is not None else None)
+        for rescue in rescues:
+            self._fail(rescue, error)
+            rescue.future.fire()
+
+    def _try_once_more(self, reason: str) -> None:
+        """Replace the dead producer after all, or say why that is not possible."""
+        if self._is_own_thread():
+            return
+        with self._changed:
+            rested = time.monotonic() - self._failed_at >= REBUILD_AFTER_S
+            if rested and not self._closed:
+                self._start()
+        if rested:
+            self.wait_at_gate()
+        if self._guard.gate is not None:
+            raise errors.make(
+                ClientClosedError,
+                f"the producer is dead and could not be replaced: {reason}; nothing "
+                "was sent",
+            )
+
+    # --- sending again ----------------------------------------------------------------
+
+    def _send_again(self, rescues: list[Rescue]) -> list[GuardedFuture]:
+        """Hand records over again in their old order; return those that failed."""
+        rescues.sort(key=lambda rescue: (rescue.batch.number, rescue.index))
+        later = self._later_batches(rescues)
+        failed = []
+        for rescue in rescues:
+            taken = later[rescue.batch.topic_partition]
+            if not self._try_again(rescue, taken):
+                failed.append(rescue.future)
+        for batch in {rescue.batch for rescue in rescues}:
+            self._guard.tracker.resolve(batch)
+        return failed
+
+    def _later_batches(
+        self, rescues: list[Rescue]
+    ) -> dict[Any, list[tuple[int, set[bytes | None] | None]]]:
+        """Find what was accepted after the refused batches, partition by partition."""
+        first: dict[Any, TrackedBatch] = {}
+        for rescue in rescues:
+            first.setdefault(rescue.batch.topic_partition, rescue.batch)
+        later = {tp: self._guard.tracker.later(batch) for tp, batch in first.items()}
+        deadline = time.monotonic() + SETTLE_S
+        self._let_finish([b for line in later.values() for b in line], deadline)
+        return {
+            tp: [
+                (b.number, b.keys()) for b in line if b.accepted or not b.result.is_done
+            ]
+            for tp, line in later.items()
+        }
+
+    def _let_finish(self, batches: list[TrackedBatch], deadline: float) -> None:
+        with _insides.flushing(self._guard.producer):
+            for batch in batches:
+                batch.result.wait(max(0.0, deadline - time.monotonic()))
+        self._guard.tracker.settle_done()
+
+    def _try_again(
+        self, rescue: Rescue, later: list[tuple[int, set[bytes | None] | None]]
+    ) -> bool:
+        key = rescue.record.key
+        if key is not None and any(
+            number > rescue.batch.number and (keys is None or key in keys)
+            for number, keys in later
+        ):
+            rescue.future.fail(_superseded(rescue))
+            return False
+        try:
+            self._hand_over(rescue)
+        except Exception as error:  # noqa: BLE001 - it becomes the record's outcome
+            self._fail(rescue, error)
+            return False
+        return True
+
+    def _hand_over(self, rescue: Rescue) -> None:
+        producer = self._guard.producer
+        place = rescue.batch.topic_partition
+        producer.partitions_for(place.topic)
+        rescue.future.follow(_insides.append(producer, place, rescue.record))
+        self._guard.tracker.add(producer, rescue.future)
+
+    def _fail(self, rescue: Rescue, why: BaseException) -> None:
+        error = rescue.error
+        error.summary = f"{error.summary}; it could not be sent again: {why}"
+        rescue.future.fail(error)
+
+
+def _superseded(rescue: Rescue) -> KafkaGuardError:
+    error = errors.make(
+        SupersededError,
+        "it failed only with its batch, but a later record of its key was accepted "
+        "or is on its way, so it was not sent again",
+        api="Produce",
+        topic=rescue.error.topic,
+        partition=rescue.error.partition,
+    )
+    error.__cause__ = rescue.error
+    return error
