@@ -44,7 +44,11 @@ class TopicFactsCache:
         self._declared = dict(declared or {})
         self._ttl = ttl
         self._clock = clock
-        self._entries = self._fresh()
+        self._entries: dict[str, tuple[float, TopicFacts]] = {}
+        #: Until when records without a key may pass: for the hot path.
+        self.harmless: dict[str, float] = {}
+        for topic, facts in self._declared.items():
+            self._keep(topic, facts, float("inf"))
 
     def get(self, topic: str) -> TopicFacts | None:
         """Return what is known about a topic; None: it must be looked up."""
@@ -58,16 +62,19 @@ class TopicFactsCache:
     ) -> None:
         """Keep a fact for ``ttl`` seconds; what was declared stays as it is."""
         if topic not in self._declared:
-            expires = self._clock() + (self._ttl if ttl is None else ttl)
-            self._entries[topic] = (expires, facts)
+            self._keep(
+                topic, facts, self._clock() + (self._ttl if ttl is None else ttl)
+            )
 
     def drop(self, topic: str) -> None:
         """Forget a fact that a broker has contradicted."""
         if topic not in self._declared:
             self._entries.pop(topic, None)
+            self.harmless.pop(topic, None)
 
-    def _fresh(self) -> dict[str, tuple[float, TopicFacts]]:
-        return {topic: (float("inf"), facts) for topic, facts in self._declared.items()}
+    def _keep(self, topic: str, facts: TopicFacts, expires: float) -> None:
+        self._entries[topic] = (expires, facts)
+        self.harmless[topic] = 0.0 if facts.compacted else expires
 
 
 class TopicFactsLookup:

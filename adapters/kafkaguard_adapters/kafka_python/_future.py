@@ -183,7 +183,7 @@ class GuardedFuture:
 
     def original(self, result: Any) -> BaseException:
         """Return the client's own exception, also before its callbacks have run."""
-        error = self._inner.exception or result.exception
+        error = self._inner.exception
         if error is None:
             error = result.value[2](self.index)
         found: BaseException = error

@@ -105,16 +105,16 @@ class Tracker:
 
     def track(self, producer: Any, result: Any) -> TrackedBatch:
         """Begin to follow a batch, or return the one that is followed already."""
-        self._follow_splits()
         with self._lock:
             line = self._lines[result.topic_partition]
-            for known in reversed(line):
+            for known in line:
                 if known.result is result:
                     return known
             batch = TrackedBatch(next(self._numbers), producer, result)
             self.open[result] = batch
             line.append(batch)
-        result.add_both(partial(self._completed, batch))
+        # A client's batch never fails as a whole: its value tells about each record.
+        result.add_callback(partial(self._completed, batch))
         return batch
 
     def add(self, producer: Any, future: GuardedFuture) -> None:
@@ -128,8 +128,7 @@ class Tracker:
         """Take note of a batch that is done."""
         with self._lock:
             self.open.pop(batch.result, None)
-            fresh = batch.take_unsettled()
-            due = self._take_note(batch, fresh)
+            due = self._take_note(batch)
             self._shorten(batch.topic_partition)
         for future in due:
             future.fire()
@@ -178,13 +177,14 @@ class Tracker:
     def _completed(self, batch: TrackedBatch, _: Any) -> None:
         self.settle(batch)
 
-    def _take_note(
-        self, batch: TrackedBatch, fresh: list[GuardedFuture]
-    ) -> list[GuardedFuture]:
-        if _refused(batch.result):
+    def _take_note(self, batch: TrackedBatch) -> list[GuardedFuture]:
+        if batch.result.value[2] is not None:
+            fresh = batch.take_unsettled()
             return self._on_failure(batch, fresh) if fresh else []
         batch.accepted = batch.resolved = True
-        self.ledger.delivered(len(fresh))
+        count = len(batch.futures)
+        self.ledger.delivered(count - batch.settled)
+        batch.settled = count
         return []
 
     def _settle_alone(self, future: GuardedFuture) -> list[GuardedFuture]:
@@ -211,7 +211,3 @@ class Tracker:
                 batch.resolved = True
             for future in moved:
                 self.add(batch.producer, future)
-
-
-def _refused(result: Any) -> bool:
-    return result.exception is not None or result.value[2] is not None

@@ -82,6 +82,9 @@ class GuardedProducer:
         self._resend_in_doubt = resend_in_doubt
         self._checks_keys = null_key == "reject"
         cache = TopicFactsCache(topics, ttl=facts_ttl, clock=clock)
+        self._clock = clock
+        self._harmless = cache.harmless
+        self._serializes = producer.config["key_serializer"] is not None
         ask = ask_with(lambda: settings_of(self.producer))
         self._facts = TopicFactsLookup(ask, cache, patience=facts_patience)
         self._null_keys = NullKeyCheck(self._facts, disguised=disguised_null_key)
@@ -124,8 +127,10 @@ class GuardedProducer:
         if self.gate is not None:
             self.gate()
         producer = self.producer
-        if key is None or producer.config["key_serializer"] is not None:
-            self._check_key(producer, topic, key, headers)
+        if (key is None or self._serializes) and (
+            self._harmless.get(topic, 0.0) <= self._clock()
+        ):
+            self._check_key(topic, key, headers)
         try:
             inner = producer.send(topic, value, key, headers, partition, timestamp_ms)
         except KafkaError as error:
@@ -143,11 +148,11 @@ class GuardedProducer:
                 self.tracker.settle(batch)
         return future
 
-    def _check_key(self, producer: Any, topic: str, key: Any, headers: Any) -> None:
+    def _check_key(self, topic: str, key: Any, headers: Any) -> None:
         if not self._checks_keys:
             return
         try:
-            serializer = producer.config["key_serializer"]
+            serializer = self.producer.config["key_serializer"]
             self._null_keys.check(topic, key, headers, serializer)
         except InvalidRecordKeyError:
             raise
