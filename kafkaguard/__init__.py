@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from kafkaguard._verdict import Action, RuleInfo, TopicFacts, Verdict
     from kafkaguard_adapters._guard import guard
+    from kafkaguard_policies import PolicyError, RetryPolicy, load_policy
 
 #: Where each public name lives; loaded at its first use.
 _HOMES = {
@@ -30,12 +31,15 @@ _HOMES = {
     "DeliveryFailed": "kafkaguard._delivery",
     "DeliveryReport": "kafkaguard._delivery",
     "ForkedProducerError": "kafkaguard._delivery",
+    "PolicyError": "kafkaguard_policies",
+    "RetryPolicy": "kafkaguard_policies",
     "RuleInfo": "kafkaguard._verdict",
     "SupersededError": "kafkaguard._delivery",
     "TopicFacts": "kafkaguard._verdict",
     "Verdict": "kafkaguard._verdict",
     "classify": "kafkaguard._classification",
     "guard": "kafkaguard_adapters._guard",
+    "load_policy": "kafkaguard_policies",
 }
 _MODULES = frozenset({"errors"})
 
@@ -45,6 +49,8 @@ __all__ = [
     "DeliveryFailed",
     "DeliveryReport",
     "ForkedProducerError",
+    "PolicyError",
+    "RetryPolicy",
     "RuleInfo",
     "SupersededError",
     "TopicFacts",
@@ -53,6 +59,7 @@ __all__ = [
     "classify",
     "errors",
     "guard",
+    "load_policy",
 ]
 
 

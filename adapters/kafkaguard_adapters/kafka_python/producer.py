@@ -140,7 +140,7 @@ class GuardedProducer:
         future = GuardedFuture(inner, self.tracker)
         result = inner._produce_future  # noqa: SLF001 - see _insides
         batch = self._open.get(result)
-        if batch is None or inner.is_done:
+        if batch is None:
             self._follow(producer, future)
         else:
             batch.futures.append(future)
