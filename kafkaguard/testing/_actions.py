@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from kafkaguard.testing._journal import code_name
 
@@ -78,8 +78,10 @@ class Plan:
 class Action(Protocol):
     """What a fault does."""
 
-    #: No other action of this kind is applied to the same items.
-    exclusive: bool
+    @property
+    def exclusive(self) -> bool:
+        """Whether no other such action is applied to the same items."""
+        ...
 
     def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:
         """Change the plan; False if it cannot be applied to this request."""
@@ -95,7 +97,7 @@ class Fail:
     at: str | None = None
     message: str | None = None
     records: tuple[int, ...] = ()
-    exclusive: bool = field(default=True, init=False)
+    exclusive: ClassVar[bool] = True
 
     def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:
         """Put the error where a broker puts it, or where ``at`` says."""
@@ -142,7 +144,7 @@ class Delay:
 
     seconds: float
     before: bool = False
-    exclusive: bool = field(default=False, init=False)
+    exclusive: ClassVar[bool] = False
 
     def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
         """Add to the waiting time."""
@@ -163,7 +165,7 @@ class Throttle:
     """Tell the client that it is over its quota."""
 
     seconds: float
-    exclusive: bool = field(default=False, init=False)
+    exclusive: ClassVar[bool] = False
 
     def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
         """Set ``throttle_time_ms``."""
@@ -182,7 +184,7 @@ class Break:
     how: Breakage
     written: bool
     damage: Callable[[bytes], bytes] | None = None
-    exclusive: bool = field(default=True, init=False)
+    exclusive: ClassVar[bool] = True
 
     def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
         """Note how; the first breakage counts."""
@@ -202,7 +204,7 @@ class Empty:
     """Answer without items and without an error."""
 
     written: bool = True
-    exclusive: bool = field(default=True, init=False)
+    exclusive: ClassVar[bool] = True
 
     def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
         """Empty the answer."""
@@ -220,7 +222,7 @@ class Edit:
     """Let a function change the decoded answer."""
 
     function: Callable[[Any], None]
-    exclusive: bool = field(default=False, init=False)
+    exclusive: ClassVar[bool] = False
 
     def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
         """Note the function."""
@@ -237,7 +239,7 @@ class Down:
     """Take the broker away that the request was sent to."""
 
     seconds: float
-    exclusive: bool = field(default=True, init=False)
+    exclusive: ClassVar[bool] = True
 
     def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
         """Note for how long."""
@@ -260,7 +262,7 @@ class Versions:
 
     low: int
     high: int
-    exclusive: bool = field(default=False, init=False)
+    exclusive: ClassVar[bool] = False
 
     def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
         """Close the connection of a request outside of the versions, as a broker."""

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import socket
 import struct
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard.testing import _frames
@@ -21,6 +22,7 @@ from kafkaguard.testing._plan import outgoing
 if TYPE_CHECKING:
     from kafkaguard.testing._actions import Plan
     from kafkaguard.testing._hub import Answer, Hub, Listener
+    from kafkaguard.testing._journal import Exchange
 
 _log = logging.getLogger("kafkaguard.testing")
 
@@ -54,15 +56,20 @@ class Connection:
         self._plans: asyncio.Queue[Plan] = asyncio.Queue(_IN_FLIGHT)
         self._answers: asyncio.Queue[bytes] = asyncio.Queue(_IN_FLIGHT)
         self._awaited = 0
+        self._open: deque[Exchange] = deque()
         self._mute = False
         self._reset = False
 
     async def run(self) -> None:
         """Serve the connection to its end, and note why it ended."""
-        reason = "the proxy stopped"
+        reason = ""
         try:
             reason = await self._serve()
+        except asyncio.CancelledError as cancelled:
+            reason = str(cancelled)
         finally:
+            for exchange in self._open:
+                self._hub.journal.answer(exchange, "unanswered")
             self._hub.journal.closure(self._number, self._listener.broker, reason)
             self._end_client()
 
@@ -96,6 +103,7 @@ class Connection:
     async def _take_requests(self) -> str:
         while frame := await _frames.read_frame(self._from_client, self._hub.max_bytes):
             plan = self._hub.plan(frame, self._listener, self._number)
+            self._open.append(plan.exchange)
             if plan.delay_before:
                 await asyncio.sleep(plan.delay_before)
             if plan.down is not None:
@@ -139,7 +147,8 @@ class Connection:
         self._mute = self._mute or plan.breakage == "drop"
         if plan.breakage in {"close", "reset"}:
             self._reset = plan.breakage == "reset"
-            return self._broken_off(plan)
+            self._note(plan, "broken off")
+            return _because(plan)
         if plan.refusals and not plan.answered:
             self._note(plan, "no answer wanted")
             return "a broker closes the connection where acks=0 cannot tell an error"
@@ -147,22 +156,17 @@ class Connection:
             self._note(plan, "no answer wanted" if not plan.answered else "dropped")
             return None
         await self._pass_on(plan, answer)
-        return self._broken_off(plan) if plan.breakage == "cut" else None
+        return _because(plan) if plan.breakage == "cut" else None
 
     async def _pass_on(self, plan: Plan, answer: Answer) -> None:
         frame = answer.frame if plan.damage is None else plan.damage(answer.frame)
-        self._hub.journal.answer(
-            plan.exchange, "answered", errors=answer.errors, size=len(frame)
-        )
+        self._note(plan, "answered", errors=answer.errors, size=len(frame))
         self._to_client.write(frame)
         await self._to_client.drain()
 
-    def _note(self, plan: Plan, outcome: str) -> None:
-        self._hub.journal.answer(plan.exchange, outcome)
-
-    def _broken_off(self, plan: Plan) -> str:
-        self._note(plan, "broken off")
-        return f"a fault: {'; '.join(plan.exchange.faults)}"
+    def _note(self, plan: Plan, outcome: str, **more: Any) -> None:
+        self._open.remove(plan.exchange)
+        self._hub.journal.answer(plan.exchange, outcome, **more)
 
     def _end_client(self) -> None:
         if self._reset:
@@ -171,6 +175,10 @@ class Connection:
             self._to_client.transport.abort()
         else:
             self._to_client.close()
+
+
+def _because(plan: Plan) -> str:
+    return f"a fault: {'; '.join(plan.exchange.faults)}"
 
 
 def _reason(outcome: str | BaseException) -> str:

@@ -6,7 +6,7 @@ import logging
 import random
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +103,7 @@ class Match:
         assert self.when is not None
         try:
             return bool(self.when(request))
-        except Exception:
+        except Exception:  # noqa: BLE001 - a user's hook never breaks the proxy
             _log.exception("the predicate of a fault failed; taken as no match")
             return False
 
@@ -165,7 +165,7 @@ class Fault:
         if self.owner is not None:
             self.owner(self)
 
-    def __enter__(self) -> Fault:
+    def __enter__(self) -> Self:
         """Return itself; it is taken away at the end of the block."""
         return self
 

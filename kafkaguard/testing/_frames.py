@@ -256,6 +256,7 @@ def _not_a(header: Header, schema: Any, why: object) -> str:
 
 
 def _encode(body: Any, version: int) -> bytes:
+    body._header = None  # noqa: SLF001 - a decoded message has none, and encode() looks
     # An answer to ApiVersions may be of an older version than its request.
     return bytes(body.encode(version=version if body.version is None else body.version))
 

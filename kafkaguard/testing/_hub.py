@@ -1,4 +1,4 @@
-"""What the connections of a proxy share: listeners, faults, journal, names of topics."""
+"""What the connections of a proxy share: listeners, faults, journal, topic names."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ _log = logging.getLogger("kafkaguard.testing")
 Address = tuple[str, int]
 _API_VERSIONS: Final = 18
 _FETCH: Final = 1
+BROKER_TAKEN_AWAY: Final = "the broker was taken away"
 _SASL_HANDSHAKE: Final = 17
 #: APIs whose answers tell which id a topic has.
 _NAMES_TOPICS: Final = {"Metadata", "CreateTopics", "DescribeTopicPartitions"}
@@ -80,7 +81,12 @@ class Hub:
     """
 
     def __init__(
-        self, journal: Journal, host: str, port: int, advertised_host: str, max_bytes: int
+        self,
+        journal: Journal,
+        host: str,
+        port: int,
+        advertised_host: str,
+        max_bytes: int,
     ) -> None:
         self.journal = journal
         self.max_bytes = max_bytes
@@ -110,8 +116,8 @@ class Hub:
     async def open(self, listener: Listener) -> int:
         """Let clients connect; at the same port as before, if there was one."""
 
-        async def serve(*client: Any) -> None:
-            await self._accept(listener, client)
+        def serve(*client: Any) -> None:
+            self._accept(listener, client)
 
         port = listener.address[1] or self._take_port()
         listener.server = await asyncio.start_server(
@@ -120,13 +126,13 @@ class Hub:
         opened: int = listener.server.sockets[0].getsockname()[1]
         return opened
 
-    async def close(self, listener: Listener) -> None:
-        """Refuse new connections and end the open ones."""
+    async def close(self, listener: Listener, reason: str) -> None:
+        """Refuse new connections and end the open ones, for a reason to be noted."""
         if listener.server is not None:
             listener.server.close()
             listener.server = None
         for task in list(listener.connections):
-            task.cancel()
+            task.cancel(reason)
         await asyncio.gather(*listener.connections, return_exceptions=True)
 
     async def shut_down(self) -> None:
@@ -134,7 +140,7 @@ class Hub:
         for absence in self._absences:
             absence.cancel()
         for listener in self.listeners.values():
-            await self.close(listener)
+            await self.close(listener, "the proxy stopped")
 
     def take_down(self, listener: Listener, seconds: float) -> None:
         """Take a broker away for some seconds."""
@@ -169,9 +175,7 @@ class Hub:
         )
         return make_plan(request, exchange, () if self.paused else self.faults)
 
-    async def answer(
-        self, plan: Plan, raw: bytes | None, listener: Listener
-    ) -> Answer:
+    async def answer(self, plan: Plan, raw: bytes | None, listener: Listener) -> Answer:
         """Make the answer that the client gets of the broker's, or of nothing.
 
         Raises:
@@ -197,18 +201,15 @@ class Hub:
         assert raw is not None
         return Answer(raw, answered_errors(answer, self._topic_name))
 
-    async def _accept(self, listener: Listener, client: Any) -> None:
+    def _accept(self, listener: Listener, client: Any) -> None:
         self._connections += 1
-        task = asyncio.current_task()
-        assert task is not None
+        connection = Connection(self._connections, self, listener, client)
+        task = asyncio.create_task(connection.run())
         listener.connections.add(task)
-        try:
-            await Connection(self._connections, self, listener, client).run()
-        finally:
-            listener.connections.discard(task)
+        task.add_done_callback(listener.connections.discard)
 
     async def _absent(self, listener: Listener, seconds: float) -> None:
-        await self.close(listener)
+        await self.close(listener, BROKER_TAKEN_AWAY)
         await asyncio.sleep(seconds)
         if not listener.is_up:
             await self.open(listener)
@@ -250,7 +251,7 @@ class Hub:
         return bool(found)
 
     def _limit_versions(self, plan: Plan, answer: Any) -> bool:
-        """Offer no version that the proxy could not read where it must, nor a hidden one."""
+        """Offer no version that is hidden, or that the proxy must read and cannot."""
         if plan.request.header.api_key != _API_VERSIONS:
             return False
         before = [(e.api_key, e.min_version, e.max_version) for e in answer.api_keys]

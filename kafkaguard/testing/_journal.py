@@ -46,7 +46,7 @@ class AnsweredError:
         return f"{code_name(self.code)}({self.code}){place}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Exchange:
     """A request and what became of it.
 
@@ -213,7 +213,8 @@ class Journal:
 
     def __str__(self) -> str:
         """Return the conversation, a line for each exchange and each closure."""
-        lines = sorted([*self.exchanges(), *self.closures()], key=lambda line: line.at)
+        lines: list[Exchange | Closure] = [*self.exchanges(), *self.closures()]
+        lines.sort(key=lambda line: line.at)
         return "\n".join(map(str, lines))
 
 
@@ -257,7 +258,8 @@ def _carries_errors(schema: Any) -> bool:
     known = _CARRIERS.get(id(schema))  # a schema lives as long as the process
     if known is None:
         known = any(
-            name in _ERROR_FIELDS or (inner.is_struct_array() and _carries_errors(inner))
+            name in _ERROR_FIELDS
+            or (inner.is_struct_array() and _carries_errors(inner))
             for name, inner in schema.fields.items()
         )
         _CARRIERS[id(schema)] = known

@@ -1,6 +1,6 @@
 """The language of faults: ``proxy.on("Produce", topic="t").fail("NOT_LEADER...")``.
 
-First which requests are meant (:class:`When`), then what happens to them, and how often.
+First which requests are meant (:class:`When`), then what happens, and how often.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class When:
         seed: Makes the choice of that share repeatable.
     """
 
-    def __init__(  # noqa: PLR0913 - what proxy.on() was given
+    def __init__(
         self,
         add: Callable[[Fault], Fault],
         match: Match,
@@ -55,7 +55,7 @@ class When:
         self._rate = rate
         self._seed = seed
 
-    def fail(  # noqa: PLR0913 - an error has many sides
+    def fail(
         self,
         code: int | str,
         *,

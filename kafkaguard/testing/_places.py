@@ -72,11 +72,13 @@ _REFUSED: Final[Mapping[str, Any]] = {
     "producer_epoch": -1,
     "records": b"",
 }
-_KEYS: Final = frozenset(
-    "name topic topic_name topic_id index partition partition_index partition_id key "
-    "group_id member_id group_instance_id transactional_id producer_id resource_type "
-    "resource_name feature user log_dir".split()
-)
+_KEYS: Final = {
+    *("name", "topic", "topic_name", "topic_id"),
+    *("index", "partition", "partition_index", "partition_id"),
+    *("group_id", "member_id", "group_instance_id", "key"),
+    *("transactional_id", "producer_id"),
+    *("resource_type", "resource_name", "feature", "user", "log_dir"),
+}
 _ASKED_AS: Final = {"partition_index": "partition", "user": "name"}
 _ERROR_CODES: Final = ("error_code", "partition_error_code")
 _TOPIC_RESOURCE: Final = 2
@@ -479,8 +481,8 @@ def _set(
 ) -> None:
     """Set the fields of an error as far as the entry has them."""
     for name, value in error.items():
-        wanted = error_field if name == "error_code" else name
-        schema = wanted and _array(struct, wanted, version)
+        wanted = (error_field or "") if name == "error_code" else name
+        schema = _array(struct, wanted, version)
         if schema and name == "record_errors":
             entry.record_errors = [
                 schema.data_class(version=version, batch_index=index) for index in value

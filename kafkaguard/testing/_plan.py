@@ -84,7 +84,7 @@ def shape(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
 
 
 def _meant(plan: Plan) -> list[Item]:
-    """List the items to refuse: an answer within a session leaves out the quiet ones."""
+    """List the items to refuse: a session's answer leaves out the quiet ones."""
     return [
         item
         for item in plan.request.items

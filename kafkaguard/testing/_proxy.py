@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from kafkaguard.testing import _language, _words
 from kafkaguard.testing._frames import MAX_FRAME_BYTES
-from kafkaguard.testing._hub import Hub
+from kafkaguard.testing._hub import BROKER_TAKEN_AWAY, Hub
 from kafkaguard.testing._journal import Journal
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class FaultProxy:
         ProxyError: ``upstream`` is not a list of ``host:port``.
     """
 
-    def __init__(  # noqa: PLR0913 - all but the first have good defaults
+    def __init__(
         self,
         upstream: str | Iterable[str] | _Cluster,
         *,
@@ -192,7 +192,7 @@ class FaultProxy:
 
     @property
     def paused(self) -> bool:
-        """The kill switch: while True, no fault is applied. Brokers stay as they are."""
+        """The kill switch: while True, no fault is applied."""
         return self._hub.paused
 
     @paused.setter
@@ -205,7 +205,8 @@ class FaultProxy:
         Raises:
             ProxyError: No answer has told of such a broker yet.
         """
-        self._run(self._hub.close(self._door(broker)), _STOP_TIMEOUT_S)
+        closing = self._hub.close(self._door(broker), BROKER_TAKEN_AWAY)
+        self._run(closing, _STOP_TIMEOUT_S)
 
     def bring_back(self, broker: int) -> None:
         """Let clients reach a broker again, at the same address.
@@ -327,7 +328,7 @@ class FaultProxy:
 
 
 def _addresses(upstream: str | Iterable[str] | _Cluster) -> list[Address]:
-    listed = getattr(upstream, "bootstrap_servers", upstream)
+    listed: Any = getattr(upstream, "bootstrap_servers", upstream)
     words = listed.split(",") if isinstance(listed, str) else list(listed)
     if not words:
         raise ProxyError("no upstream broker was given")

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaguard.testing._places import Item
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkaguard.testing._places import Keys
+    from kafkaguard.testing._places import Item, Keys
 
 _MAX_SESSIONS: Final = 1000  # max.incremental.fetch.session.cache.slots
 _FULL: Final = (0, -1)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FaultSpecError(ValueError):
-    """A fault that cannot be understood; the text says which word, and the right one."""
+    """A fault that cannot be understood; the text has the wrong word and the right."""
 
 
 def unknown(what: str, word: object, right: Iterable[str]) -> FaultSpecError:
