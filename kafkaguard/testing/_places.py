@@ -14,6 +14,7 @@ from uuid import UUID
 
 from kafkaguard._apis import API_KEYS
 from kafkaguard.testing import _frames
+from kafkaguard.testing._journal import code_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -83,10 +84,22 @@ _ASKED_AS: Final = {"partition_index": "partition", "user": "name"}
 _ERROR_CODES: Final = ("error_code", "partition_error_code")
 _TOPIC_RESOURCE: Final = 2
 
-# Codes that a broker puts elsewhere than at the innermost item.
+# Codes that a broker puts elsewhere than where the API's others go.
 _TOP_CODES: Final = {
-    "Fetch": {70, 71, 103, 106, 107},
-    "Metadata": {129},
+    "Fetch": {
+        "FETCH_SESSION_ID_NOT_FOUND",
+        "FETCH_SESSION_TOPIC_ID_ERROR",
+        "INVALID_FETCH_SESSION_EPOCH",
+    },
+    "Metadata": {"REBOOTSTRAP_REQUIRED"},
+}
+_INNERMOST_CODES: Final = {
+    "OffsetFetch": {
+        "TOPIC_AUTHORIZATION_FAILED",
+        "UNKNOWN_TOPIC_ID",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "UNSTABLE_OFFSET_COMMIT",
+    },
 }
 _DEFAULT_KIND: Final = {
     "DescribeLogDirs": "top",
@@ -95,7 +108,6 @@ _DEFAULT_KIND: Final = {
     "DescribeTopicPartitions": "topic",
     "OffsetFetch": "group",
 }
-_OFFSET_FETCH_PARTITION_CODES: Final = {3, 29, 88, 100}
 #: Answers that say more than was asked for, so that only a broker can give them.
 _BROKER_MADE: Final = {"Metadata", "DescribeTopicPartitions"}
 
@@ -155,11 +167,12 @@ class Layout:
         kinds = self.kinds
         if not kinds:
             return None
-        if code in _TOP_CODES.get(self.api, ()) and "top" in kinds:
+        name = code_name(code)
+        if name in _TOP_CODES.get(self.api, ()) and "top" in kinds:
             return "top"
-        if item_wanted and self.api != "Metadata":
+        if item_wanted and self.api not in _BROKER_MADE:
             return kinds[-1]
-        if self.api == "OffsetFetch" and code in _OFFSET_FETCH_PARTITION_CODES:
+        if name in _INNERMOST_CODES.get(self.api, ()):
             return kinds[-1]
         wanted = _DEFAULT_KIND.get(self.api, kinds[-1])
         return wanted if wanted in kinds else kinds[0]

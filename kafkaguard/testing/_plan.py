@@ -71,8 +71,7 @@ def shape(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
     assert place is not None
     answer = place.blank() if answer is None else answer
     place.add(answer, plan.withheld.values())
-    if plan.request.api == "Fetch" and plan.refusals:
-        place.add(answer, _meant(plan))
+    place.add(answer, _meant(plan))
     answer = _refuse(plan, answer, names)
     if plan.throttle is not None:
         answer.throttle_time_ms = round(plan.throttle * _PER_SECOND)
@@ -85,10 +84,13 @@ def shape(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
 
 def _meant(plan: Plan) -> list[Item]:
     """List the items to refuse: a session's answer leaves out the quiet ones."""
+    place = plan.layout
+    assert place is not None
+    refusals = [r for r in plan.refusals if not place.needs_broker(r.kind)]
     return [
         item
         for item in plan.request.items
-        if any(r.kind != "top" and r.match.meets_item(item) for r in plan.refusals)
+        if any(r.kind != "top" and r.match.meets_item(item) for r in refusals)
     ]
 
 
