@@ -146,19 +146,17 @@ class Fault:
         """Whether it was applied as often as it may be."""
         return self.times is not None and self.fired >= self.times
 
-    def takes(self, request: Request, items: list[Item]) -> list[Item] | None:
-        """Return the items that it is applied to; None if it is not applied.
+    def meant(self, request: Request) -> list[Item] | None:
+        """Return the items of a request that are meant; None if it is not meant now.
 
-        Args:
-            request: The request.
-            items: The items that no earlier fault has taken.
+        Every matching request counts, also one that another fault decides about.
         """
         if self.spent or not self.match.meets(request):
             return None
-        taken = [item for item in items if self.match.meets_item(item)]
-        if not taken and (request.items or self.match.wants_item):
+        items = [item for item in request.items if self.match.meets_item(item)]
+        if not items and (request.items or self.match.wants_item):
             return None
-        return taken if self._is_due() else None
+        return items if self._is_due() else None
 
     def remove(self) -> None:
         """Take the fault away."""

@@ -28,21 +28,29 @@ def make_plan(request: Request, exchange: Exchange, faults: Iterable[Fault]) -> 
     header = request.header
     plan = Plan(request, exchange, layout(header.api_key, header.version))
     plan.answered = _frames.expects_answer(header, request.body)
-    free: list[Item] | None = list(request.items)
+    undecided: set[Item] | None = set(request.items)
     for fault in faults:
+        items = fault.meant(request)
         exclusive = fault.action.exclusive
-        if exclusive and free is None:
-            continue
-        pool = list(request.items) if not exclusive or free is None else free
-        taken = fault.takes(request, pool)
-        if taken is None or not fault.action.apply(plan, taken, fault.match):
+        if exclusive and items is not None:
+            items = _left(items, undecided, request)
+        if items is None or not fault.action.apply(plan, items, fault.match):
             continue
         fault.fired += 1
         exchange.faults += (str(fault),)
         if exclusive:
-            left = [item for item in free or () if item not in taken]
-            free = left or None
+            undecided = (undecided or set()) - set(items) or None
     return plan
+
+
+def _left(
+    items: list[Item], undecided: set[Item] | None, request: Request
+) -> list[Item] | None:
+    """Return those items about which no fault has decided yet; None if none is left."""
+    if undecided is None:
+        return None
+    left = [item for item in items if item in undecided]
+    return None if request.items and not left else left
 
 
 def outgoing(plan: Plan, frame: bytes) -> bytes | None:
