@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 #: librdkafka's code for "dropped while it was on its way"; Kafka has none.
 PURGED_IN_FLIGHT = -151
-REFUSED_RECORD = frozenset({87, 2})
+INVALID_RECORD = 87
+#: What brokers answer for a null key on a compacted topic: today's, and old ones.
+REFUSED_RECORD = frozenset({INVALID_RECORD, 2})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def _refused(
     place: dict[str, Any],
 ) -> KafkaGuardError:
     context: dict[str, Any] = {"null_key": future.key_is_null, "idempotent": False}
-    if getattr(original, "errno", None) == 87 and not future.key_is_null:
+    if getattr(original, "errno", None) == INVALID_RECORD and not future.key_is_null:
         context["phase"] = "single"
     if isinstance(original, KafkaTimeoutError) and not _insides.was_sent(batch.source):
         context["phase"] = "enqueue"

@@ -38,7 +38,7 @@ class GuardedFuture:
         self._hooks: list[tuple[bool, Callable[[Any], Any]]] | None = None
 
     @property
-    def __class__(self) -> type:  # type: ignore[override]  # stands for the client's
+    def __class__(self) -> type:  # type: ignore[misc]  # stands for the client's
         """The client's class, so that ``isinstance`` holds."""
         return type(self._inner)
 
@@ -227,7 +227,7 @@ class GuardedFuture:
     def _run(self, hook: Callable[[Any], Any], error: BaseException | None) -> None:
         try:
             hook(self._inner.value if error is None else self._look())
-        except Exception as raised:
+        except Exception as raised:  # noqa: BLE001 - it is the application's
             _log.exception("a callback of the application raised")
             self._tracker.ledger.callback_raised(raised)
 
@@ -250,11 +250,11 @@ class GuardedFuture:
         outcome = self._outcome
         return None if outcome is None or outcome.rescued else outcome
 
-    def _error(self) -> Any:
+    def _error(self) -> KafkaGuardError | None:
         outcome = self._current()
         return None if outcome is None else outcome.error
 
-    def _look(self) -> Any:
+    def _look(self) -> KafkaGuardError | None:
         """Return the error and note that the application has seen it."""
         outcome = self._current()
         if outcome is None or outcome.error is None:

@@ -6,6 +6,8 @@ the producer is dead. The bytes of a record are read from its batch, since the o
 that the application handed over may have changed since.
 """
 
+# ruff: noqa: SLF001 - looking inside is what this module is for
+
 from __future__ import annotations
 
 import threading

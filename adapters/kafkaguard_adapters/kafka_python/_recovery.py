@@ -194,7 +194,7 @@ class Recovery:
         try:
             while self._has_work():
                 self._repair()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may hang
             _log.exception("a dead producer could not be replaced")
             self._give_up(error)
 
@@ -240,7 +240,7 @@ class Recovery:
             _insides.stop(dead, RETIRE_S)
             _insides.detach_serializers(dead)
             dead.close(timeout=RETIRE_S)
-        except Exception:
+        except Exception:  # noqa: BLE001 - it is dead in any case
             _log.exception("a dead producer could not be closed")
 
     def _give_up(self, error: BaseException) -> None:

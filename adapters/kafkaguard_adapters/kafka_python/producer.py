@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
@@ -26,6 +26,7 @@ from kafkaguard_adapters.kafka_python._future import GuardedFuture
 from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck, ask_with
 from kafkaguard_adapters.kafka_python._recovery import Recovery
 from kafkaguard_adapters.kafka_python._tracking import Tracker
+from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +62,7 @@ class GuardedProducer:
         clock: Seconds that only ever grow.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each setting of a policy, by its name
         self,
         producer: Any,
         builder: Builder,
@@ -93,7 +94,7 @@ class GuardedProducer:
 
     def _begin(self) -> None:
         """Start with nothing on its way, for the producer at hand."""
-        #: Called by a send before anything else; None when there is nothing to wait for.
+        #: Called by a send before anything else, where there is something to wait for.
         self.gate: Callable[[], None] | None = None
         self.ledger = Ledger()
         self._recovery = Recovery(
@@ -156,7 +157,7 @@ class GuardedProducer:
             self._null_keys.check(topic, key, headers, serializer)
         except InvalidRecordKeyError:
             raise
-        except Exception:
+        except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("the check for a null key failed; the record is sent")
 
     def _follow(self, producer: Any, future: GuardedFuture) -> None:
@@ -164,7 +165,7 @@ class GuardedProducer:
         try:
             if future.result.is_done or not future.needs_settling:
                 self.tracker.add(producer, future)
-        except Exception:
+        except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("a record could not be followed; it is sent all the same")
 
     def _not_sent(self, error: KafkaError, topic: str, partition: int | None) -> Any:
@@ -210,7 +211,7 @@ class GuardedProducer:
         if timeout is None:
             timeout = self.config["delivery_timeout_ms"] / 1000 + FLUSH_MARGIN_S
         self._wait(time.monotonic() + timeout)
-        return self._report(timeout)
+        return self._report()
 
     def close(
         self, timeout: float | None = None, null_logger: bool = False
@@ -242,7 +243,7 @@ class GuardedProducer:
             self.tracker.settle_done()
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(0 if in_callback else left, null_logger)
-        return self._report(limit)
+        return self._report()
 
     def _close_client(self, timeout: float, null_logger: bool) -> None:
         try:
@@ -269,7 +270,7 @@ class GuardedProducer:
                 break
         self.tracker.settle_done()
 
-    def _report(self, timeout: float) -> DeliveryReport:
+    def _report(self) -> DeliveryReport:
         pending = self.tracker.pending() + self._recovery.pending()
         report = self.ledger.report(pending)
         if report.errors or report.pending:
@@ -287,10 +288,10 @@ class GuardedProducer:
         """Drop what was known of a topic, since a broker contradicted it."""
         self._facts.drop(topic)
 
-    # --- standing in for the client -----------------------------------------------------
+    # --- standing in for the client ------------------------------------------
 
     @property
-    def __class__(self) -> type:  # type: ignore[override]  # stands for the client's
+    def __class__(self) -> type:  # type: ignore[misc]  # stands for the client's
         """The client's class, so that ``isinstance`` holds."""
         return type(self.producer)
 
@@ -308,7 +309,7 @@ class GuardedProducer:
         """Show what is guarded."""
         return f"<guarded {self.producer!s}>"
 
-    def __enter__(self) -> GuardedProducer:
+    def __enter__(self) -> Self:
         """Enter; leaving closes it."""
         return self
 
@@ -333,7 +334,7 @@ class GuardedProducer:
             "used, in the worker itself"
         )
 
-    # --- forks --------------------------------------------------------------------------
+    # --- forks ---------------------------------------------------------------
 
     def _is_forked(self) -> bool:
         return self.gate is not None and self.gate == self._in_child
@@ -395,8 +396,23 @@ def wrap(
     strict: bool,
 ) -> GuardedProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
+    settings = load_policy(policy)
+    if settings.on_reject != "raise":
+        raise errors.make(
+            ClientConfigurationError,
+            f"policy {settings.name}: a guarded producer of kafka-python raises what "
+            f"is rejected; on_reject {settings.on_reject!r} is for pipelines and Spark",
+        )
     _check_duplicates(producer, strict=strict)
-    return GuardedProducer(producer, Builder(factory, config), topics=topics)
+    return GuardedProducer(
+        producer,
+        Builder(factory, config),
+        topics=topics,
+        null_key=settings.null_key,
+        disguised_null_key=settings.disguised_null_key,
+        rescue=settings.rescue,
+        resend_in_doubt=settings.resend_in_doubt,
+    )
 
 
 def _check_duplicates(producer: Any, *, strict: bool) -> None:
