@@ -80,6 +80,12 @@ def cause_of_death(producer: Any) -> BaseException | None:
     return cause
 
 
+def has_connection(producer: Any) -> bool:
+    """Tell whether the producer has a connection to any broker."""
+    client = producer._sender._client
+    return any(client.connected(b.node_id) for b in producer._metadata.brokers())
+
+
 def is_sender_thread(producer: Any) -> bool:
     """Tell whether the caller is the producer's own background thread."""
     return threading.current_thread() is producer._sender

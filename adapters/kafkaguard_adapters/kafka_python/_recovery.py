@@ -287,6 +287,8 @@ class Recovery:
                 failed.append(rescue.future)
         for batch in {rescue.batch for rescue in rescues}:
             self._guard.tracker.resolve(batch)
+        # On their own: no new record may come into their batches.
+        self._let_finish(self._guard.tracker.batches(), time.monotonic() + SETTLE_S)
         return failed
 
     def _later_batches(

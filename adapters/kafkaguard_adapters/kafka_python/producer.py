@@ -183,7 +183,7 @@ class GuardedProducer:
         if not isinstance(error, KafkaTimeoutError):
             return None
         limit = self.producer.config["max_block_ms"] / 1000
-        if not self.producer.bootstrap_connected():
+        if not _insides.has_connection(self.producer):
             why = "no broker answers: check bootstrap_servers and the network"
         else:
             why = f"the brokers do not know topic {topic}, or not to this client"
