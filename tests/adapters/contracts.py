@@ -134,7 +134,9 @@ class ProducerContract:
         ):
             for expected in range(3):
                 assert expected == self.outcome(self.send(producer, topic, b"v"))
-        warnings = [r.getMessage() for r in caplog.records if r.name.startswith("kafkag")]
+        warnings = [
+            r.getMessage() for r in caplog.records if r.name.startswith("kafkag")
+        ]
         assert 1 == len(warnings)
         assert "DescribeConfigs" in warnings[0]
         assert topic in warnings[0]
@@ -193,9 +195,7 @@ class ProducerContract:
 
     # --- reports ----------------------------------------------------------------------
 
-    def test_b72_b73_leaving_the_block_raises_for_unseen_failures(
-        self, kafka_cluster
-    ):
+    def test_b72_b73_leaving_the_block_raises_for_unseen_failures(self, kafka_cluster):
         """A failure that nobody looked at is raised at the end, with its code."""
         topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
         with pytest.raises(DeliveryFailed, match=r"\(10\)") as caught:
@@ -213,9 +213,7 @@ class ProducerContract:
         assert isinstance(error, self.client_error)
         assert isinstance(caught.value, self.client_error)
 
-    def test_b73_a_failure_that_was_looked_at_is_not_raised_again(
-        self, kafka_cluster
-    ):
+    def test_b73_a_failure_that_was_looked_at_is_not_raised_again(self, kafka_cluster):
         """The report counts it, and does not raise."""
         topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
         with self.guarded(self.settings(kafka_cluster)) as producer:

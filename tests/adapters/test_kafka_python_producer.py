@@ -76,9 +76,7 @@ def make(kafka_cluster):
 class TestSerialisers:
     """The key that counts is the one that would be sent."""
 
-    def test_b05_a_key_that_a_serialiser_drops_is_a_null_key(
-        self, kafka_cluster, make
-    ):
+    def test_b05_a_key_that_a_serialiser_drops_is_a_null_key(self, kafka_cluster, make):
         """A serialiser that turns an empty key into none is looked through."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         producer = make(key_serializer=lambda k: k.encode() or None)
@@ -117,7 +115,9 @@ class TestSerialisers:
         make(key_serializer=str.encode).send(topic, None, "k").get(10)
         assert [(b"k", None)] == read(kafka_cluster, topic)
 
-    def test_a_serialiser_that_fails_is_the_clients_to_report(self, kafka_cluster, make):
+    def test_a_serialiser_that_fails_is_the_clients_to_report(
+        self, kafka_cluster, make
+    ):
         """Its own exception comes out, as without a guard."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         with pytest.raises(ZeroDivisionError):

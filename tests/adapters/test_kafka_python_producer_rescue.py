@@ -84,7 +84,10 @@ class TestOrder:
         producer = make(
             kafka_faults, stale, linger_ms=20, enable_idempotence=False, retries=0
         )
-        old, other = producer.send(topic, b"old", b"k"), producer.send(topic, b"o", b"x")
+        old, other = (
+            producer.send(topic, b"old", b"k"),
+            producer.send(topic, b"o", b"x"),
+        )
         keyless = producer.send(topic, b"-")
         kafka_faults.wait_for("Produce", count=1)
         new = producer.send(topic, b"new", b"k")

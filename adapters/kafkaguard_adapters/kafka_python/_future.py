@@ -177,6 +177,11 @@ class GuardedFuture:
         return undecided and bool(self._inner.failed())
 
     @property
+    def is_decided(self) -> bool:
+        """Whether it was sent again, or has failed for good."""
+        return self._outcome is not None and self._outcome.decided.is_set()
+
+    @property
     def was_rescued(self) -> bool:
         """Whether this record was sent again already."""
         return self._outcome is not None
@@ -209,7 +214,7 @@ class GuardedFuture:
         outcome.rescued = True
         outcome.decided.set()
         if self._hooks:
-            inner.add_both(self.fire)
+            self._watch()
 
     def fire(self, _: Any = None) -> None:
         """Run the application's callbacks, if the outcome is there."""
@@ -240,8 +245,16 @@ class GuardedFuture:
         if self.is_done:
             self.fire()
         else:
-            self._inner.add_both(self.fire)
+            self._watch()
         return self
+
+    def _watch(self) -> None:
+        """Be told of the client's outcome; of a failure the tracker decides first."""
+        self._inner.add_callback(self.fire)
+        self._inner.add_errback(self._settle)
+
+    def _settle(self, _: Any) -> None:
+        self._tracker.settle_future(self)
 
     def _current(self) -> Outcome | None:
         """Return the guard's outcome, None as long as the client's future counts."""

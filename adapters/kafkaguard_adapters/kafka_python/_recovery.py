@@ -9,7 +9,11 @@ The sequence of events, for the default (idempotent) producer::
     [this thread]     a new producer is built and takes its place
     [this thread]     records that were certainly not written are handed over again,
                       in their old order
-    [this thread]     the gate is opened, the dead producer closed
+    [this thread]     the gate is opened
+    [this thread]     callbacks are run, the dead producer is closed
+
+Callbacks do not run in the dead producer's own thread: one that sends the record to
+another topic would wait there for metadata that only this very thread can fetch.
 
 Since new records wait at the gate, no later record of a key can overtake one that is
 sent again. Records accepted before that are looked up in their batches.
@@ -74,8 +78,12 @@ class Recovery:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._rescues: list[Rescue] = []
-        self._in_hand = 0
+        self._in_hand: list[Rescue] = []
         self._dead: Any = None
+        self._due: list[GuardedFuture] = []
+        self._firing = False
+        self._retired: list[Any] = []
+        self._repairing = False
         self._closed = False
         self._failed_at = 0.0
         self.rounds = 0
@@ -88,7 +96,7 @@ class Recovery:
         """Decide about the records of a failed batch.
 
         Returns:
-            The futures that failed for good.
+            The futures that failed for good and whose callbacks are due at once.
         """
         transactional = self._guard.is_transactional
         records = None if transactional else _insides.records_of(batch.source)
@@ -107,8 +115,7 @@ class Recovery:
                 future.fail(failure.error)
                 failed.append(future)
         batch.resolved = not rescues
-        self._begin(batch.producer, rescues)
-        return failed
+        return [] if self._begin(batch.producer, rescues, failed) else failed
 
     def _accepts(
         self,
@@ -125,15 +132,20 @@ class Recovery:
             )
         )
 
-    def _begin(self, producer: Any, rescues: list[Rescue]) -> None:
+    def _begin(
+        self, producer: Any, rescues: list[Rescue], failed: list[GuardedFuture]
+    ) -> bool:
+        """Start to repair, if there is anything to repair."""
         with self._changed:
             dies = self._is_dying(producer)
             if self._closed or not (rescues or dies):
-                return
+                return False
             if dies:
                 self._dead = producer
             self._rescues += rescues
+            self._due += failed
             self._start()
+            return True
 
     def _is_dying(self, producer: Any) -> bool:
         """Tell whether the producer in use is dead and may be replaced."""
@@ -144,6 +156,7 @@ class Recovery:
 
     def _start(self) -> None:
         self._guard.gate = self.wait_at_gate
+        self._repairing = True
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._run, name="kafkaguard-recovery", daemon=True
@@ -161,7 +174,9 @@ class Recovery:
         if self._is_own_thread():
             return
         limit = self._guard.producer.config["max_block_ms"] / 1000
-        if not self.wait(limit):
+        with self._changed:
+            done = self._changed.wait_for(lambda: not self._repairing, limit)
+        if not done:
             raise errors.make(
                 ClientTimeoutError,
                 f"the producer is being replaced and {limit:g} s (max_block_ms) were "
@@ -169,19 +184,27 @@ class Recovery:
             )
 
     def wait(self, timeout: float) -> bool:
-        """Wait until nothing is left to repair; tell whether that is so."""
+        """Wait until all is repaired and callbacks have run; tell whether that is so."""
+        if self._is_own_thread():
+            return True
         with self._changed:
-            return self._changed.wait_for(lambda: self._thread is None, timeout)
+            return self._changed.wait_for(self._is_idle, timeout)
+
+    def _is_idle(self) -> bool:
+        return not (self._repairing or self._due or self._firing)
 
     def pending(self) -> int:
         """Count the records that wait to be sent again."""
         with self._changed:
-            return len(self._rescues) + self._in_hand
+            return len(self._rescues) + len(self._in_hand)
 
-    def close(self) -> None:
-        """Take on no more work."""
+    def close(self, timeout: float) -> None:
+        """Take on no more work, and wait until dead producers are closed."""
         with self._changed:
             self._closed = True
+            thread = self._thread
+        if thread is not None and not self._is_own_thread():
+            thread.join(timeout)
 
     def _is_own_thread(self) -> bool:
         return threading.current_thread() is self._thread or (
@@ -193,7 +216,7 @@ class Recovery:
     def _run(self) -> None:
         try:
             while self._has_work():
-                self._repair()
+                self._work()
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may hang
             _log.exception("a dead producer could not be replaced")
             self._give_up(error)
@@ -202,34 +225,50 @@ class Recovery:
         with self._changed:
             if self._rescues or self._dead is not None:
                 return True
-            self._finish(None)
+            self._open_gate(None)
+            if self._due or self._retired:
+                return True
+            self._thread = None
             return False
 
-    def _finish(self, gate: Callable[[], None] | None) -> None:
-        self._thread = None
+    def _open_gate(self, gate: Callable[[], None] | None) -> None:
+        self._repairing = False
         self._guard.gate = gate
         self._changed.notify_all()
 
+    def _work(self) -> None:
+        """Do the most urgent thing."""
+        if self._repairing:
+            self._repair()
+        elif self._due:
+            self._fire()
+        else:
+            self._retire(self._retired.pop())
+
     def _repair(self) -> None:
-        dead = self._dead
-        if dead is not None:
-            self._replace(dead)
+        if self._dead is not None:
+            self._replace(self._dead)
         with self._changed:
-            rescues, self._rescues = self._rescues, []
-            self._in_hand = len(rescues)
+            self._in_hand, self._rescues = self._rescues, []
             self.rounds += 1
-        failed = self._send_again(rescues)
-        self._in_hand = 0
-        if dead is not None:
-            self._retire(dead)
-        for future in failed:
+        self._send_again(self._in_hand)
+        self._in_hand = []
+
+    def _fire(self) -> None:
+        with self._changed:
+            due, self._due, self._firing = self._due, [], True
+        for future in due:
             future.fire()
+        with self._changed:
+            self._firing = False
+            self._changed.notify_all()
 
     def _replace(self, dead: Any) -> None:
         self._let_finish(self._guard.tracker.batches(dead), time.monotonic() + SETTLE_S)
         self._guard.producer = self._guard.builder.build(dead)
         with self._changed:
             self._dead = None
+            self._retired.append(dead)
         _log.warning(
             "the producer was dead (%s) and was replaced",
             type(_insides.cause_of_death(dead)).__name__,
@@ -245,17 +284,20 @@ class Recovery:
 
     def _give_up(self, error: BaseException) -> None:
         with self._changed:
-            rescues, self._rescues, self._in_hand = self._rescues, [], 0
+            open_ones = [r for r in self._in_hand if not r.future.is_decided]
+            rescues = [*open_ones, *self._rescues]
+            self._in_hand, self._rescues = [], []
             self._failed_at = time.monotonic()
             reason = str(error) or type(error).__name__
 
             def refuse() -> None:
                 self._try_once_more(reason)
 
-            self._finish(refuse if self._dead is not None else None)
-        for rescue in rescues:
-            self._fail(rescue, error)
-            rescue.future.fire()
+            for rescue in rescues:
+                self._fail(rescue, error)
+            self._open_gate(refuse if self._dead is not None else None)
+            self._fire()
+            self._thread = None
 
     def _try_once_more(self, reason: str) -> None:
         """Replace the dead producer after all, or say why that is not possible."""
@@ -276,20 +318,16 @@ class Recovery:
 
     # --- sending again ----------------------------------------------------------------
 
-    def _send_again(self, rescues: list[Rescue]) -> list[GuardedFuture]:
-        """Hand records over again in their old order; return those that failed."""
+    def _send_again(self, rescues: list[Rescue]) -> None:
+        """Hand records over again in their old order."""
         rescues.sort(key=lambda rescue: (rescue.batch.number, rescue.index))
         later = self._later_batches(rescues)
-        failed = []
         for rescue in rescues:
-            taken = later[rescue.batch.topic_partition]
-            if not self._try_again(rescue, taken):
-                failed.append(rescue.future)
+            self._try_again(rescue, later[rescue.batch.topic_partition])
         for batch in {rescue.batch for rescue in rescues}:
             self._guard.tracker.resolve(batch)
         # On their own: no new record may come into their batches.
         self._let_finish(self._guard.tracker.batches(), time.monotonic() + SETTLE_S)
-        return failed
 
     def _later_batches(
         self, rescues: list[Rescue]
@@ -316,20 +354,18 @@ class Recovery:
 
     def _try_again(
         self, rescue: Rescue, later: list[tuple[int, set[bytes | None] | None]]
-    ) -> bool:
+    ) -> None:
         key = rescue.record.key
         if key is not None and any(
             number > rescue.batch.number and (keys is None or key in keys)
             for number, keys in later
         ):
-            rescue.future.fail(_superseded(rescue))
-            return False
+            self._fail_with(rescue, _superseded(rescue))
+            return
         try:
             self._hand_over(rescue)
         except Exception as error:  # noqa: BLE001 - it becomes the record's outcome
             self._fail(rescue, error)
-            return False
-        return True
 
     def _hand_over(self, rescue: Rescue) -> None:
         producer = self._guard.producer
@@ -341,7 +377,11 @@ class Recovery:
     def _fail(self, rescue: Rescue, why: BaseException) -> None:
         error = rescue.error
         error.summary = f"{error.summary}; it could not be sent again: {why}"
+        self._fail_with(rescue, error)
+
+    def _fail_with(self, rescue: Rescue, error: KafkaGuardError) -> None:
         rescue.future.fail(error)
+        self._due.append(rescue.future)
 
 
 def _superseded(rescue: Rescue) -> KafkaGuardError:

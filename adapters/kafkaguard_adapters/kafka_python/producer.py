@@ -237,7 +237,7 @@ class GuardedProducer:
         in_callback = _insides.is_sender_thread(self.producer)
         if not in_callback:
             self._wait(deadline)
-        self._recovery.close()
+        self._recovery.close(max(0.0, deadline - time.monotonic()))
         if self.tracker.pending():
             _insides.stop(self.producer, STOP_S)
             self.tracker.settle_done()
