@@ -49,8 +49,8 @@ class ProducerContract:
         with self.guarded(self.settings(kafka_cluster)) as producer:
             assert isinstance(producer, self.client_class)
             names = [n for n in dir(self.client_class) if not n.startswith("__")]
-            assert [] == [n for n in names if not hasattr(producer, n)]
-            assert [] == sorted(set(names) - set(dir(producer)))
+            assert [n for n in names if not hasattr(producer, n)] == []
+            assert sorted(set(names) - set(dir(producer))) == []
 
     def test_b96_a_producer_is_true(self, kafka_cluster):
         """`producer or default()` keeps the producer."""
@@ -72,22 +72,26 @@ class ProducerContract:
     ):
         """The call itself raises, of both classes, and no Produce request is made."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
-        with self.guarded(self.settings(kafka_faults)) as producer:
-            with pytest.raises(errors.InvalidRecordKeyError) as caught:
-                self.send(producer, topic, b"v")
+        with (
+            self.guarded(self.settings(kafka_faults)) as producer,
+            pytest.raises(errors.InvalidRecordKeyError) as caught,
+        ):
+            self.send(producer, topic, b"v")
         error = caught.value
         assert isinstance(error, self.client_refusal)
         assert (87, topic, "Produce") == (error.code, error.topic, error.api)
         assert self.client_name == error.client
-        assert Action.REJECT == error.verdict.action
-        assert [] == kafka_faults.requests("Produce")
+        assert error.verdict.action == Action.REJECT
+        assert kafka_faults.requests("Produce") == []
 
     def test_b97_what_is_raised_survives_pickling(self, kafka_cluster):
         """A refused record's error keeps class, code, name and topic."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
-        with self.guarded(self.settings(kafka_cluster)) as producer:
-            with pytest.raises(errors.InvalidRecordKeyError) as caught:
-                self.send(producer, topic, b"v")
+        with (
+            self.guarded(self.settings(kafka_cluster)) as producer,
+            pytest.raises(errors.InvalidRecordKeyError) as caught,
+        ):
+            self.send(producer, topic, b"v")
         copy = pickle.loads(pickle.dumps(caught.value))
         assert type(caught.value) is type(copy)
         assert isinstance(copy, self.client_refusal)
@@ -100,26 +104,28 @@ class ProducerContract:
         """A record with a key is sent at once; a null value stays a null value."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         with self.guarded(self.settings(kafka_faults)) as producer:
-            assert 0 == self.outcome(self.send(producer, topic, b"v", b"k"))
-            assert 1 == self.outcome(self.send(producer, topic, None, b"k"))
-        assert [] == kafka_faults.requests("DescribeConfigs")
-        assert [(b"k", b"v"), (b"k", None)] == read(kafka_cluster, topic)
+            assert self.outcome(self.send(producer, topic, b"v", b"k")) == 0
+            assert self.outcome(self.send(producer, topic, None, b"k")) == 1
+        assert kafka_faults.requests("DescribeConfigs") == []
+        assert read(kafka_cluster, topic) == [(b"k", b"v"), (b"k", None)]
 
     def test_the_policy_of_a_topic_is_looked_up_once(self, kafka_topic, kafka_faults):
         """A hundred records without a key ask the cluster one time."""
         with self.guarded(self.settings(kafka_faults)) as producer:
             handles = [self.send(producer, kafka_topic, b"v") for _ in range(100)]
             assert list(range(100)) == [self.outcome(handle) for handle in handles]
-        assert 1 == len(kafka_faults.requests("DescribeConfigs"))
+        assert len(kafka_faults.requests("DescribeConfigs")) == 1
 
     def test_what_is_declared_is_not_looked_up(self, kafka_cluster, kafka_faults):
         """The caller's word about a topic needs no request."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         facts = {topic: TopicFacts(compacted=True)}
-        with self.guarded(self.settings(kafka_faults), topics=facts) as producer:
-            with pytest.raises(errors.InvalidRecordKeyError):
-                self.send(producer, topic, b"v")
-        assert [] == kafka_faults.requests("DescribeConfigs")
+        with (
+            self.guarded(self.settings(kafka_faults), topics=facts) as producer,
+            pytest.raises(errors.InvalidRecordKeyError),
+        ):
+            self.send(producer, topic, b"v")
+        assert kafka_faults.requests("DescribeConfigs") == []
 
     def test_b07_a_denied_look_up_lets_the_record_pass(self, kafka_users, caplog):
         """Without DescribeConfigs the broker judges, and one warning names the ACL."""
@@ -137,7 +143,7 @@ class ProducerContract:
         warnings = [
             r.getMessage() for r in caplog.records if r.name.startswith("kafkag")
         ]
-        assert 1 == len(warnings)
+        assert len(warnings) == 1
         assert "DescribeConfigs" in warnings[0]
         assert topic in warnings[0]
 
@@ -148,7 +154,7 @@ class ProducerContract:
             for expected in range(3):
                 assert expected == self.outcome(self.send(producer, kafka_topic, b"v"))
             (asked,) = kafka_faults.requests("DescribeConfigs")
-            assert "waiting" == asked.outcome
+            assert asked.outcome == "waiting"
             until(lambda: not threads("kafkaguard-facts"))
 
     def test_b06_a_topic_that_becomes_compacted_is_noticed(
@@ -156,13 +162,13 @@ class ProducerContract:
     ):
         """The broker refuses the next record, and from then on the guard does."""
         with self.guarded(self.settings(kafka_faults)) as producer:
-            assert 0 == self.outcome(self.send(producer, kafka_topic, b"v"))
+            assert self.outcome(self.send(producer, kafka_topic, b"v")) == 0
             compacted = {"cleanup.policy": "compact,delete"}
             kafka_cluster.alter_topic(kafka_topic, compacted)
             refused = self.outcome(self.send(producer, kafka_topic, b"v"))
             assert isinstance(refused, errors.InvalidRecordKeyError)
             assert isinstance(refused, self.client_refusal)
-            assert Action.REJECT == refused.verdict.action
+            assert refused.verdict.action == Action.REJECT
             before = len(kafka_faults.requests("Produce"))
             with pytest.raises(errors.InvalidRecordKeyError):
                 self.send(producer, kafka_topic, b"v")
@@ -198,16 +204,18 @@ class ProducerContract:
     def test_b72_b73_leaving_the_block_raises_for_unseen_failures(self, kafka_cluster):
         """A failure that nobody looked at is raised at the end, with its code."""
         topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
-        with pytest.raises(DeliveryFailed, match=r"\(10\)") as caught:
-            with self.guarded(self.settings(kafka_cluster)) as producer:
-                self.send(producer, topic, b"x" * 5000, b"k")
+        with (
+            pytest.raises(DeliveryFailed, match=r"\(10\)") as caught,
+            self.guarded(self.settings(kafka_cluster)) as producer,
+        ):
+            self.send(producer, topic, b"x" * 5000, b"k")
         report = caught.value.report
-        assert (0, 1, 0, 0) == (
+        assert (
             report.delivered,
             report.failed,
             report.in_doubt,
             report.pending,
-        )
+        ) == (0, 1, 0, 0)
         (error,) = report.errors
         assert (10, topic) == (error.code, error.topic)
         assert isinstance(error, self.client_error)
@@ -218,10 +226,10 @@ class ProducerContract:
         topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
         with self.guarded(self.settings(kafka_cluster)) as producer:
             error = self.outcome(self.send(producer, topic, b"x" * 5000, b"k"))
-            assert 10 == error.code
+            assert error.code == 10
             report = producer.flush()
-            assert (0, 1, ()) == (report.delivered, report.failed, report.errors)
-            assert 0 == producer.flush().failed
+            assert (report.delivered, report.failed, report.errors) == (0, 1, ())
+            assert producer.flush().failed == 0
 
 
 def until(condition, timeout=20.0):

@@ -15,11 +15,11 @@ from kafka.errors import (
     MessageSizeTooLargeError,
 )
 from kafka.producer.future import FutureRecordMetadata
-from tests.adapters.contracts import COMPACTED, ProducerContract, read
 
 from kafkaguard import TopicFacts, errors, guard
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python.producer import GuardedProducer
+from tests.adapters.contracts import COMPACTED, ProducerContract, read
 
 
 class TestKafkaPython(ProducerContract):
@@ -82,7 +82,7 @@ class TestSerialisers:
         producer = make(key_serializer=lambda k: k.encode() or None)
         with pytest.raises(errors.InvalidRecordKeyError):
             producer.send(topic, b"v", "")
-        assert 0 == producer.send(topic, b"v", "k").get(10).offset
+        assert producer.send(topic, b"v", "k").get(10).offset == 0
 
     def test_b05_a_null_key_in_disguise_is_warned_about_once(
         self, kafka_cluster, make, caplog
@@ -93,7 +93,7 @@ class TestSerialisers:
         with caplog.at_level(logging.WARNING, "kafkaguard"):
             producer.send(topic, b"v").get(10)
             producer.send(topic, b"v").get(10)
-        assert 1 == sum(topic in record.getMessage() for record in caplog.records)
+        assert sum(topic in record.getMessage() for record in caplog.records) == 1
 
     def test_b05_the_policy_may_reject_a_null_key_in_disguise(self, kafka_cluster):
         """`disguised_null_key: reject` treats it as what it is."""
@@ -107,13 +107,13 @@ class TestSerialisers:
         ) as producer:
             with pytest.raises(errors.InvalidRecordKeyError):
                 producer.send(topic, b"v")
-            assert 0 == producer.send(topic, b"v", "k").get(10).offset
+            assert producer.send(topic, b"v", "k").get(10).offset == 0
 
     def test_b05_a_delete_marker_arrives_as_one(self, kafka_cluster, make):
         """A value of None with a key is sent as null, never as an empty string."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         make(key_serializer=str.encode).send(topic, None, "k").get(10)
-        assert [(b"k", None)] == read(kafka_cluster, topic)
+        assert read(kafka_cluster, topic) == [(b"k", None)]
 
     def test_a_serialiser_that_fails_is_the_clients_to_report(
         self, kafka_cluster, make
@@ -133,19 +133,19 @@ class TestSend:
         """Topic, value, key, headers, partition, timestamp_ms."""
         future = make().send(kafka_topic, b"v", b"k", [("h", b"1")], 0, 1234)
         metadata = future.get(10)
-        assert (0, 1234) == (metadata.partition, metadata.timestamp)
-        assert (1, 1, 2) == (
+        assert (metadata.partition, metadata.timestamp) == (0, 1234)
+        assert (
             metadata.serialized_key_size,
             metadata.serialized_value_size,
             metadata.serialized_header_size,
-        )
+        ) == (1, 1, 2)
 
     def test_the_future_has_the_whole_interface(self, kafka_topic, make):
         """Every name of kafka-python's future is there, and says the same."""
         future = make().send(kafka_topic, b"v", b"k")
         assert isinstance(future, FutureRecordMetadata)
         missing = [n for n in dir(FutureRecordMetadata) if not hasattr(future, n)]
-        assert [] == missing
+        assert missing == []
         metadata = future.get(10)
         assert metadata is future.value
         assert future.is_done
@@ -211,7 +211,7 @@ class TestSend:
             error = producer.send(topic, b"v", b"k").exception
             assert isinstance(error, TopicAuthorizationFailedError)
             assert isinstance(error, errors.TopicAuthorizationFailedError)
-            assert "CONFIGURE" == error.verdict.action
+            assert error.verdict.action == "CONFIGURE"
 
 
 class TestGuard:
@@ -221,7 +221,7 @@ class TestGuard:
         """`guard(factory=..., config=...)` needs no instance."""
         config = {"bootstrap_servers": kafka_cluster.bootstrap_servers}
         with guard(factory=KafkaProducer, config=config) as producer:
-            assert 0 == producer.send(kafka_topic, b"v", b"k").get(10).offset
+            assert producer.send(kafka_topic, b"v", b"k").get(10).offset == 0
 
     def test_other_objects_are_refused_with_what_is_known(self):
         """The message names what guard() can do."""

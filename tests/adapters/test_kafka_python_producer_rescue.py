@@ -10,9 +10,9 @@ import threading
 import pytest
 from kafka import KafkaProducer
 from kafka.errors import InvalidRecordError, KafkaError, KafkaTimeoutError
-from tests.adapters.contracts import read, stale_topic, threads, until
 
 from kafkaguard import Action, DeliveryFailed, SupersededError, errors, guard
+from tests.adapters.contracts import read, stale_topic, threads, until
 
 LATENCY_S = 0.3
 
@@ -56,9 +56,9 @@ class TestOrder:
         old, keyless = producer.send(topic, b"old", b"k"), producer.send(topic, b"-")
         kafka_faults.wait_for("Produce", count=1)
         new = producer.send(topic, b"new", b"k")
-        assert [0, 1] == [outcome(old), outcome(new)]
+        assert [outcome(old), outcome(new)] == [0, 1]
         assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
-        assert [(b"k", b"old"), (b"k", b"new")] == read(kafka_cluster, topic)
+        assert read(kafka_cluster, topic) == [(b"k", b"old"), (b"k", b"new")]
 
     def test_sends_wait_until_the_old_records_are_handed_over(
         self, kafka_cluster, make
@@ -72,7 +72,7 @@ class TestOrder:
             if n % 100 == 50:
                 futures.append(producer.send(topic, b"keyless"))
         refused = [f for f in futures if isinstance(outcome(f), KafkaError)]
-        assert 3 == len(refused)
+        assert len(refused) == 3
         assert [(b"k", b"%d" % n) for n in range(300)] == read(kafka_cluster, topic)
 
     def test_a_record_overtaken_by_a_later_one_is_superseded(
@@ -91,14 +91,14 @@ class TestOrder:
         keyless = producer.send(topic, b"-")
         kafka_faults.wait_for("Produce", count=1)
         new = producer.send(topic, b"new", b"k")
-        assert 0 == outcome(new)
-        assert 1 == outcome(other)
+        assert outcome(new) == 0
+        assert outcome(other) == 1
         assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
         superseded = outcome(old)
         assert isinstance(superseded, SupersededError)
         assert isinstance(superseded, KafkaError)
         assert ("no", topic) == (superseded.verdict.written, superseded.topic)
-        assert [(b"k", b"new"), (b"x", b"o")] == read(kafka_cluster, topic)
+        assert read(kafka_cluster, topic) == [(b"k", b"new"), (b"x", b"o")]
 
     def test_the_bytes_that_were_sent_are_sent_again(self, kafka_cluster, make):
         """An object that the application changes after send() is not read again."""
@@ -109,8 +109,8 @@ class TestOrder:
         keyless = producer.send(topic, b"-")
         value[:] = b"now!"
         assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
-        assert (0, 1234) == (kept.get(10).offset, kept.get(10).timestamp)
-        assert [(b"k", b"then")] == read(kafka_cluster, topic)
+        assert (kept.get(10).offset, kept.get(10).timestamp) == (0, 1234)
+        assert read(kafka_cluster, topic) == [(b"k", b"then")]
 
 
 class TestInDoubt:
@@ -130,12 +130,12 @@ class TestInDoubt:
         kafka_faults.wait_for("Produce", count=2)
         assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
         lost = [outcome(future) for future in others]
-        assert [Action.IN_DOUBT] * 16 == [error.verdict.action for error in lost]
+        assert [error.verdict.action for error in lost] == [Action.IN_DOUBT] * 16
         assert not any(isinstance(error, InvalidRecordError) for error in lost)
         assert all(isinstance(error, KafkaError) for error in lost)
         assert {kafka_topic} == {error.topic for error in lost}
-        assert 16 == producer.flush().in_doubt
-        assert 16 == len(read(kafka_cluster, kafka_topic))
+        assert producer.flush().in_doubt == 16
+        assert len(read(kafka_cluster, kafka_topic)) == 16
 
     def test_the_policy_may_send_them_again(
         self, kafka_cluster, kafka_topic, kafka_faults, make
@@ -151,8 +151,8 @@ class TestInDoubt:
         other = producer.send(kafka_topic, b"v", b"k")
         kafka_faults.wait_for("Produce", count=2)
         assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
-        assert 1 == outcome(other)
-        assert [(b"k", b"v")] * 2 == read(kafka_cluster, kafka_topic)
+        assert outcome(other) == 1
+        assert read(kafka_cluster, kafka_topic) == [(b"k", b"v")] * 2
 
     def test_an_answer_after_the_write_is_in_doubt(
         self, kafka_cluster, kafka_topic, kafka_faults, make
@@ -161,8 +161,8 @@ class TestInDoubt:
         kafka_faults.on("Produce").fail("REQUEST_TIMED_OUT", written=True)
         producer = make(kafka_faults, None, enable_idempotence=False, retries=0)
         error = outcome(producer.send(kafka_topic, b"v", b"k"))
-        assert (7, Action.IN_DOUBT) == (error.code, error.verdict.action)
-        assert [(b"k", b"v")] == read(kafka_cluster, kafka_topic)
+        assert (error.code, error.verdict.action) == (7, Action.IN_DOUBT)
+        assert read(kafka_cluster, kafka_topic) == [(b"k", b"v")]
 
     def test_without_rescue_the_mates_say_that_they_may_be_sent_again(
         self, kafka_cluster, make
@@ -174,8 +174,8 @@ class TestInDoubt:
         assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
         error = outcome(mate)
         assert isinstance(error, errors.BatchMateRefusedError)
-        assert (Action.RETRY, "no") == (error.verdict.action, error.verdict.written)
-        assert 0 == outcome(producer.send(topic, b"v", b"k"))
+        assert (error.verdict.action, error.verdict.written) == (Action.RETRY, "no")
+        assert outcome(producer.send(topic, b"v", b"k")) == 0
 
 
 class TestSuccessor:
@@ -205,10 +205,10 @@ class TestSuccessor:
         for worker in workers:
             worker.join(60)
         assert isinstance(refused, errors.InvalidRecordKeyError)
-        assert 2 == len(built)
+        assert len(built) == 2
         failed = [r for mine in results for r in mine if isinstance(r, KafkaError)]
         assert {Action.IN_DOUBT} >= {error.verdict.action for error in failed}
-        assert 8 >= len(failed)
+        assert len(failed) <= 8
         producer.close(10)
         assert all(not p._sender.is_alive() for p in built)
 
@@ -235,8 +235,8 @@ class TestSuccessor:
             refused = outcome(producer.send(topic, b"-"))
             assert isinstance(refused, errors.InvalidRecordKeyError)
             until(lambda: not threads("kafkaguard-recovery"))
-            assert 0 == outcome(producer.send(kafka_topic, b"v", "k"))
-        assert 1 == serializer.closed
+            assert outcome(producer.send(kafka_topic, b"v", "k")) == 0
+        assert serializer.closed == 1
 
     def test_one_that_cannot_be_built_again_says_so(self, kafka_cluster):
         """A subclass with an __init__ of its own needs a factory."""
@@ -254,7 +254,7 @@ class TestSuccessor:
             with pytest.raises(errors.ClientClosedError, match="factory=") as caught:
                 producer.send(topic, b"v", b"k")
             assert isinstance(caught.value, KafkaError)
-            assert Action.RECREATE == caught.value.verdict.action
+            assert caught.value.verdict.action == Action.RECREATE
 
     def test_it_is_built_later_if_that_fails_now(self, kafka_cluster, kafka_topic):
         """A send fails with the reason at once; after a while it is tried again."""
@@ -281,7 +281,7 @@ class TestSuccessor:
             with pytest.raises(errors.ClientClosedError, match="nobody there"):
                 producer.send(kafka_topic, b"v", b"k")
             until(delivered)
-        assert 3 == len(builds)
+        assert len(builds) == 3
 
     def test_b103_twenty_deaths_under_load_do_not_crash(self, kafka_cluster):
         """Eight threads send while the producer dies 20 times; the process ends well."""
@@ -337,4 +337,4 @@ class TestSuccessor:
             timeout=120,
             check=False,
         )
-        assert (0, "21 2") == (ended.returncode, ended.stdout.strip()), ended.stderr
+        assert (ended.returncode, ended.stdout.strip()) == (0, "21 2"), ended.stderr

@@ -37,8 +37,8 @@ class GuardedFuture:
         self._outcome: Outcome | None = None
         self._hooks: list[tuple[bool, Callable[[Any], Any]]] | None = None
 
-    @property
-    def __class__(self) -> type:  # type: ignore[misc]  # stands for the client's
+    @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
+    def __class__(self) -> type:
         """The client's class, so that ``isinstance`` holds."""
         return type(self._inner)
 

@@ -184,7 +184,7 @@ class Recovery:
             )
 
     def wait(self, timeout: float) -> bool:
-        """Wait until all is repaired and callbacks have run; tell whether that is so."""
+        """Wait until all is repaired and told; tell whether that is so."""
         if self._is_own_thread():
             return True
         with self._changed:

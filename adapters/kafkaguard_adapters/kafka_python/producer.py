@@ -290,8 +290,8 @@ class GuardedProducer:
 
     # --- standing in for the client ------------------------------------------
 
-    @property
-    def __class__(self) -> type:  # type: ignore[misc]  # stands for the client's
+    @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
+    def __class__(self) -> type:
         """The client's class, so that ``isinstance`` holds."""
         return type(self.producer)
 
