@@ -11,7 +11,6 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafkaguard._verdict import TopicFacts
 from kafkaguard.errors import InvalidRecordKeyError, for_code
 from kafkaguard_adapters.kafka_python import errors
-from kafkaguard_adapters.kafka_python._building import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,11 +108,6 @@ def ask_with(settings: Callable[[], dict[str, Any]]) -> Callable[[str], TopicFac
             admin.close()
 
     return ask
-
-
-def settings_for_asking(producer: Any) -> dict[str, Any]:
-    """Read how to connect from a producer."""
-    return settings_of(producer)
 
 
 def _describe(admin: Any, topic: str) -> Any:

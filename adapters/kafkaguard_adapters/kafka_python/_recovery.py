@@ -141,7 +141,7 @@ class Recovery:
             if self._closed or not (rescues or dies):
                 return False
             if dies:
-                self._dead = producer
+                self._dead = self._guard.producer
             self._rescues += rescues
             self._due += failed
             self._start()
@@ -149,9 +149,10 @@ class Recovery:
 
     def _is_dying(self, producer: Any) -> bool:
         """Tell whether the producer in use is dead and may be replaced."""
-        if producer is not self._guard.producer or self._guard.is_transactional:
+        in_use = self._guard.producer
+        if producer not in (None, in_use) or self._guard.is_transactional:
             return False
-        cause = _insides.cause_of_death(producer)
+        cause = _insides.cause_of_death(in_use)
         return cause is not None and not _failures.ends_all(cause)
 
     def _start(self) -> None:
@@ -319,15 +320,21 @@ class Recovery:
     # --- sending again ----------------------------------------------------------------
 
     def _send_again(self, rescues: list[Rescue]) -> None:
-        """Hand records over again in their old order."""
+        """Hand records over again in their old order.
+
+        Those without a key come last and on their own, since the broker may refuse
+        them with all that is in the same batch. New records still wait at the gate.
+        """
         rescues.sort(key=lambda rescue: (rescue.batch.number, rescue.index))
         later = self._later_batches(rescues)
-        for rescue in rescues:
-            self._try_again(rescue, later[rescue.batch.topic_partition])
+        for keyless in (False, True):
+            for rescue in rescues:
+                if (rescue.record.key is None) == keyless:
+                    self._try_again(rescue, later[rescue.batch.topic_partition])
+            batches = self._guard.tracker.batches()
+            self._let_finish(batches, time.monotonic() + SETTLE_S)
         for batch in {rescue.batch for rescue in rescues}:
             self._guard.tracker.resolve(batch)
-        # On their own: no new record may come into their batches.
-        self._let_finish(self._guard.tracker.batches(), time.monotonic() + SETTLE_S)
 
     def _later_batches(
         self, rescues: list[Rescue]

@@ -110,11 +110,14 @@ class Tracker:
             for known in line:
                 if known.result is result:
                     return known
+            split = bool(line) and _insides.is_split(line[0].result)
             batch = TrackedBatch(next(self._numbers), producer, result)
             self.open[result] = batch
             line.append(batch)
         # A client's batch never fails as a whole: its value tells about each record.
         result.add_callback(partial(self._completed, batch))
+        if split:
+            self._follow_splits()
         return batch
 
     def add(self, producer: Any, future: GuardedFuture) -> None:
@@ -135,15 +138,15 @@ class Tracker:
 
     def settle_future(self, future: GuardedFuture) -> None:
         """Settle what a failed future belongs to, at once."""
-        with self._lock:
-            batch = self.open.get(future.result)
-            if batch is None:
-                due = self._settle_alone(future)
-        if batch is not None:
+        self._follow_splits()
+        batch = self.open.get(future.result)
+        if batch is not None and batch.result.is_done:
             self.settle(batch)
-        else:
-            for each in due:
-                each.fire()
+            return
+        with self._lock:
+            due = self._settle_alone(future)
+        for each in due:
+            each.fire()
 
     def resolve(self, batch: TrackedBatch) -> None:
         """Note that nothing is left to do about a refused batch."""

@@ -82,13 +82,12 @@ class GuardedProducer:
         self._rescue = rescue
         self._resend_in_doubt = resend_in_doubt
         self._checks_keys = null_key == "reject"
-        cache = TopicFactsCache(topics, ttl=facts_ttl, clock=clock)
+        self._cache = TopicFactsCache(topics, ttl=facts_ttl, clock=clock)
         self._clock = clock
-        self._harmless = cache.harmless
+        self._harmless = self._cache.harmless
         self._serializes = producer.config["key_serializer"] is not None
-        ask = ask_with(lambda: settings_of(self.producer))
-        self._facts = TopicFactsLookup(ask, cache, patience=facts_patience)
-        self._null_keys = NullKeyCheck(self._facts, disguised=disguised_null_key)
+        self._patience = facts_patience
+        self._disguised = disguised_null_key
         self._begin()
         _LIVE.add(self)
 
@@ -102,6 +101,9 @@ class GuardedProducer:
         )
         self.tracker = Tracker(self.ledger, self._recovery.failed)
         self._open = self.tracker.open
+        ask = ask_with(lambda: settings_of(self.producer))
+        self._facts = TopicFactsLookup(ask, self._cache, patience=self._patience)
+        self._null_keys = NullKeyCheck(self._facts, disguised=self._disguised)
 
     # --- sending ----------------------------------------------------------------------
 
