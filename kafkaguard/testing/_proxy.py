@@ -112,6 +112,7 @@ class FaultProxy:
             self._run(self._hub.shut_down(), _STOP_TIMEOUT_S)
         finally:
             self._loop = self._thread = None
+            self._entrances = []
             loop.call_soon_threadsafe(loop.stop)
             thread.join(_STOP_TIMEOUT_S)
         if thread.is_alive():
@@ -296,6 +297,8 @@ class FaultProxy:
         }
 
     async def _open(self) -> list[Listener]:
+        for listener in self._hub.listeners.values():
+            await self._hub.open(listener)
         return [await self._hub.listener(address) for address in self._upstream]
 
     def _add(self, fault: Fault) -> Fault:
