@@ -59,7 +59,7 @@ def _in_range(code: int) -> int:
 
 
 def _nearest(word: str, choices: list[str]) -> str | None:
-    """Find the nearest choice, whatever the case, and also if only its begin is right."""
+    """Find the nearest choice, whatever the case; the begin of one will do."""
     word = word.lower()
 
     def likeness(choice: str) -> float:
