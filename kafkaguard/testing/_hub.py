@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,9 @@ _API_VERSIONS: Final = 18
 _FETCH: Final = 1
 BROKER_TAKEN_AWAY: Final = "the broker was taken away"
 _SASL_HANDSHAKE: Final = 17
+# Bounds that no real cluster of tests or staging comes near to.
+_MAX_BROKERS: Final = 256
+_MAX_TOPICS: Final = 100_000
 #: APIs whose answers tell which id a topic has.
 _NAMES_TOPICS: Final = {"Metadata", "CreateTopics", "DescribeTopicPartitions"}
 
@@ -93,7 +97,7 @@ class Hub:
         self.faults: tuple[Fault, ...] = ()
         self.paused = False
         self.listeners: dict[Address, Listener] = {}
-        self.topic_names: dict[UUID, str] = {}
+        self.topic_names: OrderedDict[UUID, str] = OrderedDict()
         self._host = host
         self._next_port = port
         self._advertised_host = advertised_host
@@ -105,6 +109,8 @@ class Hub:
         """Return the door to a broker, opened if it is new."""
         async with self._opening:
             found = self.listeners.get(upstream)
+            if found is None and len(self.listeners) >= _MAX_BROKERS:
+                raise GarbageError(f"more than {_MAX_BROKERS} brokers were named")
             if found is None:
                 found = Listener(upstream, (self._advertised_host, 0))
                 found.address = (self._advertised_host, await self.open(found))
@@ -236,6 +242,8 @@ class Hub:
             for topic in answer.topics or ():
                 if topic.name and topic.topic_id:
                     self.topic_names[topic.topic_id] = topic.name
+            while len(self.topic_names) > _MAX_TOPICS:
+                self.topic_names.popitem(last=False)
         elif request.api == "Fetch" and answer.session_id and not answer.error_code:
             listener.sessions.opened(answer.session_id, request.items)
 

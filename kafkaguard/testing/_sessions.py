@@ -33,7 +33,7 @@ class FetchSessions:
         items = {item.keys: item for item in named}
         if body.session_epoch in _FULL:
             return list(items.values())
-        known = self._items.setdefault(body.session_id, {})
+        known = self._items.get(body.session_id, {})
         for keys in _forgotten(body):
             known.pop(keys, None)
         known.update(items)
