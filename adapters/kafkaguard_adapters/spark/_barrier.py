@@ -87,7 +87,7 @@ def conditions(
     if settings.topic is None:
         found.append((F.col("topic").isNull(), Reason.NULL_TOPIC))
     elif known.compacted(settings.topic):
-        keyless = F.col("key").isNull() if "key" in df.columns else F.lit(value=True)
+        keyless = F.col("key").isNull() if "key" in df.columns else F.lit(True)
         found.append((keyless, Reason.NULL_KEY))
     limit = settings.max_record_bytes
     if settings.topic is not None:
