@@ -14,25 +14,32 @@ if TYPE_CHECKING:
     from kafkaguard import errors
     from kafkaguard._classification import classify
     from kafkaguard._verdict import Action, RuleInfo, TopicFacts, Verdict
+    from kafkaguard_policies import PolicyError, RetryPolicy, load_policy
 
 #: Where each public name lives; loaded at its first use.
 _HOMES = {
     "Action": "kafkaguard._verdict",
+    "PolicyError": "kafkaguard_policies",
+    "RetryPolicy": "kafkaguard_policies",
     "RuleInfo": "kafkaguard._verdict",
     "TopicFacts": "kafkaguard._verdict",
     "Verdict": "kafkaguard._verdict",
     "classify": "kafkaguard._classification",
+    "load_policy": "kafkaguard_policies",
 }
 _MODULES = frozenset({"errors"})
 
 __all__ = [
     "Action",
+    "PolicyError",
+    "RetryPolicy",
     "RuleInfo",
     "TopicFacts",
     "Verdict",
     "__version__",
     "classify",
     "errors",
+    "load_policy",
 ]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._classification import classify
 from kafkaguard._signals import signal_of
 from kafkaguard.errors import KafkaGuardError, dual, for_code
+from kafkaguard.errors._made import module_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +113,7 @@ def importable(cls: type[BaseException]) -> type[BaseException]:
     """
     for parent in cls.__mro__:
         try:
-            module = importlib.import_module(parent.__module__)
+            module = importlib.import_module(module_of(parent))
         except ImportError:
             continue
         if vars(module).get(parent.__name__) is parent:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 30.0
-_LOG_TAIL_LINES = 25
+_LINES = 25
 
 
 class Broker:
@@ -35,11 +35,12 @@ class Broker:
         self.id = node
         self.address = address
         self.log: Path = workspace.folder / f"broker-{node}.log"
-        self._properties = workspace.folder / f"broker-{node}.properties"
+        self._properties = workspace.properties(node)
         self._workspace = workspace
         self._runtime = runtime
         self._process: subprocess.Popen[bytes] | None = None
         self._paused = False
+        self._log_start = 0
 
     @property
     def pid(self) -> int:
@@ -75,6 +76,7 @@ class Broker:
         if self.is_running:
             raise ClusterError(f"broker {self.id} runs already (pid {self.pid})")
         command = self._runtime.command("kafka.Kafka", str(self._properties))
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
         self._process = self._workspace.spawn(command, self.log)
         self._paused = False
         if wait:
@@ -96,7 +98,7 @@ class Broker:
         if not in_time:
             raise StartError(
                 f"broker {self.id} ({self.address}) does not see the brokers "
-                f"{sorted(brokers)} as alive after {timeout:g} s. {self._log_tail()}"
+                f"{sorted(brokers)} as alive after {timeout:g} s. {self._story()}"
             )
 
     def stop(self, timeout: float = _STOP_TIMEOUT_S) -> None:
@@ -136,10 +138,20 @@ class Broker:
 
     def _ended(self) -> StartError:
         code = self._process.returncode if self._process else None
-        tail = self._log_tail()
-        kind = PortTakenError if "Address already in use" in tail else StartError
-        return kind(f"broker {self.id} ended with code {code} while starting. {tail}")
+        story = self._story()
+        kind = PortTakenError if "Address already in use" in story else StartError
+        return kind(f"broker {self.id} ended with code {code} while starting. {story}")
 
-    def _log_tail(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
-        return "Its log ends:\n" + "\n".join(lines)
+    def _story(self) -> str:
+        """Quote from the log of this start: the first error, else the end."""
+        with self.log.open(errors="replace") as log:
+            log.seek(self._log_start)
+            lines = log.read().splitlines()
+        first = next((at for at, line in enumerate(lines) if _is_error(line)), None)
+        quoted = lines[-_LINES:] if first is None else lines[first : first + _LINES]
+        where = "Its log ends" if first is None else "The first error in its log"
+        return f"{where}:\n" + "\n".join(quoted)
+
+
+def _is_error(line: str) -> bool:
+    return " ERROR " in line or line.startswith(("Exception in", "Error"))

@@ -37,7 +37,7 @@ def format_storage(
     log = workspace.folder / "format.log"
     processes = []
     for node in nodes:
-        settings = str(workspace.folder / f"broker-{node}.properties")
+        settings = str(workspace.properties(node))
         arguments = [f"--cluster-id={cluster_id}", "--config", settings, *options]
         command = runtime.command("kafka.tools.StorageTool", "format", *arguments)
         processes.append(workspace.spawn(command, log))

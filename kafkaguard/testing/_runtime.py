@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkaguard.testing._jars import kafka_jars
+from kafkaguard.testing._jars import kafka_jars, tiered_jars
 from kafkaguard.testing._java import java
 
 if TYPE_CHECKING:
@@ -29,14 +29,17 @@ class Runtime:
     """A Java runtime and the jars of a Kafka version."""
 
     java: Path
-    jars: Path
+    jars: tuple[Path, ...]
 
     @classmethod
-    def of(cls, version: str) -> Runtime:
+    def of(cls, version: str, *, tiered: bool) -> Runtime:
         """Find what a Kafka version needs, fetching its jars on first use."""
-        return cls(java(), kafka_jars(version))
+        jars = [kafka_jars(version)]
+        if tiered:
+            jars.append(tiered_jars(version))
+        return cls(java(), tuple(jars))
 
     def command(self, main_class: str, *arguments: str) -> list[str]:
         """Say how to run a class of Kafka's."""
-        classpath = ("-cp", f"{self.jars}/*")
+        classpath = ("-cp", ":".join(f"{folder}/*" for folder in self.jars))
         return [str(self.java), *_JVM_OPTIONS, *classpath, main_class, *arguments]

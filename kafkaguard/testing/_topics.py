@@ -6,13 +6,10 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard.testing._errors import ClusterError
-from kafkaguard.testing._wire import metadata, wait_for
+from kafkaguard.testing._wire import ask, metadata, wait_for_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-_SETTLE_TIMEOUT_S = 20.0
 
 
 @contextmanager
@@ -39,11 +36,15 @@ def create_topic(
     options = {
         "num_partitions": partitions,
         "replication_factor": replication_factor,
-        "configs": {key: _text(value) for key, value in config.items()},
+        "configs": _texts(config),
     }
     with admin(addresses) as client:
         client.create_topics({name: options})
-    _settle(addresses, name, partitions)
+
+    def has_leaders(address: str) -> bool:
+        return _led(address, name) == partitions
+
+    wait_for_all(addresses, has_leaders, f"{partitions} leaders of topic {name}")
     return name
 
 
@@ -51,40 +52,52 @@ def delete_topic(addresses: Sequence[str], name: str) -> None:
     """Delete a topic and wait until no broker knows it any more."""
     with admin(addresses) as client:
         client.delete_topics([name])
-    _settle(addresses, name, 0)
+
+    def is_gone(address: str) -> bool:
+        return _led(address, name) == 0
+
+    wait_for_all(addresses, is_gone, f"the end of topic {name}")
 
 
 def alter_topic(
     addresses: Sequence[str], name: str, config: Mapping[str, object]
 ) -> None:
-    """Change settings of a topic and wait until every broker uses them."""
-    wanted = {key: _text(value) for key, value in config.items()}
-    with admin(addresses) as client:
-        from kafka.admin import ConfigResource, ConfigResourceType
+    """Change settings of a topic and wait until every broker has them."""
+    from kafka.admin import ConfigResource, ConfigResourceType
 
+    wanted = _texts(config)
+    with admin(addresses) as client:
         resource = ConfigResource(ConfigResourceType.TOPIC, name, wanted)
         client.alter_configs([resource], incremental=True)
 
+    def has_changed(address: str) -> bool:
+        return _settings(address, name, list(wanted)) == wanted
 
-def _settle(addresses: Sequence[str], name: str, partitions: int) -> None:
-    def settled() -> bool:
-        return all(_led(address, name) == partitions for address in addresses)
-
-    if not wait_for(settled, _SETTLE_TIMEOUT_S):
-        raise ClusterError(
-            f"not every broker sees topic {name} with {partitions} led partitions "
-            f"after {_SETTLE_TIMEOUT_S:g} s; see the brokers' logs"
-        )
+    wait_for_all(addresses, has_changed, f"the new settings of topic {name}")
 
 
 def _led(address: str, name: str) -> int:
     """Count the partitions that a broker knows and that have a leader."""
-    try:
-        (topic,) = metadata(address, [name]).topics
-    except OSError:
-        return -1
+    (topic,) = metadata(address, [name]).topics
     return sum(each.error_code == 0 for each in topic.partitions)
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _settings(address: str, name: str, keys: Sequence[str]) -> dict[str, str]:
+    from kafka.admin import ConfigResourceType
+    from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
+
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=ConfigResourceType.TOPIC,
+        resource_name=name,
+        configuration_keys=keys,
+    )
+    request = DescribeConfigsRequest(resources=[resource])
+    (result,) = ask(address, request, DescribeConfigsResponse, version=4).results
+    return {each.name: each.value for each in result.configs}
+
+
+def _texts(config: Mapping[str, object]) -> dict[str, str]:
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in config.items()
+    }

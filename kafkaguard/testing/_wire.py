@@ -10,10 +10,13 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard.testing._errors import ClusterError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 _ANSWER_TIMEOUT_S = 2.0
+_SETTLE_TIMEOUT_S = 20.0
 _PAUSE_S = 0.03
 
 
@@ -61,6 +64,29 @@ def knows_brokers(address: str, expected: set[int]) -> bool:
     except OSError:
         return False
     return versions.error_code == 0 and expected <= seen
+
+
+def wait_for_all(
+    addresses: Sequence[str], knows: Callable[[str], bool], what: str
+) -> None:
+    """Wait until each of the brokers at these addresses knows something.
+
+    Raises:
+        ClusterError: Not all of them did in time.
+    """
+
+    def known(address: str) -> bool:
+        try:
+            return knows(address)
+        except OSError:
+            return False
+
+    if not wait_for(lambda: all(map(known, addresses)), _SETTLE_TIMEOUT_S):
+        unaware = ", ".join(each for each in addresses if not known(each))
+        raise ClusterError(
+            f"{what}: after {_SETTLE_TIMEOUT_S:g} s not known to {unaware or 'all'}. "
+            "See the brokers' logs."
+        )
 
 
 def wait_for(condition: Callable[[], bool], timeout: float) -> bool:

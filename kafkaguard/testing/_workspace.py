@@ -36,6 +36,10 @@ class Workspace:
         )
         _open_workspaces.add(self)
 
+    def properties(self, node: int) -> Path:
+        """Say where a broker's settings lie."""
+        return self.folder / f"broker-{node}.properties"
+
     def spawn(self, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         """Start a process, out of reach of Ctrl-C, whose output is added to a log."""
         with log.open("ab") as output:

@@ -1,0 +1,8 @@
+"""Retry policies, their parts and sources: the public door to what the user decides."""
+
+from __future__ import annotations
+
+import kafkaguard_policies
+from kafkaguard_policies import *  # noqa: F403 - the list is kept in one place
+
+__all__ = list(kafkaguard_policies.__all__)

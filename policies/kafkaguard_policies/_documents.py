@@ -1,0 +1,145 @@
+"""YAML and TOML documents, and the lines that their values stand on."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from kafkaguard_policies._problems import Path, PolicyError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a file says, and where.
+
+    Args:
+        source: What to call it in messages.
+        content: The values.
+        lines: The line of each value, by its path.
+    """
+
+    source: str
+    content: dict[str, Any]
+    lines: dict[Path, int] = field(default_factory=dict)
+
+    def line_of(self, path: Path) -> int | None:
+        """Return the line of a value, or of the nearest one around it."""
+        return next(
+            (
+                self.lines[path[:n]]
+                for n in range(len(path), 0, -1)
+                if path[:n] in self.lines
+            ),
+            None,
+        )
+
+
+def parse(text: str, source: str) -> Document:
+    """Read a document; TOML if ``source`` ends in ``.toml``, else YAML.
+
+    Raises:
+        PolicyError: It is not well-formed, or is no mapping.
+    """
+    read = _toml if source.endswith(".toml") else _yaml
+    content, lines = read(text, source)
+    if not isinstance(content, dict):
+        found = "nothing" if content is None else f"a {type(content).__name__}"
+        message = f"must be a mapping of settings, not {found}"
+        raise PolicyError(source, [Problem(message, line=1)])
+    return Document(source, content, lines)
+
+
+def _yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None, {}
+        twice = [Problem(*said) for said in _duplicates(root, ())]
+        if twice:
+            raise PolicyError(source, twice)
+        return loader.construct_document(root), dict(_yaml_lines(root, ()))
+    except yaml.MarkedYAMLError as error:
+        line = None if error.problem_mark is None else error.problem_mark.line + 1
+        message = f"is no well-formed YAML: {error.problem or error.context}"
+        raise PolicyError(source, [Problem(message, line=line)]) from None
+    except yaml.YAMLError as error:
+        raise PolicyError(source, [Problem(f"is no YAML: {error}")]) from None
+    finally:
+        loader.dispose()
+
+
+def _children(node: yaml.Node, path: Path) -> Iterator[tuple[Path, Any, yaml.Node]]:
+    """Yield path, the node to point at, and the value's node."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield (*path, key.value), key, value
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield (*path, index), value, value
+
+
+def _yaml_lines(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
+    for place, marked, value in _children(node, path):
+        yield place, marked.start_mark.line + 1
+        yield from _yaml_lines(value, place)
+
+
+def _duplicates(node: yaml.Node, path: Path) -> Iterator[tuple[str, Path, int]]:
+    """Find keys that stand twice: YAML would silently take the last."""
+    seen = set()
+    for place, marked, value in _children(node, path):
+        if place in seen:
+            yield "stands twice: keep one", place, marked.start_mark.line + 1
+        seen.add(place)
+        yield from _duplicates(value, place)
+
+
+_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
+_KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
+
+
+def _toml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
+    try:
+        return tomllib.loads(text), dict(_toml_lines(text))
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"at line (\d+)", str(error))
+        line = int(found[1]) if found else None
+        message = f"is no well-formed TOML: {error}"
+        raise PolicyError(source, [Problem(message, line=line)]) from None
+
+
+def _toml_lines(text: str) -> Iterator[tuple[Path, int]]:
+    """Find the lines of keys and tables; values inside inline tables have none."""
+    prefix: Path = ()
+    counts: dict[Path, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            prefix = _dotted(header[2])
+            if header[1] == "[[":
+                counts[prefix] = counts.get(prefix, -1) + 1
+            prefix = _indexed(prefix, counts)
+            yield prefix, number
+        elif key := _KEY.match(line):
+            yield (*prefix, *_dotted(key[1])), number
+
+
+def _indexed(path: Path, counts: dict[Path, int]) -> Path:
+    """Put the index of the current item after each list on the way."""
+    result: list[str | int] = []
+    for depth, key in enumerate(path, 1):
+        result.append(key)
+        if path[:depth] in counts:
+            result.append(counts[path[:depth]])
+    return tuple(result)
+
+
+def _dotted(text: str) -> Path:
+    return tuple(part.strip().strip("\"'") for part in text.split("."))

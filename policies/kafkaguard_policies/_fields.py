@@ -1,0 +1,106 @@
+"""Bounded values: each has a smallest and a largest, and some say ``unbounded``."""
+
+import math
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import PydanticCustomError, core_schema
+
+UNBOUNDED = "unbounded"
+#: What "unbounded" is to the engine, which only compares.
+UNBOUNDED_COUNT = sys.maxsize
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The range of a number, and whether the upper bound may be removed.
+
+    Args:
+        low: The smallest value allowed.
+        high: The largest value allowed.
+        unit: What is counted, for messages.
+        whole: Only whole numbers.
+        removable: Whether ``unbounded`` is allowed.
+    """
+
+    low: float
+    high: float
+    unit: str = "seconds"
+    whole: bool = False
+    removable: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """The range in words."""
+        kind = "a whole number" if self.whole else "a number"
+        more = f", or the word {UNBOUNDED!r}" if self.removable else ""
+        return f"{kind} of {self.unit} from {self.low:g} to {self.high:.12g}{more}"
+
+    def check(self, value: Any) -> float:
+        """Return the number that ``value`` means.
+
+        Raises:
+            PydanticCustomError: It means none, or one out of range.
+        """
+        if self.removable and value in (UNBOUNDED, self._endless):
+            return self._endless
+        number = self._number(value)
+        if number is None or not self.low <= number <= self.high:
+            raise PydanticCustomError("out_of_range", "must be " + self.allowed)
+        return number
+
+    @property
+    def _endless(self) -> float:
+        return UNBOUNDED_COUNT if self.whole else math.inf
+
+    def _number(self, value: Any) -> float | None:
+        if isinstance(value, bool):
+            return None
+        if isinstance(value, timedelta):
+            return value.total_seconds()
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            return None
+        if not self.whole:
+            return number
+        return int(number) if number.is_integer() else None
+
+    def _write(self, value: float) -> float | str:
+        return UNBOUNDED if value == self._endless else value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Tell pydantic to check with :meth:`check`."""
+        return core_schema.no_info_plain_validator_function(
+            self.check,
+            serialization=core_schema.plain_serializer_function_ser_schema(self._write),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe the range for editors."""
+        number = {
+            "type": "integer" if self.whole else "number",
+            "minimum": self.low,
+            "maximum": self.high,
+        }
+        if not self.removable:
+            return number
+        return {"anyOf": [number, {"const": UNBOUNDED}]}
+
+
+Seconds = Annotated[float, Bound(0, DAY)]
+Duration = Annotated[float, Bound(0.001, DAY)]
+Deadline = Annotated[float, Bound(0.001, 7 * DAY, removable=True)]
+Attempts = Annotated[int, Bound(1, 10_000, "attempts", whole=True, removable=True)]
+Waits = Annotated[int, Bound(0, 1_000_000, "waits", whole=True, removable=True)]
+Count = Annotated[int, Bound(1, 1_000_000, "calls", whole=True)]
+Factor = Annotated[float, Bound(1, 100, "times")]
+Tokens = Annotated[float, Bound(0, 1_000_000, "tokens")]

@@ -1,0 +1,365 @@
+"""The models of a retry policy: what the user decides."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from kafkaguard import errors
+from kafkaguard._apis import API_KEYS
+from kafkaguard._verdict import Action
+from kafkaguard_policies._base import Part
+from kafkaguard_policies._fields import (
+    Attempts,
+    Count,
+    Deadline,
+    Duration,
+    Factor,
+    Seconds,
+    Tokens,
+    Waits,
+)
+
+OnReject = Literal["raise", "dead_letter", "drop"]
+Client = Literal["kafka-python", "confluent-kafka", "aiokafka", "spark"]
+#: Actions that an override may order. The others need a repair that no rule can order.
+Ordered = Literal["RETRY", "REFRESH", "REJECT", "CONFIGURE", "IN_DOUBT"]
+
+
+def _as_tuple(value: Any) -> Any:
+    """Let a single value stand for a list of one."""
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _absent(value: Any) -> Any:
+    """Let the word ``none`` stand for null, which TOML and the environment lack."""
+    return None if value == "none" else value
+
+
+_NoneWord = BeforeValidator(_absent)
+
+
+class Backoff(Part):
+    """How long to wait before the next attempt. All values in seconds."""
+
+    kind: Literal["fixed", "linear", "exponential", "decorrelated"] = "exponential"
+    """How waits grow: not at all, by ``base``, by ``factor``, or at random between
+    ``base`` and three times the last wait."""
+    base: Duration = 0.1
+    """The first wait, before jitter."""
+    factor: Factor = 2.0
+    """How many times longer each wait is than the last (``exponential`` only)."""
+    floor: Seconds = 0.0
+    """No wait is shorter."""
+    cap: Duration = 5.0
+    """No wait is longer, except one that the broker asks for."""
+    jitter: Literal["none", "full", "equal"] = "full"
+    """Draw each wait between 0 and itself (``full``), between half and itself
+    (``equal``), or take it as it is. ``decorrelated`` draws by itself: ``none``."""
+    honour_throttle: bool = True
+    """Wait at least as long as the broker's ``throttle_time_ms`` asks."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _decorrelated_draws_itself(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and data.get("kind") == "decorrelated":
+            return {"jitter": "none", **data}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.floor > self.cap:
+            raise ValueError(
+                f"floor ({self.floor:g}) must not be above cap ({self.cap:g})"
+            )
+        if self.base > self.cap:
+            raise ValueError(
+                f"base ({self.base:g}) must not be above cap ({self.cap:g})"
+            )
+        if self.kind == "decorrelated" and self.jitter != "none":
+            raise ValueError(
+                "decorrelated waits are random already: jitter must be none"
+            )
+        return self
+
+
+class Budget(Part):
+    """A bucket of tokens that retries take from and successes fill.
+
+    It bounds what retries add to the load of a cluster that is in trouble: with the
+    defaults one retry for ten successes in the long run. All clients of a cluster that
+    have the same settings share it.
+    """
+
+    capacity: Tokens = 100.0
+    """How many tokens there can be; the bucket starts full."""
+    deposit: Tokens = 0.1
+    """What each success puts in."""
+    cost: dict[Action, Tokens] = Field(default_factory=dict)
+    """What a retry after each kind of failure takes. Default: 1; ``WAIT`` 0."""
+
+    @field_validator("capacity")
+    @classmethod
+    def _holds_one(cls, value: float) -> float:
+        if value < 1:
+            raise ValueError("a bucket of less than 1 token allows no retry: use null")
+        return value
+
+
+class Breaker(Part):
+    """Stop asking a cluster that keeps failing, for a while; one for each API."""
+
+    failures: Count = 20
+    """Open after so many failures in a row."""
+    open_for: Duration = 30.0
+    """How many seconds to stay open, before a probe may go through."""
+    probes: Count = 1
+    """How many probes must succeed to close again."""
+    when_open: Literal["fail", "pause"] = "fail"
+    """Fail at once, or wait for the probe (for consumers), within the deadline."""
+
+
+class DeadLetter(Part):
+    """Where a rejected record goes, and which headers say why."""
+
+    topic: Annotated[str, Field(min_length=1, max_length=249)] = "{topic}.dlq"
+    """The dead-letter topic; ``{topic}`` stands for the record's own."""
+    headers: Literal["own", "spring", "connect", "streams", "kip-1191"] = "own"
+    """The dialect: kafkaguard's, Spring's ``kafka_dlt-*``, Connect's
+    ``__connect.errors.*``, Streams', or that of KIP-1191."""
+
+    @field_validator("topic")
+    @classmethod
+    def _pattern(cls, value: str) -> str:
+        try:
+            name = value.format(topic="t")
+        except (IndexError, KeyError, ValueError):
+            raise ValueError("the only placeholder is {topic}") from None
+        if not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
+            raise ValueError("a topic's name has only letters, digits, '.', '_', '-'")
+        return value
+
+    def topic_for(self, topic: str) -> str:
+        """Return the dead-letter topic of a topic."""
+        return self.topic.format(topic=topic)
+
+
+class When(Part):
+    """Which failures an override is about. What is left out matches anything."""
+
+    code: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)] = ()
+    """Error codes, as the broker numbers them."""
+    error: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    """Kafka's names (``NOT_LEADER_OR_FOLLOWER``) or classes of
+    ``kafkaguard.errors``, with all that derive from them."""
+    action: Annotated[tuple[Action, ...], BeforeValidator(_as_tuple)] = ()
+    """Actions of the verdict."""
+    rule: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    """Ids of the rules that decided."""
+    api: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    """Requests, by Kafka's names."""
+    topic: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    """Topics, as patterns: ``orders-*``."""
+    client: Annotated[tuple[Client, ...], BeforeValidator(_as_tuple)] = ()
+    """Client libraries."""
+
+    @field_validator("code")
+    @classmethod
+    def _known_codes(cls, codes: tuple[int, ...]) -> tuple[int, ...]:
+        for code in codes:
+            if code not in errors.BY_CODE and code > 0:
+                raise ValueError(
+                    f"Kafka {errors.KAFKA_VERSION} has no error code {code}; "
+                    f"the codes go from -1 to {max(errors.BY_CODE)}"
+                )
+        return codes
+
+    @field_validator("error")
+    @classmethod
+    def _known_errors(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            error_class(name)
+        return names
+
+    @field_validator("api")
+    @classmethod
+    def _known_apis(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in API_KEYS:
+                raise ValueError(
+                    f"Kafka has no request {name!r}{_nearest(name, API_KEYS)}"
+                )
+        return names
+
+    @field_validator("rule")
+    @classmethod
+    def _known_rules(cls, ids: tuple[str, ...]) -> tuple[str, ...]:
+        from kafkaguard._rules import RULES
+
+        known = {rule.info.id: rule for rule in RULES}
+        for name in ids:
+            if name not in known:
+                raise ValueError(f"there is no rule {name!r}{_nearest(name, known)}")
+        return ids
+
+    @field_validator("action")
+    @classmethod
+    def _not_fenced(cls, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+        if Action.FENCED in actions:
+            raise ValueError("FENCED always stops: fencing back would never end")
+        return actions
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.model_dump(exclude_defaults=True):
+            raise ValueError(
+                "names no failure; give one of " + ", ".join(When.model_fields)
+            )
+        return self
+
+
+class Override(Part):
+    """What is done differently about some failures.
+
+    Values that are left out stay those of the policy.
+    """
+
+    when: When
+    """Which failures."""
+    action: Ordered | None = None
+    """What to do instead of what the verdict says. After ``RETRY`` of something that
+    may have been written, ``resend_in_doubt`` must be said as well."""
+    max_attempts: Attempts | None = None
+    """How many attempts there are in all, the first one included."""
+    deadline: Deadline | None = None
+    """How many seconds the call may take in all. A deadline that the caller gave
+    stays a bound."""
+    backoff: Backoff | None = None
+    """How long to wait."""
+    resend_in_doubt: bool | None = None
+    """Whether to send again what may have been written."""
+    on_reject: OnReject | None = None
+    """What happens to a rejected record."""
+    cost: Tokens | None = None
+    """What such a retry takes from the budget."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.model_fields_set <= {"when"}:
+            settings = [name for name in Override.model_fields if name != "when"]
+            raise ValueError("changes nothing; give one of " + ", ".join(settings))
+        return self
+
+
+class RetryPolicy(Part):
+    """How hard to try, and what happens to what cannot succeed.
+
+    Frozen: a policy never changes; ``replace`` makes another one. All durations are
+    seconds, as a number or a ``timedelta``. Every value has a bound; where one may be
+    removed, the value is the word ``unbounded``.
+
+    Example:
+        >>> RetryPolicy(max_attempts=3, deadline=10).max_attempts
+        3
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = "custom"
+    """A name for logs and metrics. It is not part of what ``policy_id`` hashes."""
+    description: str = ""
+    """What the policy is for, for people."""
+    max_attempts: Attempts = 5
+    """How many attempts, the first one included."""
+    deadline: Deadline = 120.0
+    """How many seconds a call may take, with all attempts and waits."""
+    attempt_timeout: Annotated[Duration | None, _NoneWord] = None
+    """How many seconds one attempt may take: for coroutines, and for adapters that
+    can hand it to their client. Default: as long as the deadline allows."""
+    max_waits: Waits = 1_000
+    """How often a call may wait without an attempt being counted (``WAIT``)."""
+    backoff: Backoff = Backoff()
+    """How long to wait before the next attempt."""
+    budget: Annotated[Budget | None, _NoneWord] = Budget()
+    """What retries may add to the load of the cluster; null (or ``none``) for no
+    such bound."""
+    breaker: Annotated[Breaker | None, _NoneWord] = None
+    """When to stop asking for a while; null (or ``none``) for never."""
+    on_reject: OnReject = "raise"
+    """What happens to a record that can never succeed."""
+    dead_letter: DeadLetter = DeadLetter()
+    """Where it goes with ``on_reject: dead_letter``."""
+    resend_in_doubt: bool = False
+    """Send again what may have been written already: may write it twice."""
+    rescue: bool = True
+    """Send records that failed only with their batch again on their own, once, where
+    that keeps the order of their key."""
+    null_key: Literal["reject", "send"] = "reject"
+    """A record without a key for a compacted topic: reject it before anything is
+    sent (KIP-135), or leave it to the broker, which fails its whole batch."""
+    disguised_null_key: Literal["warn", "reject", "send"] = "warn"
+    """The same for a key of None that a serialiser turned into ``null`` or ``None``."""
+    overrides: tuple[Override, ...] = ()
+    """What is done differently about some failures. Of those that match, the last
+    one decides."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.attempt_timeout is not None and self.attempt_timeout > self.deadline:
+            raise ValueError(
+                f"attempt_timeout ({self.attempt_timeout:g}) must not be above "
+                f"deadline ({self.deadline:g})"
+            )
+        return self
+
+    @cached_property
+    def policy_id(self) -> str:
+        """Twelve hexadecimal digits that stand for the content.
+
+        The same for the same settings, in every process and from every source; name
+        and description do not count.
+        """
+        content = self.model_dump(mode="json", exclude={"name", "description"})
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a policy with some settings changed, checked like a new one."""
+        kept = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**kept, **changes})
+
+
+def error_class(name: str) -> type[errors.KafkaGuardError]:
+    """Return the error class of a Kafka name or a class name.
+
+    Raises:
+        ValueError: There is neither; the message has the nearest one.
+    """
+    if name.isupper():
+        try:
+            return errors.for_name(name)
+        except KeyError as error:
+            raise ValueError(error.args[0]) from None
+    found = getattr(errors, name, None)
+    if isinstance(found, type) and issubclass(found, errors.KafkaGuardError):
+        return found
+    classes = {n for n in errors.__all__ if n.endswith("Error")}
+    raise ValueError(
+        f"kafkaguard.errors has no class {name!r}{_nearest(name, classes)}"
+    )
+
+
+def matches_topic(patterns: tuple[str, ...], topic: str | None) -> bool:
+    """Tell whether a topic fits one of the patterns; no pattern fits every topic."""
+    if not patterns:
+        return True
+    return topic is not None and any(fnmatchcase(topic, p) for p in patterns)
+
+
+def _nearest(name: str, known: Any) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,84 @@
+"""What is wrong with a policy: where, what, and what would be right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pydantic import ValidationError
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a policy.
+
+    Attributes:
+        message: What is wrong, and what is allowed.
+        path: Where in the document: ``("backoff", "base")``.
+        line: The line of the file, counted from 1; None where there is no file.
+    """
+
+    message: str
+    path: Path = ()
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """Say where and what, in one line."""
+        line = "" if self.line is None else f"line {self.line}: "
+        where = "".join(
+            f"[{key}]" if isinstance(key, int) else f".{key}" for key in self.path
+        ).lstrip(".")
+        return f"{line}{where}: {self.message}" if where else f"{line}{self.message}"
+
+
+class PolicyError(ValueError):
+    """A policy cannot be used as it is written.
+
+    Attributes:
+        source: Where it came from: a path, a preset, ``environment``, ``dict``.
+        problems: Everything that is wrong with it.
+    """
+
+    def __init__(self, source: str, problems: Iterable[Problem]) -> None:
+        self.source = source
+        self.problems = tuple(sorted(problems, key=lambda p: p.line or 0))
+        super().__init__(source, self.problems)
+
+    def __str__(self) -> str:
+        """List all problems, one a line."""
+        listed = "".join(f"\n  {problem}" for problem in self.problems)
+        return f"the policy in {self.source} cannot be used:{listed}"
+
+
+def from_validation(
+    source: str,
+    error: ValidationError,
+    line_of: Callable[[Path], int | None],
+    inherited: int = 0,
+) -> PolicyError:
+    """Make a PolicyError of what pydantic found.
+
+    Args:
+        source: Where the policy came from.
+        error: What pydantic found.
+        line_of: Tells the line of a path in the document.
+        inherited: How many overrides stand before those of the document.
+    """
+    problems = []
+    for item in error.errors(include_url=False):
+        path = _own_path(item["loc"], inherited)
+        text = item["msg"].removeprefix("Value error, ")
+        problems.append(Problem(text, path, line_of(path)))
+    return PolicyError(source, problems)
+
+
+def _own_path(path: Path, inherited: int) -> Path:
+    match path:
+        case ("overrides", int(index), *rest):
+            return ("overrides", index - inherited, *rest)
+    return path

@@ -1,0 +1,133 @@
+"""``load_policy``: from a preset, a file, a mapping or the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from kafkaguard_policies._documents import Document, parse
+from kafkaguard_policies._models import RetryPolicy
+from kafkaguard_policies._problems import PolicyError, Problem, from_validation
+
+_PRESETS = files("kafkaguard_policies") / "presets"
+_MAX_DEPTH = 10
+
+
+def presets() -> tuple[str, ...]:
+    """Return the names of the presets."""
+    return tuple(sorted(p.name.removesuffix(".yaml") for p in _PRESETS.iterdir()))
+
+
+def preset_text(name: str) -> str:
+    """Return the commented file of a preset.
+
+    Raises:
+        PolicyError: There is no such preset.
+    """
+    if name not in presets():
+        near = get_close_matches(name, presets(), n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        message = (
+            f"there is no preset {name!r}; {hint}The presets are "
+            f"{', '.join(presets())}; a file's name ends in .yaml, .yml or .toml"
+        )
+        raise PolicyError(f"preset {name!r}", [Problem(message)])
+    return (_PRESETS / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def load_policy(source: RetryPolicy | Mapping[str, Any] | str | Path) -> RetryPolicy:
+    """Make a policy of what names or describes one.
+
+    Args:
+        source: The name of a preset (``"default"``); the path of a ``.yaml``,
+            ``.yml`` or ``.toml`` file; a mapping; ``"env"`` for the environment
+            (``KAFKAGUARD_POLICY`` and ``KAFKAGUARD_POLICY_...``); or a policy, which is
+            returned as it is. A file or mapping may say ``extends``: a preset, or a
+            file beside it, whose settings hold where it says nothing.
+
+    Raises:
+        PolicyError: The policy cannot be read or is not valid; the message has file,
+            line, path and what is allowed, for all problems at once.
+        TypeError: ``source`` is none of these.
+    """
+    if isinstance(source, RetryPolicy):
+        return source
+    if source == "env":
+        from kafkaguard_policies._environment import environment_document
+
+        return _build(environment_document(), None)
+    if isinstance(source, Mapping):
+        return _build(Document("dict", dict(source)), None)
+    if isinstance(source, str | Path):
+        return _build(*_read(str(source), None))
+    raise TypeError(
+        f"a policy is a preset's name, a path, a mapping or a RetryPolicy, "
+        f"not {type(source).__name__}"
+    )
+
+
+def _read(source: str, folder: Path | None) -> tuple[Document, Path | None]:
+    """Read a file or a preset, and tell the folder that ``extends`` starts from."""
+    if not source.endswith((".yaml", ".yml", ".toml")):
+        return parse(preset_text(source), f"preset {source!r}"), None
+    path = (folder or Path()) / source
+    try:
+        return parse(path.read_text(encoding="utf-8"), str(path)), path.parent
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise PolicyError(str(path), [Problem(f"cannot be read: {reason}")]) from error
+
+
+def _build(document: Document, folder: Path | None) -> RetryPolicy:
+    """Check a document that may extend others."""
+    return RetryPolicy(**_settings(document, folder, 1))
+
+
+def _settings(document: Document, folder: Path | None, depth: int) -> dict[str, Any]:
+    """Return the settings of a document with those that it inherits, checked."""
+    own = dict(document.content)
+    base = _base(document, own.pop("extends", None), folder, depth)
+    inherited = len(base.get("overrides") or ())
+    settings = _merged(base, own)
+    try:
+        RetryPolicy(**settings)
+    except ValidationError as error:
+        raise from_validation(
+            document.source, error, document.line_of, inherited
+        ) from None
+    return settings
+
+
+def _base(
+    document: Document, parent: Any, folder: Path | None, depth: int
+) -> dict[str, Any]:
+    """Return what a document inherits; a name and a description are its own."""
+    if parent is None:
+        return {}
+    if not isinstance(parent, str) or depth > _MAX_DEPTH:
+        said = "leads back to itself" if depth > _MAX_DEPTH else "must be a text"
+        message = f"{said}: name a preset, or a file beside this one"
+        problem = Problem(message, ("extends",), document.line_of(("extends",)))
+        raise PolicyError(document.source, [problem])
+    settings = _settings(*_read(parent, folder), depth + 1)
+    return {k: v for k, v in settings.items() if k not in {"name", "description"}}
+
+
+def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one document over another: mappings key by key, overrides one after another.
+
+    Among overrides the last match decides, so those of the outer document come last.
+    """
+    result = {**base, **own}
+    for key, value in own.items():
+        below = base.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            result[key] = _merged(below, value)
+        elif key == "overrides" and isinstance(value, list | tuple) and below:
+            result[key] = [*below, *value]
+    return result
