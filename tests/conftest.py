@@ -11,6 +11,8 @@ from kafkaguard.testing import KafkaCluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql import SparkSession
+
 
 @pytest.fixture(scope="session")
 def kafka_cluster() -> Iterator[KafkaCluster]:
@@ -23,3 +25,13 @@ def kafka_cluster() -> Iterator[KafkaCluster]:
 def kafka_topic(kafka_cluster: KafkaCluster) -> str:
     """Create an empty topic with one partition that no other test uses."""
     return kafka_cluster.create_topic()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark with four attempts at each task; tests share the xdist group spark."""
+    from kafkaguard.cli._session import connector, spark_session
+
+    settings = {"spark.jars.packages": connector(), "spark.sql.shuffle.partitions": "2"}
+    with spark_session("kafkaguard tests", settings=settings) as session:
+        yield session
