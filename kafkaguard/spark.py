@@ -15,6 +15,8 @@ try:
         KafkaGuardSource,
         WriteReport,
         error_from,
+        foreach_batch,
+        guard_sink,
         write,
     )
 except ModuleNotFoundError as error:
@@ -28,7 +30,14 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["WriteReport", "error_from", "register", "write"]
+__all__ = [
+    "WriteReport",
+    "error_from",
+    "foreach_batch",
+    "guard_sink",
+    "register",
+    "write",
+]
 
 
 def register(spark: SparkSession) -> None:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from kafkaguard._dead_letter import Reason
 from kafkaguard_adapters.spark._delivery import refusal
 from kafkaguard_adapters.spark._known_topics import KnownTopics
 from kafkaguard_adapters.spark._marker import as_text
+from kafkaguard_adapters.spark._refused_columns import refusals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
 
+    from kafkaguard._dead_letter import Reason
     from kafkaguard_adapters.spark._settings import SinkSettings
     from kafkaguard_adapters.spark._topics import SinkTopic
 
@@ -71,46 +72,21 @@ def _checked(
     df: DataFrame, settings: SinkSettings, topics: dict[str, SinkTopic]
 ) -> Column:
     """Return the column value, which fails the job at a record nobody would accept."""
-    value = F.col("value")
     known = KnownTopics(settings, topics)
-    for bad, reason in conditions(df, settings, known):
-        text = as_text(refusal(reason, settings.topic))
+    topic = settings.topic
+    refused = refusals(
+        df.columns,
+        compacted=topic is not None and bool(known.compacted(topic)),
+        limit=known.limit(topic) if topic else settings.max_record_bytes,
+    )
+    return failing(F.col("value"), refused, topic)
+
+
+def failing(
+    value: Column, refused: Sequence[tuple[Column, Reason]], topic: str | None
+) -> Column:
+    """Return a column that fails the job at a refused record."""
+    for bad, reason in refused:
+        text = as_text(refusal(reason, topic))
         value = F.when(bad, F.raise_error(F.lit(text))).otherwise(value)
     return value
-
-
-def conditions(
-    df: DataFrame, settings: SinkSettings, known: KnownTopics
-) -> list[tuple[Column, Reason]]:
-    """Say in Spark's own expressions which records are refused, and why."""
-    found = []
-    if settings.topic is None:
-        found.append((F.col("topic").isNull(), Reason.NULL_TOPIC))
-    elif known.compacted(settings.topic):
-        keyless = F.col("key").isNull() if "key" in df.columns else F.lit(True)
-        found.append((keyless, Reason.NULL_KEY))
-    limit = settings.max_record_bytes
-    if settings.topic is not None:
-        limit = known.limit(settings.topic)
-    if limit is not None:
-        found.append((_size(df) > F.lit(limit), Reason.TOO_LARGE))
-    return found
-
-
-def _size(df: DataFrame) -> Column:
-    sizes = [
-        F.coalesce(F.octet_length(name), F.lit(0))
-        for name in ("key", "value")
-        if name in df.columns
-    ]
-    if "headers" in df.columns:
-        sizes.append(F.coalesce(_headers_size(), F.lit(0)))
-    return sum(sizes[1:], start=sizes[0])
-
-
-def _headers_size() -> Column:
-    def grow(total: Column, header: Column) -> Column:
-        value = F.coalesce(F.octet_length(header["value"]), F.lit(0))
-        return total + F.octet_length(header["key"]) + value
-
-    return F.aggregate("headers", F.lit(0), grow)

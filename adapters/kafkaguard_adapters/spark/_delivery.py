@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 WINDOW_RECORDS = 100_000
 _FULL_QUEUE_WAIT_S = 0.05
 _LAST_WORDS_S = 2.0
+#: What brokers answer to a record without a key on a compacted topic, new and old ones.
+_OF_NULL_KEYS = frozenset({e.InvalidRecordError.code, e.CorruptMessageError.code})
 
 _NAME_ONE = "name a dead-letter topic for such records"
 _SAID = {
@@ -199,10 +201,13 @@ class Delivery:
         return False
 
     def _verdict(self, error: Any, record: Record, phase: Phase | None) -> Verdict:
+        null_key = record.key is None
+        if null_key and error.code() in _OF_NULL_KEYS:
+            self._known.look_again(record.topic)
         return classify(
             error,
             api="Produce",
-            null_key=record.key is None,
+            null_key=null_key,
             facts=self._known.facts(record.topic),
             idempotent=True,
             phase=phase,

@@ -30,6 +30,7 @@ class KnownTopics:
         self._settings = settings
         self._topics = dict(topics)
         self._brokers: Brokers | None = None
+        self._looked_again: set[str] = set()
 
     def compacted(self, topic: str) -> bool | None:
         """Whether a topic is; None: not known."""
@@ -38,6 +39,12 @@ class KnownTopics:
     def facts(self, topic: str | None) -> TopicFacts | None:
         """What a verdict may rest on."""
         return None if topic is None else self._find(topic).facts
+
+    def look_again(self, topic: str | None) -> None:
+        """Look a topic up anew, once: the broker judges otherwise than it did."""
+        if topic is not None and topic not in self._looked_again:
+            self._looked_again.add(topic)
+            self._topics.pop(topic, None)
 
     def limit(self, topic: str | None) -> int | None:
         """The most bytes that key, value and headers may have; None: not known."""
