@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import signal
 import time
 
 import pytest
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from spark_reading import read, values, why
 
 import kafkaguard.spark
 from kafkaguard import errors as e
+from kafkaguard_adapters.spark import _write
+from kafkaguard_adapters.spark._task import CountingTask
+from kafkaguard_adapters.spark._topics import Brokers, SinkTopic
 
 pytestmark = pytest.mark.xdist_group("spark")
 COMPACTED = {"cleanup.policy": "compact"}
@@ -279,25 +284,25 @@ def test_killed_worker_loses_nothing_and_doubles_are_reported(
     spark, write, kafka_cluster, kafka_topic, tmp_path
 ):
     """A Python worker is killed in the middle; Spark runs the task again."""
-    flag = str(tmp_path / "killed")
+    flag = tmp_path / "killed"
+    client = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    watched = [SinkTopic(kafka_topic, partitions=1)]
 
     def die_once(batches):
-        import os
-        import signal
-
-        for number, batch in enumerate(batches):
+        for batch in batches:
             yield batch
-            if number == 5 and not os.path.exists(flag):
-                with open(flag, "x"):
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-    from kafkaguard_adapters.spark import _task, _write
+            if not flag.exists():
+                brokers = Brokers(client)
+                while not brokers.end_offsets(watched):
+                    pass
+                flag.touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
 
     df = spark.range(100_000, numPartitions=1).select(
         F.col("id").cast("string").alias("value")
     )
 
-    class DyingTask(_task.CountingTask):
+    class DyingTask(CountingTask):
         def __call__(self, batches):
             return super().__call__(die_once(batches))
 

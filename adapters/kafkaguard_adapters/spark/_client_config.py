@@ -148,37 +148,46 @@ def _truststore(value: str) -> dict[str, str]:
 
 
 def _try_out(settings: Mapping[str, str]) -> None:
-    """Let librdkafka look at the settings; nothing is connected for longer than that.
+    """Let librdkafka look at the settings.
 
-    Its own text is shown only where it names a setting: a value may be a password.
+    Its own text is not shown: it may repeat a value, and that may be a password.
     """
+    said = _complaint(settings)
+    if said is None:
+        return
+    unknown = re.search(r'No such configuration property: "([^"]+)"', said)
+    if unknown:
+        name = unknown[1]
+        known = nearest(name, COMMON)
+        raise refuse(f"kafka.{name}: Kafka's client has no such setting{known}")
+    guilty = [name for name in settings if _complaint(_without(settings, name)) is None]
+    wrong = " or ".join(f"kafka.{name}" for name in guilty) or "the kafka.* settings"
+    raise refuse(
+        f"{wrong}: the client refuses the value; see librdkafka's CONFIGURATION.md"
+    )
+
+
+def _complaint(settings: Mapping[str, str]) -> str | None:
+    """Return what librdkafka has against the settings; it connects to nobody yet."""
     from confluent_kafka import KafkaException, Producer
 
     try:
         Producer(dict(settings), logger=silent_logger())
     except KafkaException as error:
-        said = error.args[0].str()
-        unknown = re.search(r'No such configuration property: "([^"]+)"', said)
-        if unknown:
-            raise _unknown(unknown[1]) from None
-        named = next((name for name in settings if f'"{name}"' in said), None)
-        wrong = f"kafka.{named}" if named else "the kafka.* settings"
-        raise refuse(
-            f"{wrong}: the client refuses the value; see librdkafka's CONFIGURATION.md"
-        ) from None
+        text: str = error.args[0].str()
+        return text
+    return None
+
+
+def _without(settings: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in settings.items() if key != name}
 
 
 def silent_logger() -> object:
-    """Return the logger that librdkafka's own lines go to (``kafkaguard.spark``)."""
+    """Return the logger that librdkafka's own lines go to: ``kafkaguard.spark``."""
     import logging
 
     return logging.getLogger("kafkaguard.spark")
-
-
-def _unknown(name: str) -> KafkaGuardError:
-    return refuse(
-        f"kafka.{name}: Kafka's client has no such setting{nearest(name, COMMON)}"
-    )
 
 
 def _refuse(name: str, why: str) -> KafkaGuardError:
