@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from rich.table import Table
 from kafkaguard.cli._demo_flights import unpack
 from kafkaguard.cli._demo_run import Outcome, run_demo
 from kafkaguard.cli._main import Problem
+from kafkaguard.cli._progress import Progress
 from kafkaguard.cli._session import connector, spark_session
 from kafkaguard.testing import ClusterError, KafkaCluster
 
@@ -33,7 +33,7 @@ def demo(*, as_json: bool) -> None:
     and a Spark of its own on this machine, and removes both. Exit code 1: something
     did not come out as promised.
     """
-    outcome = _play(_teller())
+    outcome = _play(Progress().say)
     if as_json:
         promised = {"as_promised": outcome.as_promised}
         click.echo(json.dumps(asdict(outcome) | promised, indent=2))
@@ -54,16 +54,6 @@ def _play(say: Callable[[str], None]) -> Outcome:
                     return run_demo(cluster, spark, file, say)
             except ClusterError as error:
                 raise Problem(str(error)) from None
-
-
-def _teller() -> Callable[[str], None]:
-    """Make what prints progress, each line with the seconds since the beginning."""
-    started = time.monotonic()
-
-    def say(text: str) -> None:
-        click.echo(f"[{time.monotonic() - started:3.0f} s] {text}", err=True)
-
-    return say
 
 
 def _print(outcome: Outcome) -> None:

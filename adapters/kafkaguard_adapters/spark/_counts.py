@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 @dataclass(slots=True)
@@ -96,8 +96,9 @@ class WriteReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all counts, those worked out as well."""
+        counts = {each.name: getattr(self, each.name) for each in fields(self)}
         extra = {"unaccounted": self.unaccounted, "maybe_twice": self.maybe_twice}
-        return asdict(self) | extra
+        return counts | extra
 
     def __str__(self) -> str:
         """Say it in one line."""
@@ -122,3 +123,22 @@ def add_up(tasks: Iterable[TaskCounts]) -> TaskCounts:
         total.resent += task.resent
         total.attempt += task.attempt > 0
     return total
+
+
+def total(
+    topic: str | None, dead_letter_topic: str | None, reports: Sequence[WriteReport]
+) -> WriteReport:
+    """Add up the reports of a stream's micro-batches."""
+    grown = [report.appended for report in reports]
+    return WriteReport(
+        topic=topic,
+        dead_letter_topic=dead_letter_topic,
+        read=sum(report.read for report in reports),
+        delivered=sum(report.delivered for report in reports),
+        dead_lettered=sum((Counter(r.dead_lettered) for r in reports), Counter()),
+        in_doubt=sum((Counter(r.in_doubt) for r in reports), Counter()),
+        resent=sum(report.resent for report in reports),
+        retried_tasks=sum(report.retried_tasks for report in reports),
+        appended=None if None in grown else sum(n for n in grown if n is not None),
+        seconds=sum(report.seconds for report in reports),
+    )
