@@ -240,24 +240,16 @@ def test_missing_extra_is_one_message_and_exit_code_2(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_example_runs_as_a_user_would_run_it(kafka_cluster, tmp_path):
-    """In a process of its own, over the first five thousand flights."""
+def test_example_runs(run, kafka_cluster, tmp_path, monkeypatch):
+    """The file in the examples folder, over the first five thousand flights."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     text = EXAMPLE.read_text().replace("flights-refused", kafka_cluster.create_topic())
     text = text.replace("topic: flights\n", f"topic: {topic}\n")
-    (tmp_path / "flights.yaml").write_text(text)
     with unpack(tmp_path).open() as file:
         head = list(islice(file, 5001))
     (tmp_path / "flights.csv").write_text("".join(head))
     keyless = sum(line.split(",")[11] == "NA" for line in head)
-    done = shell(
-        "pipeline",
-        "run",
-        str(tmp_path / "flights.yaml"),
-        "--json",
-        KAFKA=kafka_cluster.bootstrap_servers,
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    monkeypatch.setenv("KAFKA", kafka_cluster.bootstrap_servers)
+    report = json.loads(run(text, "--json").stdout)
     assert (report["read"], report["delivered"]) == (5000, 5000 - keyless)
-    assert keyless > 0
+    assert report["dead_lettered"] == {"NULL_KEY": keyless}

@@ -25,9 +25,12 @@ _MATE = "was part of a batch which had one more more invalid records"
 # Where Java's name of the class is not the name of the code. A TimeoutException is what
 # its client says when metadata or an answer does not come.
 _JAVA_NAMES = {
+    "ClusterAuthorization": e.ClusterAuthorizationFailedError,
     "CorruptRecord": e.CorruptMessageError,
     "RecordTooLarge": e.MessageTooLargeError,
+    "SaslAuthentication": e.SaslAuthenticationFailedError,
     "Timeout": e.ClientTimeoutError,
+    "TopicAuthorization": e.TopicAuthorizationFailedError,
 }
 _CARRIED = ("code", "api", "topic", "partition", "broker", "broker_message")
 _MAX_DEPTH = 16
