@@ -1,9 +1,9 @@
 """Requests or responses of one API, with their headers.
 
 Which header a message has depends on its version: flexible ones have one with tags. Two
-exceptions are Kafka's own (KIP-511). The header of an ApiVersions response is always the
-old one, because its reader does not know yet what the broker speaks; and the answer 35
-to an ApiVersions request has the layout of version 0, whatever was asked.
+exceptions are Kafka's own (KIP-511). The header of an ApiVersions response is always
+the old one, because its reader does not know yet what the broker speaks; and the answer
+35 to an ApiVersions request has the layout of version 0, whatever was asked.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._apis import API_KEYS
 from kafkaguard.protocol._errors import MalformedError, ProtocolError
 from kafkaguard.protocol._layout import layout
+from kafkaguard.protocol._scalars import refuse
 from kafkaguard.protocol._schema import load
 from kafkaguard.protocol._source import Source
 
@@ -79,10 +80,8 @@ class Direction:
     def _check_version(self, version: int) -> None:
         known = load(self._name).versions
         if isinstance(version, bool) or not isinstance(version, int):
-            kind = type(version).__name__
-            raise ProtocolError(
-                f"a version is a number, not {kind}", message=self._name
-            )
+            problem = f"a version is a number, not {type(version).__name__}"
+            raise ProtocolError(problem, message=self._name)
         if version not in known:
             removed = " (Kafka 4 removed older ones, KIP-896)" if known.first else ""
             raise ProtocolError(
@@ -142,15 +141,17 @@ class Direction:
 
 def _apart(content: object) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """Take the header out of the content."""
-    if not isinstance(content, Mapping):
-        raise MalformedError(f"a dict needed, not {type(content).__name__}")
-    body = dict(content)
-    header = body.pop(HEADER, {})
-    if not isinstance(header, Mapping):
-        raise MalformedError(
-            f"a dict needed, not {type(header).__name__}", None
-        ).inside(HEADER)
-    return body, header
+    body = dict(_mapping(content))
+    try:
+        return body, _mapping(body.pop(HEADER, {}))
+    except MalformedError as problem:
+        raise problem.inside(HEADER) from None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        refuse("a dict", value)
+    return value
 
 
 def _as_bytes(data: object) -> bytes:

@@ -110,19 +110,21 @@ class Slot:
     default: Callable[[], Any]
     written: bytes | None
 
+    def write(self, target: bytearray, content: Mapping[str, Any]) -> None:
+        """Append the field as the content says it, or its default."""
+        if self.name not in content and self.written is not None:
+            target += self.written
+            return
+        try:
+            self.node.write(target, content.get(self.name))
+        except MalformedError as problem:
+            raise problem.inside(self.name) from None
+
     def bytes_of(self, content: Mapping[str, Any]) -> bytes:
-        """Write the field as the content says it, or its default."""
-        if self.name in content:
-            target = bytearray()
-            try:
-                self.node.write(target, content[self.name])
-            except MalformedError as problem:
-                raise problem.inside(self.name) from None
-            return bytes(target)
-        if self.written is None:
-            missing = MalformedError("missing; this version has no default for it")
-            raise missing.inside(self.name)
-        return self.written
+        """Write the field on its own."""
+        target = bytearray()
+        self.write(target, content)
+        return bytes(target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,7 @@ class Struct:
         if not self._names.issuperset(value):
             self._refuse_unknown(value)
         for slot in self._placed:
-            target += slot.bytes_of(value)
+            slot.write(target, value)
         for absent in self._absent:
             absent.check(value)
         self._write_tags(target, value)

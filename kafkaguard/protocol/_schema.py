@@ -34,7 +34,7 @@ class Field:
         kind: Its type, or that of the elements of its array.
         array: Whether it is an array.
         default: As the schema writes it; None where it does not.
-        compact: Whether it is compact in flexible versions; a header's client id is not.
+        compact: Whether it is compact in flexible versions; only a client id is not.
         fields: Those of a struct.
     """
 

@@ -2,7 +2,7 @@
 
 Fields of the request: ``broker_id``, ``cluster_id``, ``incarnation_id`` (uuid),
 ``listeners`` (``name``, ``host``, ``port``, ``security_protocol``), ``features``
-(``name``, ``min_supported_version``, ``max_supported_version``), ``rack`` (may be None);
+(``name``, ``min_supported_version``, ``max_supported_version``), ``rack`` (or None);
 ``is_migrating_zk_broker`` from version 1, ``log_dirs`` (uuids) from version 2,
 ``previous_broker_epoch`` from version 3. The latter two are ignorable: older versions
 leave them out; a true ``is_migrating_zk_broker`` in version 0 is an error.
