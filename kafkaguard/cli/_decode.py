@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,7 +68,7 @@ def decode(
 
 def _bytes(source: str) -> bytes:
     if source == "-":
-        data = click.get_binary_stream("stdin").read(_MOST_BYTES + 1)
+        data = sys.stdin.buffer.read(_MOST_BYTES + 1)
     elif _is_file(source):
         with Path(source).open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
@@ -107,11 +108,12 @@ def _reader(
     if api is None:
         return guess
     found = _message(api)
-    deserialize: Callable[..., dict[str, Any]] = getattr(found, f"deserialize_{side}")
+    deserialize = getattr(found, f"deserialize_{side}")
 
     def read(data: bytes) -> Decoded:
         def as_version(each: int) -> dict[str, Any]:
-            return deserialize(data, each, with_header)
+            content: dict[str, Any] = deserialize(data, each, with_header)
+            return content
 
         if version is not None:
             return Decoded(found, side, version, as_version(version))

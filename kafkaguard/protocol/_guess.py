@@ -70,5 +70,4 @@ def guess_version(
     raise ProtocolError(
         f"none of the versions {first} to {last} fits; the newest says: {problems[0]}",
         message=found.name,
-        offset=problems[0].offset,
     )
