@@ -18,7 +18,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/core"))
 with atheris.instrument_imports(include=["kafkaguard.protocol"]):
     from protocol_forms import forms
 
-LIMITS = ("-rss_limit_mb=1024", "-malloc_limit_mb=64", "-timeout=5", "-max_len=2048")
+LIMITS = (
+    "-rss_limit_mb=1024",
+    "-malloc_limit_mb=64",
+    "-timeout=5",
+    "-max_len=2048",
+    "-len_control=0",
+)
 FORMS = list(forms())
 
 
