@@ -281,10 +281,8 @@ def test_field_that_a_version_lacks_is_an_error_unless_ignorable_or_the_default(
     assert dropped == found.serialize_response({}, 1)
     error = refused(found.serialize_request, {"isolation_level": 1}, 1)
     assert "isolation_level: not in this version, only in v2 to v11" in str(error)
-    error = refused(
-        message("Fetch").serialize_request, {"topics": [{"topic": "t"}]}, 13
-    )
-    assert "topics[0].topic: not in this version, only in v4 to v12" in str(error)
+    error = refused(message("LeaveGroup").serialize_request, {"member_id": "m"}, 3)
+    assert "member_id: not in this version, only in v0 to v2" in str(error)
 
 
 def test_tags_in_a_version_without_tags_are_an_error():
