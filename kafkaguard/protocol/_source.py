@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from kafkaguard.protocol._nodes import Node
 
 _VARINT_BYTES = 5
-_VARINT_MAX = 2**32 - 1
+# Lengths and tags are signed for Kafka, and none of them is negative.
+_VARINT_MAX = 2**31 - 1
 
 
 class Source:
@@ -46,7 +47,7 @@ class Source:
         return start
 
     def unsigned(self) -> int:
-        """Read an unsigned varint of at most 32 bits."""
+        """Read an unsigned varint of at most 31 bits."""
         start = self.position
         value = 0
         for index in range(_VARINT_BYTES):
@@ -57,7 +58,7 @@ class Source:
         else:
             raise MalformedError("a varint of more than 5 bytes", start)
         if value > _VARINT_MAX:
-            raise MalformedError("a varint of more than 32 bits", start)
+            raise MalformedError("a varint of more than 31 bits", start)
         return value
 
     def within(self, size: int, node: Node) -> Any:

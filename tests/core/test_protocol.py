@@ -192,9 +192,10 @@ def test_tags_are_written_ascending_and_unknown_ones_kept():
         ("02 0700 0600", "tag 6 after tag 7"),
         ("02 0700 0700", "tag 7 after tag 7"),
         ("01 0705", "tag 7 claims 5 bytes, 0 are left"),
-        ("01 07ffffffff0f", "tag 7 claims 4294967295 bytes"),
-        ("ffffffff0f", "1 bytes needed, 0 are left"),
-        ("ffffffff7f", "more than 32 bits"),
+        ("01 07ffffffff07", "tag 7 claims 2147483647 bytes"),
+        ("01 ffffffff0f00", "more than 31 bits"),
+        ("ffffffff07", "1 bytes needed, 0 are left"),
+        ("ffffffff7f", "more than 31 bits"),
         ("ffffffffffff", "more than 5 bytes"),
     ],
 )
@@ -358,14 +359,14 @@ def test_negative_lengths_other_than_null_are_refused():
 @pytest.mark.parametrize(
     ("api", "side", "version", "data"),
     [
-        ("BrokerRegistration", "request", 0, "00000001 ffffffff0f"),
-        ("BrokerRegistration", "request", 0, "00000001 01" + "0" * 32 + "ffffffff0f"),
+        ("BrokerRegistration", "request", 0, "00000001 ffffffff07"),
+        ("BrokerRegistration", "request", 0, "00000001 01" + "0" * 32 + "ffffffff07"),
         ("DescribeLogDirs", "request", 1, "7fffffff"),
         ("SaslAuthenticate", "request", 0, "7fffffff"),
-        ("SaslAuthenticate", "request", 2, "ffffffff0f"),
+        ("SaslAuthenticate", "request", 2, "ffffffff07"),
         ("Heartbeat", "request", 0, "7fff"),
-        ("BrokerRegistration", "response", 0, "0" * 28 + "01 07 ffffffff0f"),
-        ("BrokerRegistration", "response", 0, "0" * 28 + "ffffffff0f"),
+        ("BrokerRegistration", "response", 0, "0" * 28 + "01 07 ffffffff07"),
+        ("BrokerRegistration", "response", 0, "0" * 28 + "ffffffff07"),
     ],
 )
 def test_length_that_claims_gigabytes_allocates_nothing(api, side, version, data):

@@ -182,6 +182,7 @@ def mutate(data, chance):
             b"",
             data[start:end] * 2,
             b"\x7f\xff\xff\xff",
+            b"\xff\xff\xff\xff\x07",
             b"\xff\xff\xff\xff\x0f",
             b"\x80\x00\x00\x00",
         ]
