@@ -2,16 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import timedelta
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from kafkaguard import errors
 from kafkaguard._apis import API_KEYS
-from kafkaguard._verdict import Action
+from kafkaguard._classification import classify
+from kafkaguard._engine import CallContext, OnReject, Ruling
+from kafkaguard._verdict import Action, Verdict
 from kafkaguard_policies._base import Part
 from kafkaguard_policies._fields import (
     Attempts,
@@ -23,8 +25,12 @@ from kafkaguard_policies._fields import (
     Tokens,
     Waits,
 )
+from kafkaguard_policies._names import error_class, nearest
+from kafkaguard_policies._retrier import Retrier
+from kafkaguard_policies._rulings import Rulings, failure_of
 
-OnReject = Literal["raise", "dead_letter", "drop"]
+T = TypeVar("T")
+
 Client = Literal["kafka-python", "confluent-kafka", "aiokafka", "spark"]
 #: Actions that an override may order. The others need a repair that no rule can order.
 Ordered = Literal["RETRY", "REFRESH", "REJECT", "CONFIGURE", "IN_DOUBT"]
@@ -148,6 +154,13 @@ class DeadLetter(Part):
         return self.topic.format(topic=topic)
 
 
+def _not_always_fenced(code: int | None) -> None:
+    if code is not None and classify(code).action is Action.FENCED:
+        raise ValueError(
+            f"code {code} always stops (FENCED): fencing back would never end"
+        )
+
+
 class When(Part):
     """Which failures an override is about. What is left out matches anything."""
 
@@ -176,13 +189,14 @@ class When(Part):
                     f"Kafka {errors.KAFKA_VERSION} has no error code {code}; "
                     f"the codes go from -1 to {max(errors.BY_CODE)}"
                 )
+            _not_always_fenced(code)
         return codes
 
     @field_validator("error")
     @classmethod
     def _known_errors(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            error_class(name)
+            _not_always_fenced(error_class(name).code)
         return names
 
     @field_validator("api")
@@ -191,7 +205,7 @@ class When(Part):
         for name in names:
             if name not in API_KEYS:
                 raise ValueError(
-                    f"Kafka has no request {name!r}{_nearest(name, API_KEYS)}"
+                    f"Kafka has no request {name!r}{nearest(name, API_KEYS)}"
                 )
         return names
 
@@ -203,7 +217,7 @@ class When(Part):
         known = {rule.info.id: rule for rule in RULES}
         for name in ids:
             if name not in known:
-                raise ValueError(f"there is no rule {name!r}{_nearest(name, known)}")
+                raise ValueError(f"there is no rule {name!r}{nearest(name, known)}")
         return ids
 
     @field_validator("action")
@@ -330,36 +344,71 @@ class RetryPolicy(Part):
         kept = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**kept, **changes})
 
+    @cached_property
+    def _rulings(self) -> Rulings:
+        return Rulings(self)
 
-def error_class(name: str) -> type[errors.KafkaGuardError]:
-    """Return the error class of a Kafka name or a class name.
+    @cached_property
+    def first_ruling(self) -> Ruling:
+        """What holds before anything has failed."""
+        return self._rulings.plain(Action.RETRY)
 
-    Raises:
-        ValueError: There is neither; the message has the nearest one.
-    """
-    if name.isupper():
-        try:
-            return errors.for_name(name)
-        except KeyError as error:
-            raise ValueError(error.args[0]) from None
-    found = getattr(errors, name, None)
-    if isinstance(found, type) and issubclass(found, errors.KafkaGuardError):
-        return found
-    classes = {n for n in errors.__all__ if n.endswith("Error")}
-    raise ValueError(
-        f"kafkaguard.errors has no class {name!r}{_nearest(name, classes)}"
-    )
+    def ruling(
+        self, verdict: Verdict, context: CallContext, error: Any = None
+    ) -> Ruling:
+        """Return what this policy says about a failure.
 
+        Args:
+            verdict: What the failure means.
+            context: What is known about the call.
+            error: The exception or code, for overrides by code and client.
+        """
+        if not self.overrides:
+            return self._rulings.plain(verdict.action)
+        return self._rulings.ruling(failure_of(verdict, context, error))
 
-def matches_topic(patterns: tuple[str, ...], topic: str | None) -> bool:
-    """Tell whether a topic fits one of the patterns; no pattern fits every topic."""
-    if not patterns:
-        return True
-    return topic is not None and any(fnmatchcase(topic, p) for p in patterns)
+    @cached_property
+    def _retrier(self) -> Retrier:
+        return Retrier(self)
 
+    def call(
+        self,
+        fn: Callable[..., T],
+        /,
+        *args: Any,
+        deadline: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> T:
+        """Call a function, and again as this policy says.
 
-def _nearest(name: str, known: Any) -> str:
-    from difflib import get_close_matches
+        Args:
+            fn: The function.
+            args: Its arguments.
+            deadline: Seconds (or a ``timedelta``) that the call may take with all
+                attempts and waits, if that is less than the policy's.
+            kwargs: Its keyword arguments.
 
-    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+        Returns:
+            What ``fn`` returned; None where its exception is no failure (IGNORE).
+
+        Raises:
+            TypeError: ``fn`` is a generator or a coroutine function, or the policy has
+                an ``attempt_timeout``.
+            Exception: What ``fn`` raised last; ``outcome_of`` tells why it ended.
+        """
+        return self._retrier.run(fn, args, kwargs, deadline)
+
+    def acall(
+        self,
+        fn: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        deadline: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, T]:
+        """Await a coroutine function, and again as this policy says.
+
+        As ``call``; the deadline and ``attempt_timeout`` also end an attempt that
+        hangs, with ``TimeoutError``. Cancellation passes untouched.
+        """
+        return self._retrier.arun(fn, args, kwargs, deadline)
