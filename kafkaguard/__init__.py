@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafkaguard import errors
     from kafkaguard._classification import classify
     from kafkaguard._verdict import Action, RuleInfo, TopicFacts, Verdict
-    from kafkaguard_policies import PolicyError, RetryPolicy, load_policy
+    from kafkaguard_policies import PolicyError, RetryPolicy, load_policy, retry
 
 #: Where each public name lives; loaded at its first use.
 _HOMES = {
@@ -26,6 +26,7 @@ _HOMES = {
     "Verdict": "kafkaguard._verdict",
     "classify": "kafkaguard._classification",
     "load_policy": "kafkaguard_policies",
+    "retry": "kafkaguard_policies",
 }
 _MODULES = frozenset({"errors"})
 
@@ -40,6 +41,7 @@ __all__ = [
     "classify",
     "errors",
     "load_policy",
+    "retry",
 ]
 
 

@@ -19,6 +19,7 @@ from kafkaguard._events import (
     emit,
 )
 from kafkaguard_policies._decorator import retry
+from kafkaguard_policies._explain import explain_ruling
 from kafkaguard_policies._models import (
     Backoff,
     Breaker,
@@ -29,10 +30,20 @@ from kafkaguard_policies._models import (
     When,
 )
 from kafkaguard_policies._outcome import Attempt, Outcome, outcome_of
+from kafkaguard_policies._preview import Preview, PreviewRow
 from kafkaguard_policies._problems import PolicyError, Problem
+from kafkaguard_policies._reload import PolicyWatcher
 from kafkaguard_policies._retrier import Retrier
+from kafkaguard_policies._schema import policy_schema
 from kafkaguard_policies._session import Session
 from kafkaguard_policies._sources import load_policy, preset_text, presets
+from kafkaguard_policies._stacking import (
+    Finding,
+    StackingError,
+    StackingWarning,
+    check_stacking,
+    report_stacking,
+)
 from kafkaguard_policies._testing import RetryTesting, retry_testing
 
 __all__ = [
@@ -50,10 +61,14 @@ __all__ = [
     "DeadLetterEvent",
     "Event",
     "EventHook",
+    "Finding",
     "GiveUpEvent",
     "Outcome",
     "Override",
     "PolicyError",
+    "PolicyWatcher",
+    "Preview",
+    "PreviewRow",
     "Problem",
     "RecreateEvent",
     "RefreshEvent",
@@ -65,15 +80,21 @@ __all__ = [
     "RetryTesting",
     "Ruling",
     "Session",
+    "StackingError",
+    "StackingWarning",
     "Step",
     "StopReason",
     "WaitEvent",
     "When",
+    "check_stacking",
     "emit",
+    "explain_ruling",
     "load_policy",
     "outcome_of",
+    "policy_schema",
     "preset_text",
     "presets",
+    "report_stacking",
     "retry",
     "retry_testing",
 ]

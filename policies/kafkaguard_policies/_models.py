@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import timedelta
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -29,6 +29,9 @@ from kafkaguard_policies._names import error_class, nearest
 from kafkaguard_policies._retrier import Retrier
 from kafkaguard_policies._rulings import Rulings, failure_of
 
+if TYPE_CHECKING:
+    from kafkaguard_policies._preview import Preview
+
 T = TypeVar("T")
 
 Client = Literal["kafka-python", "confluent-kafka", "aiokafka", "spark"]
@@ -46,7 +49,11 @@ def _absent(value: Any) -> Any:
     return None if value == "none" else value
 
 
-_NoneWord = BeforeValidator(_absent)
+Off = Literal["none"] | None
+
+
+def _one_or_more(item: Any) -> BeforeValidator:
+    return BeforeValidator(_as_tuple, json_schema_input_type=item | tuple[item, ...])
 
 
 class Backoff(Part):
@@ -164,20 +171,20 @@ def _not_always_fenced(code: int | None) -> None:
 class When(Part):
     """Which failures an override is about. What is left out matches anything."""
 
-    code: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)] = ()
+    code: Annotated[tuple[int, ...], _one_or_more(int)] = ()
     """Error codes, as the broker numbers them."""
-    error: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    error: Annotated[tuple[str, ...], _one_or_more(str)] = ()
     """Kafka's names (``NOT_LEADER_OR_FOLLOWER``) or classes of
     ``kafkaguard.errors``, with all that derive from them."""
-    action: Annotated[tuple[Action, ...], BeforeValidator(_as_tuple)] = ()
+    action: Annotated[tuple[Action, ...], _one_or_more(Action)] = ()
     """Actions of the verdict."""
-    rule: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    rule: Annotated[tuple[str, ...], _one_or_more(str)] = ()
     """Ids of the rules that decided."""
-    api: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    api: Annotated[tuple[str, ...], _one_or_more(str)] = ()
     """Requests, by Kafka's names."""
-    topic: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    topic: Annotated[tuple[str, ...], _one_or_more(str)] = ()
     """Topics, as patterns: ``orders-*``."""
-    client: Annotated[tuple[Client, ...], BeforeValidator(_as_tuple)] = ()
+    client: Annotated[tuple[Client, ...], _one_or_more(Client)] = ()
     """Client libraries."""
 
     @field_validator("code")
@@ -289,17 +296,23 @@ class RetryPolicy(Part):
     """How many attempts, the first one included."""
     deadline: Deadline = 120.0
     """How many seconds a call may take, with all attempts and waits."""
-    attempt_timeout: Annotated[Duration | None, _NoneWord] = None
+    attempt_timeout: Annotated[
+        Duration | None, BeforeValidator(_absent, json_schema_input_type=Duration | Off)
+    ] = None
     """How many seconds one attempt may take: for coroutines, and for adapters that
     can hand it to their client. Default: as long as the deadline allows."""
     max_waits: Waits = 1_000
     """How often a call may wait without an attempt being counted (``WAIT``)."""
     backoff: Backoff = Backoff()
     """How long to wait before the next attempt."""
-    budget: Annotated[Budget | None, _NoneWord] = Budget()
+    budget: Annotated[
+        Budget | None, BeforeValidator(_absent, json_schema_input_type=Budget | Off)
+    ] = Budget()
     """What retries may add to the load of the cluster; null (or ``none``) for no
     such bound."""
-    breaker: Annotated[Breaker | None, _NoneWord] = None
+    breaker: Annotated[
+        Breaker | None, BeforeValidator(_absent, json_schema_input_type=Breaker | Off)
+    ] = None
     """When to stop asking for a while; null (or ``none``) for never."""
     on_reject: OnReject = "raise"
     """What happens to a record that can never succeed."""
@@ -370,6 +383,27 @@ class RetryPolicy(Part):
     @cached_property
     def _retrier(self) -> Retrier:
         return Retrier(self)
+
+    def preview(
+        self,
+        *,
+        action: Action = Action.RETRY,
+        seed: int = 0,
+        runs: int = 1_000,
+        limit: int = 50,
+    ) -> "Preview":
+        """Return the schedule of waits: a table, JSON and a picture.
+
+        Args:
+            action: The kind of failure: RETRY, REFRESH and the repairs count
+                attempts; WAIT does not.
+            seed: Of the random numbers; the same seed gives the same preview.
+            runs: How many schedules are drawn for averages and percentiles.
+            limit: How many waits are shown at most.
+        """
+        from kafkaguard_policies._preview import draw_preview
+
+        return draw_preview(self, action, seed=seed, runs=runs, limit=limit)
 
     def call(
         self,

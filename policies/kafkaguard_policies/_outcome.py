@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkaguard._verdict import Action
 
 _ATTRIBUTE = "kafkaguard_outcome"
-_SENTENCES = {
+SENTENCES = {
     StopReason.ATTEMPTS: "all attempts of the policy were made",
     StopReason.DEADLINE: "the next attempt would have begun after the deadline",
     StopReason.WAITS: "it was not accepted as often as the policy waits",
@@ -92,7 +92,7 @@ class Outcome:
         twice = "; it may have been written twice" if self.possible_duplicate else ""
         return (
             f"kafkaguard: {self.reason} after {count} attempt{plural} in "
-            f"{self.elapsed:.3g} s: {_SENTENCES[self.reason]}{repair}{twice} "
+            f"{self.elapsed:.3g} s: {SENTENCES[self.reason]}{repair}{twice} "
             f"(policy {self.policy}, {self.policy_id})"
         )
 
