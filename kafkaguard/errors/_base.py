@@ -79,7 +79,8 @@ class KafkaGuardError(Exception):
         original: BaseException | None = None,
         verdict: Verdict | None = None,
     ) -> None:
-        super().__init__(*(() if message is None else (message,)))
+        # Not super(): in a pair with a client's class that would be the client's.
+        Exception.__init__(self, *(() if message is None else (message,)))
         self.summary = message
         if code is not None:
             self.code = code

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _BY_NAME = {cls.name: cls for cls in BY_CODE.values()}
 # confluent-kafka's C module calls itself by a name that cannot be imported.
-_IMPORTABLE = {"cimpl": "confluent_kafka.cimpl"}
+_REAL_MODULES = {"cimpl": "confluent_kafka.cimpl"}
 
 
 def for_code(code: int) -> type[KafkaGuardError]:
@@ -79,8 +79,7 @@ def dual(
         return ours
     key = (ours, theirs)
     if key not in _DUALS:
-        module = _IMPORTABLE.get(theirs.__module__, theirs.__module__)
-        path = f"{module}:{theirs.__qualname__}"
+        path = f"{module_of(theirs)}:{theirs.__qualname__}"
         namespace = {"__doc__": ours.__doc__}
         recipe = (_dual_again, (ours, path))
         _DUALS[key] = _make(ours.__name__, (ours, theirs), namespace, recipe)
@@ -88,6 +87,11 @@ def dual(
 
 
 _DUALS: dict[tuple[type, type], type[KafkaGuardError]] = {}
+
+
+def module_of(cls: type) -> str:
+    """Return the module that another process can import a client's class from."""
+    return _REAL_MODULES.get(cls.__module__, cls.__module__)
 
 
 def _dual_again(ours: type[KafkaGuardError], path: str) -> type[KafkaGuardError]:

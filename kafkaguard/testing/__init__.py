@@ -6,6 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kafkaguard.testing._broker import Broker
+    from kafkaguard.testing._cluster import KafkaCluster
     from kafkaguard.testing._errors import (
         ClusterError,
         JarsNotFoundError,
@@ -14,20 +16,27 @@ if TYPE_CHECKING:
     )
     from kafkaguard.testing._jars import kafka_jars
     from kafkaguard.testing._java import java
+    from kafkaguard.testing._listeners import Listener
 
 __all__ = [
+    "Broker",
     "ClusterError",
     "JarsNotFoundError",
     "JavaNotFoundError",
+    "KafkaCluster",
+    "Listener",
     "StartError",
     "java",
     "kafka_jars",
 ]
 
 _HOMES = {
+    "Broker": "_broker",
     "ClusterError": "_errors",
     "JarsNotFoundError": "_errors",
     "JavaNotFoundError": "_errors",
+    "KafkaCluster": "_cluster",
+    "Listener": "_listeners",
     "StartError": "_errors",
     "java": "_java",
     "kafka_jars": "_jars",

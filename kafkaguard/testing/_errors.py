@@ -17,3 +17,7 @@ class JarsNotFoundError(ClusterError):
 
 class StartError(ClusterError):
     """A broker ended, or did not answer in time; the text ends with its log."""
+
+
+class PortTakenError(StartError):
+    """Somebody else took a port between its choice and its use."""

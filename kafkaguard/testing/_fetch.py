@@ -1,8 +1,6 @@
-"""Fetching a broker's jars from Maven Central, with Maven or with Ivy.
+"""Fetching jars from Maven Central, with Maven or with Ivy.
 
-Ivy comes inside the pyspark wheel, so pip and Java are enough. Both are told the same
-three things: the broker, a logger that writes to stderr, and the class that plays the
-remote storage of tiered topics, which Kafka publishes with its tests.
+Ivy comes inside the pyspark wheel, so pip and Java are enough.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,61 +18,73 @@ from kafkaguard.testing._errors import JarsNotFoundError
 from kafkaguard.testing._java import java
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-LOGGER_VERSION = "1.7.36"
-# Not every version has its test jar published; this one serves the others too.
-TIERED_VERSION = "4.3.1"
 _TIMEOUT_S = 600
 
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>kafkaguard</groupId>
-  <artifactId>broker</artifactId>
+  <artifactId>jars</artifactId>
   <version>1</version>
   <packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka_2.13</artifactId>
-      <version>{version}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.slf4j</groupId>
-      <artifactId>slf4j-simple</artifactId>
-      <version>{logger}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka-storage</artifactId>
-      <version>{tiered}</version>
-      <classifier>test</classifier>
-    </dependency>
+  <dependencies>{dependencies}
   </dependencies>
 </project>
 """
-# Configurations of their own keep one version of kafka-storage from evicting the other.
+_POM_DEPENDENCY = """
+    <dependency>
+      <groupId>{group}</groupId>
+      <artifactId>{name}</artifactId>
+      <version>{version}</version>
+      <classifier>{classifier}</classifier>
+    </dependency>"""
 _IVY = """\
 <ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="kafkaguard" module="broker"/>
-  <configurations><conf name="broker"/><conf name="tiered"/></configurations>
-  <dependencies>
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}"
-                conf="broker->default"/>
-    <dependency org="org.slf4j" name="slf4j-simple" rev="{logger}"
-                conf="broker->default"/>
-    <dependency org="org.apache.kafka" name="kafka-storage" rev="{tiered}"
-                conf="tiered->default" transitive="false">
-      <artifact name="kafka-storage" type="jar" m:classifier="test"/>
-    </dependency>
+  <info organisation="kafkaguard" module="jars"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>{dependencies}
   </dependencies>
 </ivy-module>
 """
+_IVY_DEPENDENCY = """
+    <dependency org="{group}" name="{name}" rev="{version}" conf="default->default">
+      <artifact name="{name}" type="jar" m:classifier="{classifier}"/>
+    </dependency>"""
 
 
-def fetch(version: str, folder: Path, ivy_cache: Path) -> None:
-    """Put the jars of a Kafka version into a folder, with the first way that works.
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A jar as Maven names it."""
+
+    group: str
+    name: str
+    version: str
+    classifier: str = ""
+
+    @property
+    def file_name(self) -> str:
+        """The jar's file name."""
+        parts = (self.name, self.version, self.classifier)
+        return "-".join(filter(None, parts)) + ".jar"
+
+    def __str__(self) -> str:
+        """Name it as Maven's commands do."""
+        parts = (self.group, self.name, self.version, self.classifier)
+        return ":".join(filter(None, parts))
+
+
+def fetch(
+    artifacts: Sequence[Artifact], folder: Path, ivy_cache: Path, *, alone: bool = False
+) -> None:
+    """Put jars into a folder, with the first way that works.
+
+    Args:
+        artifacts: Which.
+        folder: An empty folder.
+        ivy_cache: Where Ivy keeps what it has seen.
+        alone: Leave out what they depend on.
 
     Raises:
         JarsNotFoundError: No way is there, or none worked; says why for each.
@@ -81,43 +92,61 @@ def fetch(version: str, folder: Path, ivy_cache: Path) -> None:
     failures = []
     if maven := shutil.which("mvn"):
         try:
-            return _with_maven(maven, version, folder)
+            return _with_maven(maven, artifacts, folder, alone=alone)
         except JarsNotFoundError as error:
             failures.append(str(error))
     if ivy := _ivy_jar():
         try:
-            return _with_ivy(ivy, version, folder, ivy_cache)
+            return _with_ivy(ivy, artifacts, folder, ivy_cache, alone=alone)
         except JarsNotFoundError as error:
             failures.append(str(error))
+    wanted = ", ".join(map(str, artifacts))
     reason = "\n".join(failures) or "neither Maven nor pyspark (for its Ivy) is there"
-    raise JarsNotFoundError(f"cannot fetch the jars of Kafka {version}: {reason}")
+    raise JarsNotFoundError(f"cannot fetch {wanted}: {reason}")
 
 
-def _with_maven(maven: str, version: str, folder: Path) -> None:
-    pom = folder.with_name(f"{folder.name}-pom.xml")
-    pom.write_text(_describe(_POM, version))
-    goal = "dependency:copy-dependencies"
+def _with_maven(
+    maven: str, artifacts: Iterable[Artifact], folder: Path, *, alone: bool
+) -> None:
+    pom = folder.with_name("pom.xml")
+    pom.write_text(_describe(_POM, _POM_DEPENDENCY, artifacts))
+    goal = ["--file", str(pom), "dependency:copy-dependencies"]
     options = [f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
-    _run([maven, "--batch-mode", "--file", str(pom), goal, *options])
-    pom.unlink()
+    if alone:
+        options.append("-DexcludeTransitive=true")
+    _run([maven, "--batch-mode", *goal, *options])
 
 
-def _with_ivy(ivy: Path, version: str, folder: Path, ivy_cache: Path) -> None:
-    module = folder.with_name(f"{folder.name}-ivy.xml")
-    module.write_text(_describe(_IVY, version))
+def _with_ivy(
+    ivy: Path,
+    artifacts: Iterable[Artifact],
+    folder: Path,
+    cache: Path,
+    *,
+    alone: bool,
+) -> None:
+    module = folder.with_name("ivy.xml")
+    module.write_text(_describe(_IVY, _IVY_DEPENDENCY, artifacts))
     # Looking for sources and documentation triples the number of requests.
-    options = [f"-Divy.maven.lookup.{of}=false" for of in ("sources", "javadoc")]
-    command = [str(java()), *options, "-jar", str(ivy), "-cache", str(ivy_cache)]
+    system = [f"-Divy.maven.lookup.{of}=false" for of in ("sources", "javadoc")]
     pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
-    confs = ["-confs", "broker", "tiered"]
-    _run([*command, "-ivy", str(module), *confs, "-retrieve", pattern])
-    module.unlink()
+    options = ["-ivy", str(module), "-confs", "default", "-retrieve", pattern]
+    if alone:
+        options.append("-notransitive")
+    _run([str(java()), *system, "-jar", str(ivy), "-cache", str(cache), *options])
 
 
-def _describe(template: str, version: str) -> str:
-    return template.format(
-        version=version, logger=LOGGER_VERSION, tiered=TIERED_VERSION
-    )
+def _describe(document: str, dependency: str, artifacts: Iterable[Artifact]) -> str:
+    described = [
+        dependency.format(
+            group=each.group,
+            name=each.name,
+            version=each.version,
+            classifier=each.classifier,
+        )
+        for each in artifacts
+    ]
+    return document.format(dependencies="".join(described))
 
 
 def _ivy_jar() -> Path | None:
@@ -131,7 +160,7 @@ def _run(command: Sequence[str]) -> None:
     """Run a fetching command to its end.
 
     Raises:
-        JarsNotFoundError: It failed or took too long; with the last lines it said.
+        JarsNotFoundError: It failed or took too long; with the reason that it gave.
     """
     environment = {**os.environ, "JAVA_HOME": str(java().resolve().parent.parent)}
     try:
@@ -151,6 +180,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 def _reason(said: str) -> str:
-    lines = [line.strip(" :\t") for line in said.splitlines()]
-    telling = [line for line in lines if re.search(r"ERROR|not found|Exception", line)]
-    return (telling or lines)[0] if lines else "it said nothing"
+    """Pick the line that says why, of the many that Maven and Ivy write."""
+    lines = [line.strip(" :\t") for line in said.splitlines() if line.strip(" :\t")]
+    why = re.compile(r"\[ERROR\]|NOT FOUND|FAILED DOWNLOADS|not found|Exception|Error")
+    return next(filter(why.search, lines), lines[-1] if lines else "it said nothing")

@@ -1,9 +1,8 @@
-"""The broker's jars: where they are kept, and that they are whole.
+"""Kafka's jars: where they are kept, and that they are whole.
 
-Sequence of a first use: take the cache's lock, look again, fetch into a folder
-beside the final one, open every jar, write the list of names and sizes, rename. A
-process that waited for the lock finds the work done; one that died leaves nothing that
-looks complete.
+Sequence of a first use: take the cache's lock, look again, fetch into a folder beside
+the final one, open every jar, write the list of names and sizes, rename. A process that
+waited for the lock finds the work done; one that died leaves nothing that looks whole.
 """
 
 from __future__ import annotations
@@ -22,17 +21,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkaguard.testing._errors import JarsNotFoundError
-from kafkaguard.testing._fetch import LOGGER_VERSION, TIERED_VERSION, fetch
+from kafkaguard.testing._fetch import Artifact, fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 DEFAULT_VERSION = "4.3.1"
-TIERED_JAR = f"kafka-storage-{TIERED_VERSION}-test.jar"
 _LIST = "jars.json"
+# The broker logs through SLF4J; this binding writes to stderr and needs no file.
+_LOGGER = Artifact("org.slf4j", "slf4j-simple", "1.7.36")
 _CLOSED_NETWORK = (
-    "On a network without Maven Central, set KAFKAGUARD_KAFKA_JARS to a folder of "
-    "these jars (the libs folder of a Kafka download does)."
+    "Where Maven Central cannot be reached, set KAFKAGUARD_KAFKA_JARS to a folder of "
+    "the jars, such as the libs folder of a Kafka download."
 )
 
 
@@ -58,11 +58,60 @@ def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
         raise JarsNotFoundError(
             f"{version!r} is no Kafka version; expected one such as {DEFAULT_VERSION}"
         )
-    if given := os.environ.get("KAFKAGUARD_KAFKA_JARS"):
-        return _given_folder(Path(given), version)
-    folder = _cache() / f"kafka-{version}"
-    if not _is_complete(folder):
-        _fetch_once(version, folder)
+    broker = _kafka("kafka_2.13", version)
+    if given := _given_folder(version):
+        return _checked(given, [broker, _kafka("kafka-clients", version)])
+    return _cached(f"kafka-{version}", [broker, _LOGGER])
+
+
+def tiered_jars(version: str) -> Path:
+    """Find the jar with which Kafka's own tests play a remote storage.
+
+    Raises:
+        JarsNotFoundError: It is not published for this version, or cannot be had.
+    """
+    storage = _kafka("kafka-storage", version, "test")
+    if given := _given_folder(version):
+        return _checked(given, [storage])
+    try:
+        return _cached(f"tiered-{version}", [storage], alone=True)
+    except JarsNotFoundError as error:
+        raise JarsNotFoundError(
+            f"tiered storage needs a jar of Kafka's tests, which is not published for "
+            f"every version; {DEFAULT_VERSION} has it. {error}"
+        ) from error
+
+
+def _kafka(name: str, version: str, classifier: str = "") -> Artifact:
+    return Artifact("org.apache.kafka", name, version, classifier)
+
+
+def _given_folder(version: str) -> Path | None:
+    given = os.environ.get("KAFKAGUARD_KAFKA_JARS")
+    if not given:
+        return None
+    folder = Path(given).absolute()
+    return folder / version if (folder / version).is_dir() else folder
+
+
+def _checked(folder: Path, artifacts: Sequence[Artifact]) -> Path:
+    names = [each.file_name for each in artifacts]
+    if missing := [name for name in names if not (folder / name).is_file()]:
+        raise JarsNotFoundError(
+            f"KAFKAGUARD_KAFKA_JARS: {folder} lacks {', '.join(missing)}. "
+            "Put it there, or unset the variable to fetch what is needed."
+        )
+    return folder
+
+
+def _cached(name: str, artifacts: Sequence[Artifact], *, alone: bool = False) -> Path:
+    folder = _cache() / name
+    if _is_whole(folder):
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(folder.with_name("fetch.lock")):
+        if not _is_whole(folder):
+            _fetch(folder, artifacts, alone=alone)
     return folder
 
 
@@ -73,27 +122,7 @@ def _cache() -> Path:
     return Path(home).absolute() / "kafkaguard"
 
 
-def _given_folder(folder: Path, version: str) -> Path:
-    if (folder / version).is_dir():
-        folder /= version
-    if missing := _missing(folder, _jars_of_kafka(version)):
-        raise JarsNotFoundError(
-            f"KAFKAGUARD_KAFKA_JARS: {folder} lacks {', '.join(missing)}. Put the jars "
-            f"of Kafka {version} there, or unset the variable to fetch them."
-        )
-    return folder.absolute()
-
-
-def _jars_of_kafka(version: str) -> list[str]:
-    parts = ("kafka_2.13", "kafka-clients", "kafka-server", "kafka-storage")
-    return [f"{part}-{version}.jar" for part in parts]
-
-
-def _missing(folder: Path, names: list[str]) -> list[str]:
-    return [name for name in names if not (folder / name).is_file()]
-
-
-def _is_complete(folder: Path) -> bool:
+def _is_whole(folder: Path) -> bool:
     try:
         expected: dict[str, int] = json.loads((folder / _LIST).read_text())
         return expected == _sizes(folder)
@@ -105,13 +134,6 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {jar.name: jar.stat().st_size for jar in sorted(folder.glob("*.jar"))}
 
 
-def _fetch_once(version: str, folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(folder.parent / "fetch.lock"):
-        if not _is_complete(folder):
-            _fetch(version, folder)
-
-
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
     with path.open("w") as file:
@@ -119,36 +141,35 @@ def _lock(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(version: str, folder: Path) -> None:
-    _say(f"fetching the jars of Kafka {version} (43 MB, once) into {folder}")
+def _fetch(folder: Path, artifacts: Sequence[Artifact], *, alone: bool) -> None:
+    _say(f"fetching {', '.join(map(str, artifacts))}, once, into {folder}")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
         fresh = Path(scratch) / "jars"
         fresh.mkdir()
-        fetch(version, fresh, ivy_cache=folder.parent / "ivy")
-        _verify(fresh, version)
+        try:
+            fetch(artifacts, fresh, ivy_cache=folder.with_name("ivy"), alone=alone)
+        except JarsNotFoundError as error:
+            raise JarsNotFoundError(f"{error}. {_CLOSED_NETWORK}") from error
+        _verify(fresh, artifacts)
         (fresh / _LIST).write_text(json.dumps(_sizes(fresh), indent=1))
         shutil.rmtree(folder, ignore_errors=True)
         fresh.rename(folder)
-    _say(f"fetched them in {time.monotonic() - started:.0f} s")
+    _say(f"fetched in {time.monotonic() - started:.0f} s")
 
 
-def _verify(folder: Path, version: str) -> None:
-    extra = [f"slf4j-simple-{LOGGER_VERSION}.jar", TIERED_JAR]
-    broken = _missing(folder, [*_jars_of_kafka(version), *extra])
-    broken += [jar.name for jar in folder.glob("*.jar") if not _opens(jar)]
-    if broken:
-        raise JarsNotFoundError(
-            f"the jars of Kafka {version} came incomplete or damaged "
-            f"({', '.join(broken)}). Try again. {_CLOSED_NETWORK}"
-        )
+def _verify(folder: Path, artifacts: Sequence[Artifact]) -> None:
+    wanted = [folder / each.file_name for each in artifacts]
+    bad = [jar.name for jar in {*wanted, *folder.glob("*.jar")} if not _opens(jar)]
+    if bad:
+        raise JarsNotFoundError(f"damaged or missing after fetching: {', '.join(bad)}")
 
 
 def _opens(jar: Path) -> bool:
     try:
         with zipfile.ZipFile(jar) as archive:
             return archive.testzip() is None
-    except zipfile.BadZipFile:
+    except (OSError, zipfile.BadZipFile):
         return False
 
 

@@ -1,0 +1,96 @@
+"""aiokafka's exceptions and ours, together, and the codes that it lacks.
+
+aiokafka shows every code that is not in its public table as ``UnknownError`` with -1,
+so the code is lost before anyone can look at it. :func:`complete_table` adds what is
+missing. What aiokafka's users reach for stays: ``errno``, ``retriable``, ``message``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import errors as aiokafka_errors
+
+from kafkaguard.errors import BY_CODE, RetriableError
+from kafkaguard_adapters import _errors
+
+if TYPE_CHECKING:
+    from kafkaguard.errors import KafkaGuardError
+
+CLIENT = "aiokafka"
+
+
+def _missing_classes() -> dict[int, type[BaseException]]:
+    """Make the classes that aiokafka would have if it knew all of Kafka's codes."""
+    base = aiokafka_errors.BrokerResponseError
+    return {
+        code: type(
+            ours.__name__,
+            (base,),
+            {
+                "__module__": __name__,
+                "__doc__": ours.__doc__,
+                "errno": code,
+                "message": ours.name,
+                "description": ours.name,
+                "retriable": issubclass(ours, RetriableError),
+            },
+        )
+        for code, ours in BY_CODE.items()
+        if code not in aiokafka_errors.kafka_errors
+    }
+
+
+_MISSING = _missing_classes()
+# Other processes find them under their names when they unpickle.
+globals().update({cls.__name__: cls for cls in _MISSING.values()})
+
+
+def complete_table() -> None:
+    """Add the missing codes to ``aiokafka.errors.kafka_errors``.
+
+    From then on aiokafka raises them with their numbers. Codes that it has keep their
+    classes. Doing it twice changes nothing.
+    """
+    for code, cls in _MISSING.items():
+        aiokafka_errors.kafka_errors.setdefault(code, cls)
+
+
+def class_for(code: int) -> type[BaseException]:
+    """Return aiokafka's class for an error code, or the one that fills the gap."""
+    if code in _MISSING:
+        return _MISSING[code]
+    known: type[BaseException] = aiokafka_errors.for_code(code)
+    return known
+
+
+def make(
+    error: int | type[KafkaGuardError], message: str | None = None, **place: Any
+) -> KafkaGuardError:
+    """Make an error that is both ours and aiokafka's.
+
+    Args:
+        error: A code, or one of our classes. A class without a code of its own needs
+            ``code=`` to find aiokafka's.
+        message: What happened, for people.
+        place: ``code``, ``api``, ``topic``, ``partition``, ``broker_message`` ...
+    """
+    return _errors.make_numbered(
+        error,
+        message,
+        base=aiokafka_errors.KafkaError,
+        class_for=class_for,
+        client=CLIENT,
+        **place,
+    )
+
+
+def translate(original: BaseException, **known: Any) -> KafkaGuardError:
+    """Turn an exception of aiokafka into one that is ours as well.
+
+    Args:
+        original: What aiokafka raised.
+        known: ``api``, ``topic``, ``partition`` ..., ``context`` for further arguments
+            of :func:`kafkaguard.classify`, or a ready ``verdict``.
+    """
+    return _errors.translate(original, client=CLIENT, **known)

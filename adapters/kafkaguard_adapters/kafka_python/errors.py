@@ -1,0 +1,65 @@
+"""kafka-python's exceptions and ours, together.
+
+What kafka-python's users reach for stays: ``errno``, ``retriable``,
+``invalid_metadata``, ``description`` and ``args``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafka import errors as kafka_errors
+
+from kafkaguard_adapters import _errors
+
+if TYPE_CHECKING:
+    from kafkaguard.errors import KafkaGuardError
+
+CLIENT = "kafka-python"
+
+
+def class_for(code: int) -> type[BaseException]:
+    """Return kafka-python's class for an error code.
+
+    A code that it does not know gives its ``UnknownError``: it would make a new class
+    on each call, which no other process can import.
+    """
+    known: type[BaseException] = kafka_errors.kafka_errors.get(
+        code, kafka_errors.UnknownError
+    )
+    return known
+
+
+def make(
+    error: int | type[KafkaGuardError], message: str | None = None, **place: Any
+) -> KafkaGuardError:
+    """Make an error that is both ours and kafka-python's.
+
+    Args:
+        error: A code, or one of our classes. A class without a code of its own needs
+            ``code=`` to find kafka-python's.
+        message: What happened, for people.
+        place: ``code``, ``api``, ``topic``, ``partition``, ``broker_message`` ...
+    """
+    return _errors.make_numbered(
+        error,
+        message,
+        base=kafka_errors.KafkaError,
+        class_for=class_for,
+        client=CLIENT,
+        **place,
+    )
+
+
+def translate(original: BaseException, **known: Any) -> KafkaGuardError:
+    """Turn an exception of kafka-python into one that is ours as well.
+
+    Args:
+        original: What kafka-python raised.
+        known: ``api``, ``topic``, ``partition`` ..., ``context`` for further arguments
+            of :func:`kafkaguard.classify`, or a ready ``verdict``.
+    """
+    error = _errors.translate(original, client=CLIENT, **known)
+    if error.code is not None and getattr(error, "errno", error.code) != error.code:
+        error.__dict__["errno"] = error.code
+    return error

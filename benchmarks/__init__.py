@@ -1,0 +1,1 @@
+"""What guarding costs, measured. ``python -m benchmarks [NAME ...]``."""

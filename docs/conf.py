@@ -1,0 +1,27 @@
+"""Sphinx settings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from kafkaguard._version import __version__
+
+project = "kafkaguard"
+author = "the kafkaguard maintainers"
+copyright = "the kafkaguard maintainers, Apache-2.0"  # noqa: A001 - Sphinx's name
+release = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "tables",
+]
+myst_enable_extensions = ["colon_fence"]
+autodoc_typehints = "description"
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"kafkaguard {__version__}"

@@ -1,0 +1,77 @@
+"""Directives that draw tables from the code, so that no page can fall behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
+
+from kafkaguard._classification import classify
+from kafkaguard._rules import RULES
+from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
+from kafkaguard.errors._meanings import MEANINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sphinx.application import Sphinx
+
+
+def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def _parse(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
+    container = nodes.container()
+    content = StringList(lines, source="tables.py")
+    directive.state.nested_parse(content, directive.content_offset, container)
+    return container.children
+
+
+class ErrorTable(SphinxDirective):
+    """All codes: meaning, Java's flag, and the next step."""
+
+    def run(self) -> list[nodes.Node]:
+        """Draw a row for each code."""
+        rows = (
+            (
+                str(code),
+                f"`{cls.name}`",
+                MEANINGS[code],
+                "yes" if code in RETRIABLE_CODES else "",
+                str(classify(code).action),
+            )
+            for code, cls in sorted(BY_CODE.items())
+        )
+        headings = ("Code", "Name", "Meaning", "Java retries", "Next step")
+        return _parse(self, _table(headings, rows))
+
+
+class RuleTable(SphinxDirective):
+    """All rules in their order."""
+
+    def run(self) -> list[nodes.Node]:
+        """Draw a row for each rule."""
+        rows = (
+            (
+                f"`{rule.info.id}`",
+                str(rule.action),
+                rule.written,
+                rule.info.sentence,
+                rule.info.scenario,
+                rule.info.source,
+            )
+            for rule in RULES
+        )
+        headings = ("Rule", "Next step", "Written", "Says", "When", "Source")
+        return _parse(self, _table(headings, rows))
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directives."""
+    app.add_directive("error-table", ErrorTable)
+    app.add_directive("rule-table", RuleTable)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,5 @@
+"""``python -m kafkaguard``."""
+
+from kafkaguard.cli import main
+
+main()

@@ -1,0 +1,5 @@
+"""``python -m kafkaguard.cli``."""
+
+from kafkaguard.cli import main
+
+main()

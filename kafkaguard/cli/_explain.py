@@ -1,0 +1,184 @@
+"""``kafkaguard explain``: an error in plain words, and the right next step."""
+
+from __future__ import annotations
+
+import json
+import sys
+from difflib import get_close_matches
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from kafkaguard import errors
+from kafkaguard._apis import API_KEYS
+from kafkaguard._classification import classify
+from kafkaguard._verdict import TopicFacts
+from kafkaguard.cli._lookup import find_code, nearest_name
+from kafkaguard.cli._main import Problem
+from kafkaguard.errors._meanings import MEANINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkaguard._verdict import Verdict
+
+# Contexts that are tried to find out what the verdict depends on, simplest first.
+_CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("", {}),
+    ("idempotent producer", {"idempotent": True}),
+    ("producer that is not idempotent", {"idempotent": False}),
+    ("in a transaction", {"transactional": True}),
+    ("record without a key", {"null_key": True}),
+    ("record with a key", {"null_key": False}),
+    ("record alone in its batch", {"phase": "single"}),
+    ("tiered topic", {"facts": TopicFacts(tiered=True)}),
+    ("raised by the send call itself", {"phase": "enqueue"}),
+    ("reported aside (error_cb)", {"phase": "background"}),
+)
+
+
+@click.command()
+@click.argument("error", nargs=-1)
+@click.option("--api", help="The request that was answered, as Produce or Fetch.")
+@click.option("--null-key/--key", default=None, help="Whether the record has no key.")
+@click.option("--idempotent/--not-idempotent", default=None, help="The producer.")
+@click.option("--transactional", is_flag=True, help="A transaction was open.")
+@click.option("--compacted", is_flag=True, help="The topic is compacted.")
+@click.option("--tiered", is_flag=True, help="The topic has remote storage.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def explain(
+    error: tuple[str, ...],
+    *,
+    api: str | None,
+    null_key: bool | None,
+    idempotent: bool | None,
+    transactional: bool,
+    compacted: bool,
+    tiered: bool,
+    as_json: bool,
+) -> None:
+    """Explain ERROR: a code, a name, an exception's text, or a traceback (- for stdin).
+
+    Examples: `kafkaguard explain 87`, `kafkaguard explain NOT_COORDINATOR --api
+    OffsetCommit`, `kafkaguard explain - < traceback.txt`.
+    """
+    text = " ".join(error)
+    if text in ("", "-"):
+        text = sys.stdin.read()
+    code = _code(text)
+    context: dict[str, Any] = {
+        "api": request_name(api),
+        "null_key": null_key,
+        "idempotent": idempotent,
+        "transactional": transactional,
+        "facts": TopicFacts(compacted or None, tiered or None),
+    }
+    verdict = classify(code, **context)
+    others = list(_depends(code, context))
+    if as_json:
+        click.echo(json.dumps(_as_dict(code, verdict, others), indent=2))
+    else:
+        _print(code, verdict, others)
+
+
+def _code(text: str) -> int:
+    code = find_code(text)
+    if code is None:
+        near = nearest_name(text.strip())
+        hint = f" Did you mean {near}?" if near else ""
+        shown = text.strip().splitlines()[-1][:60] if text.strip() else "nothing"
+        raise Problem(
+            f"no Kafka error found in {shown!r}.{hint} Give a code (87), a name "
+            "(INVALID_RECORD) or a text that holds one; `kafkaguard errors` lists all."
+        )
+    return code
+
+
+def request_name(api: str | None) -> str | None:
+    """Return Kafka's spelling of a request's name, however it was typed.
+
+    Raises:
+        Problem: Kafka has no such request.
+    """
+    if api is None:
+        return None
+    by_lower = {name.lower(): name for name in API_KEYS}
+    exact = by_lower.get(api.lower().replace("_", "").replace("-", ""))
+    if exact is None:
+        near = get_close_matches(api.lower(), by_lower, n=1)
+        hint = f"; did you mean {by_lower[near[0]]}?" if near else ""
+        raise Problem(f"Kafka has no request named {api!r}{hint}")
+    return exact
+
+
+def _depends(code: int, given: dict[str, Any]) -> Iterator[tuple[str, Verdict]]:
+    """Find the contexts in which another rule decides."""
+    seen = {classify(code, **given).rule.id}
+    apis = [given["api"]] if given["api"] else [None, *_APIS]
+    for (label, context), api in product(_CONTEXTS, apis):
+        verdict = classify(code, **{**given, "api": api, **context})
+        if verdict.rule.id not in seen:
+            seen.add(verdict.rule.id)
+            yield ", ".join(filter(None, (api, label))), verdict
+
+
+_APIS = (
+    *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch"),
+    *("TxnOffsetCommit", "InitProducerId", "EndTxn", "AddPartitionsToTxn"),
+    *("CreateTopics", "ElectLeaders", "CreateDelegationToken", "Heartbeat"),
+)
+
+
+def _as_dict(
+    code: int, verdict: Verdict, others: list[tuple[str, Verdict]]
+) -> dict[str, Any]:
+    cls = errors.for_code(code)
+    return {
+        "code": code,
+        "name": cls.name,
+        "meaning": MEANINGS.get(code),
+        "class": cls.__name__,
+        "families": _families(cls),
+        "verdict": _verdict_dict(verdict),
+        "depends": [{"when": when, **_verdict_dict(v)} for when, v in others],
+    }
+
+
+def _verdict_dict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "action": str(verdict.action),
+        "retriable": verdict.retriable,
+        "written": verdict.written,
+        "error_class": verdict.error_class.__name__,
+        "rule": verdict.rule.id,
+        "sentence": verdict.rule.sentence,
+        "scenario": verdict.rule.scenario,
+        "source": verdict.rule.source,
+    }
+
+
+def _families(cls: type[errors.KafkaGuardError]) -> list[str]:
+    ours = (c for c in cls.__mro__[1:] if issubclass(c, errors.KafkaGuardError))
+    return [c.__name__ for c in ours if c.__name__ != cls.__name__]
+
+
+def _print(code: int, verdict: Verdict, others: list[tuple[str, Verdict]]) -> None:
+    console = Console(soft_wrap=True)
+    cls = errors.for_code(code)
+    console.print(f"[bold]{cls.name}[/] ({code})", highlight=False)
+    console.print(MEANINGS.get(code, "A code that Kafka 4.4 does not have."))
+    families = " < ".join([cls.__name__, *_families(cls)])
+    console.print(f"class      kafkaguard.errors.{families}", highlight=False)
+    console.print(f"next step  [bold]{verdict.action}[/]: {verdict.rule.sentence}")
+    console.print(f"written    {verdict.written}")
+    console.print(f"why        {verdict.rule.scenario}")
+    console.print(f"rule       {verdict.rule.id} ({verdict.rule.source})")
+    if others:
+        table = Table("When it is ...", "Next step", "Because", "Written", box=None)
+        for when, other in others:
+            table.add_row(when, str(other.action), other.rule.sentence, other.written)
+        console.print()
+        Console().print(table)

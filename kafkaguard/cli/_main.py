@@ -1,0 +1,79 @@
+"""The group of all commands: each is a module that is imported when it is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from kafkaguard._version import __version__
+
+#: Command, and what it does; ``kafkaguard.cli._<name>`` holds it under its name.
+COMMANDS = {
+    "broker": "Start a real Kafka on this machine, until Ctrl-C.",
+    "errors": "List the broker's error codes and what to do about each.",
+    "explain": "Explain an error: what it means, and the right next step.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that shows its commands without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        """Name the commands."""
+        return sorted(COMMANDS)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's
+        cmd_name: str,
+    ) -> click.Command | None:
+        """Import the command that was called."""
+        if cmd_name not in COMMANDS:
+            return None
+        attribute = cmd_name.replace("-", "_")
+        try:
+            module = import_module(f"kafkaguard.cli._{attribute}")
+        except ModuleNotFoundError as error:
+            return _without(cmd_name, error)
+        command: click.Command = getattr(module, attribute)
+        return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+def _without(name: str, error: ModuleNotFoundError) -> click.Command:
+    """Stand in for a command whose packages are not installed."""
+    package = (error.name or "").partition(".")[0]
+    if package.startswith("kafkaguard"):
+        raise error
+
+    @click.command(name, context_settings={"ignore_unknown_options": True})
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def explain_what_is_missing(arguments: tuple[str, ...]) -> None:  # noqa: ARG001 - whatever they are
+        """Say which extra is missing."""
+        raise Problem(
+            f"`kafkaguard {name}` needs the package {package}, which is not installed: "
+            "pip install 'kafkaguard[demo]' brings everything that commands need"
+        )
+
+    return explain_what_is_missing
+
+
+class Problem(click.ClickException):
+    """Something that the person at the command line can mend: one line, exit 2."""
+
+    exit_code = 2
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kafkaguard")
+def cli() -> None:
+    """What every answer of a Kafka broker means, and the right next step."""

@@ -1,0 +1,27 @@
+"""Entries of Java's login configuration, for brokers and for Java clients."""
+
+from __future__ import annotations
+
+import json
+
+_MODULES = {
+    "PLAIN": "plain.PlainLoginModule",
+    "SCRAM-SHA-256": "scram.ScramLoginModule",
+    "SCRAM-SHA-512": "scram.ScramLoginModule",
+    "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule",
+}
+
+
+def login(mechanism: str, **options: str) -> str:
+    """Write the entry of a SASL mechanism; quotes and escapes are those of JSON."""
+    module = f"org.apache.kafka.common.security.{_MODULES[mechanism]} required"
+    quoted = (
+        f" {key}={json.dumps(value, ensure_ascii=False)}"
+        for key, value in options.items()
+    )
+    return module + "".join(quoted) + ";"
+
+
+def unsecured_login(subject: str) -> str:
+    """Write the entry that makes an unsigned OAUTHBEARER token for a subject."""
+    return login("OAUTHBEARER", unsecuredLoginStringClaim_sub=subject)

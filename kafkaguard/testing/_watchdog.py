@@ -1,0 +1,47 @@
+"""The process that cleans up when the one that started the brokers is gone.
+
+It reads from a pipe that only its parent holds open. ``+PID`` names a process that must
+not outlive the parent, ``-PID`` one that has ended. When the pipe ends, whatever the
+reason (a normal end, SIGTERM, SIGKILL), it kills the processes still named and removes
+the folder. It runs this file by its path, so it imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LONGEST_REMOVAL_S = 10
+
+
+def survivors(lines: Iterable[str]) -> set[int]:
+    """Read announcements to their end: which processes were named and never ended."""
+    running: set[int] = set()
+    for line in lines:
+        change = running.add if line.startswith("+") else running.discard
+        change(int(line[1:]))
+    return running
+
+
+def clean_up(pids: set[int], folder: Path) -> None:
+    """Kill the processes and remove the folder, though they may still write to it."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + _LONGEST_REMOVAL_S
+    while folder.exists() and time.monotonic() < deadline:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    clean_up(survivors(sys.stdin), Path(sys.argv[1]))

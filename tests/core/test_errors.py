@@ -1,0 +1,154 @@
+"""What every error carries, and that it survives being copied and sent elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaguard import errors as e
+from kafkaguard.errors import BY_CODE, for_code, for_name
+from kafkaguard.errors._librdkafka import LOCAL_CODES
+
+ATTRIBUTES = {
+    "api": "Produce",
+    "topic": "flights",
+    "partition": 3,
+    "broker": 1,
+    "client": "kafka-python",
+    "broker_message": "the broker's words",
+}
+KEPT = (
+    *("code", "name", "api", "topic", "partition", "broker", "client"),
+    *("broker_message", "original_type", "original_text", "verdict"),
+)
+
+
+def copies(error):
+    """Every way in which an exception is copied."""
+    return [
+        copy.copy(error),
+        copy.deepcopy(error),
+        *(
+            pickle.loads(pickle.dumps(error, protocol))
+            for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+        ),
+    ]
+
+
+@pytest.mark.parametrize("code", [*BY_CODE, 0, 999, -500, *LOCAL_CODES])
+def test_every_error_survives_copies(code):
+    """Class, attributes, text and arguments are the same afterwards."""
+    error = for_code(code)("it went wrong", original=OSError("lost"), **ATTRIBUTES)
+    for copied in copies(error):
+        assert type(copied) is type(error)
+        assert copied.args == ("it went wrong",)
+        assert str(copied) == str(error)
+        for name in KEPT:
+            assert getattr(copied, name) == getattr(error, name), name
+
+
+@pytest.mark.parametrize(
+    "cls", [getattr(e, name) for name in e.__all__ if name.endswith("Error")]
+)
+def test_every_class_can_be_raised_with_nothing(cls):
+    """No argument is needed, and the text names the error and the next step."""
+    with pytest.raises(cls) as caught:
+        raise cls
+    assert cls.name in str(caught.value)
+    assert str(caught.value.verdict.action) in str(caught.value)
+
+
+def test_b97_error_raised_in_a_pool_worker_arrives_whole():
+    """B97 (confluent-kafka-python #637): the real error, not a pickling error."""
+    with (
+        multiprocessing.get_context("spawn").Pool(1) as pool,
+        pytest.raises(e.InvalidRecordKeyError) as caught,
+    ):
+        pool.apply(_raise_in_worker)
+    assert caught.value.topic == "flights"
+    assert caught.value.partition == 3
+    assert caught.value.code == 87
+
+
+def _raise_in_worker():
+    raise e.InvalidRecordKeyError("no key", **ATTRIBUTES)
+
+
+def test_text_says_what_where_and_next():
+    """One line holds the code, the place, the broker's words and the next step."""
+    text = str(e.NotLeaderOrFollowerError(**ATTRIBUTES))
+    assert text == (
+        "NOT_LEADER_OR_FOLLOWER (6) [Produce, topic flights, partition 3, broker 1, "
+        "kafka-python]: the broker's words -> REFRESH: the client's view is stale: "
+        "refresh metadata or coordinator, then the same"
+    )
+
+
+def test_original_is_kept_as_text():
+    """Pickling loses __cause__, so type and text of the original are attributes."""
+    error = e.UnknownServerError(original=ValueError("bad"))
+    assert (error.original_type, error.original_text) == ("builtins.ValueError", "bad")
+    assert "bad" in str(error)
+
+
+@given(st.integers(min_value=-(2**31), max_value=2**31))
+def test_for_code_never_fails_and_keeps_the_number(code):
+    """Known or not, the class has the number, and an unknown one is fatal."""
+    cls = for_code(code)
+    assert code == cls().code
+    assert cls is for_code(code)
+    if code not in BY_CODE and code not in LOCAL_CODES and code != 0:
+        assert issubclass(cls, e.UnrecognisedCodeError)
+        assert issubclass(cls, e.FatalError)
+    assert pickle.loads(pickle.dumps(cls)) is cls
+
+
+def test_local_codes_are_those_of_librdkafka():
+    """Numbers and names agree with the installed confluent_kafka, both ways."""
+    from confluent_kafka import KafkaError
+
+    theirs = {
+        getattr(KafkaError, name): name
+        for name in dir(KafkaError)
+        if name.startswith("_") and name[1].isupper()
+    }
+    assert theirs == {code: name for code, (name, _) in LOCAL_CODES.items()}
+
+
+def test_for_name_finds_and_suggests():
+    """A wrong name is answered with the nearest right one."""
+    assert for_name("NOT_COORDINATOR") is e.NotCoordinatorError
+    with pytest.raises(KeyError, match="did you mean NOT_COORDINATOR"):
+        for_name("NOT_COORDINATER")
+
+
+def test_for_code_refuses_what_is_no_number():
+    """A name is not a code."""
+    with pytest.raises(TypeError, match="for_name"):
+        for_code("NOT_COORDINATOR")
+
+
+def test_the_two_special_classes_stand_where_their_kips_put_them():
+    """KIP-1007 is retriable; KIP-135 is fatal and an invalid record."""
+    assert issubclass(e.RemoteStorageNotReadyError, e.RetriableError)
+    assert issubclass(e.InvalidRecordKeyError, e.InvalidRecordError)
+    assert issubclass(e.InvalidRecordKeyError, e.FatalError)
+
+
+def test_public_names_are_what_is_visible():
+    """__all__ holds every public class, and nothing that is not there."""
+    visible = {
+        name
+        for name, value in vars(e).items()
+        if isinstance(value, type) and not name.startswith("_")
+    }
+    assert visible == {name for name in e.__all__ if name[0].isupper()} - {
+        "BY_CODE",
+        "KAFKA_VERSION",
+        "RETRIABLE_CODES",
+    }

@@ -1,0 +1,57 @@
+"""Every Python block of the README and the documentation runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = [
+    page
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    if BLOCK.search(page.read_text())
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_of_a_page_run_one_after_the_other(page, tmp_path):
+    """A reader who types a page from top to bottom gets no error."""
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(BLOCK.findall(page.read_text())))
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "example",
+    [p for p in sorted((ROOT / "examples").glob("*.py")) if "test_" not in p.name],
+    ids=lambda example: example.name,
+)
+def test_example_runs_and_says_something(example, tmp_path):
+    """Each program of the examples folder runs as it stands."""
+    done = subprocess.run(
+        [sys.executable, example],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_readme_and_index_have_examples():
+    """The pattern finds them; a change of fence would hide all."""
+    assert ROOT / "README.md" in PAGES
+    assert len(PAGES) >= 4

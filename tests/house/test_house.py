@@ -1,0 +1,92 @@
+"""The house itself: what importing costs, what is public, what the wheel holds."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import kafkaguard
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("kafka", "confluent_kafka", "aiokafka", "pydantic", "pyspark", "tenacity")
+
+
+def run(script):
+    """Run Python code in a process of its own and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("what", ["kafkaguard", "kafkaguard.errors"])
+def test_import_loads_no_client_no_pydantic_no_pyspark(what):
+    """The front door is light, and so are the errors."""
+    script = f"""
+import sys, {what}
+print([m for m in {HEAVY!r} if m in sys.modules])
+"""
+    assert run(script) == "[]"
+
+
+def test_classifying_a_code_loads_no_client():
+    """A verdict needs none of them."""
+    script = f"""
+import sys, kafkaguard
+kafkaguard.classify(6, api="Produce")
+print([m for m in {HEAVY!r} if m in sys.modules])
+"""
+    assert run(script) == "[]"
+
+
+def test_every_module_of_the_core_is_held_by_the_contract():
+    """import-linter takes no pattern for private modules, so each is named."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    held = set(contracts[1]["source_modules"])
+    core = {
+        f"kafkaguard.{path.stem}"
+        for path in (ROOT / "kafkaguard").glob("_*.py")
+        if path.stem not in {"__init__", "__main__", "_version"}
+    }
+    assert core <= held
+
+
+def test_every_public_name_is_there_and_listed():
+    """__all__ is sorted, complete and importable."""
+    assert sorted(kafkaguard.__all__) == kafkaguard.__all__
+    for name in kafkaguard.__all__:
+        assert getattr(kafkaguard, name) is not None
+    assert kafkaguard.__all__ == dir(kafkaguard)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        kafkaguard.nonsense  # noqa: B018
+
+
+def test_no_module_is_named_like_a_lazily_exported_function():
+    """A module kafkaguard/retry.py would replace kafkaguard.retry on its second use."""
+    modules = {path.stem for path in (ROOT / "kafkaguard").iterdir()}
+    functions = set(kafkaguard._HOMES)
+    assert not modules & functions
+
+
+def test_lazy_names_agree_with_their_homes():
+    """Each name that is promised comes from the module that is named."""
+    for name, home in kafkaguard._HOMES.items():
+        assert getattr(importlib.import_module(home), name) is getattr(kafkaguard, name)
+
+
+def test_project_speaks_of_itself_alone():
+    """No path of a machine and no registry host is in a tracked file."""
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    words = ["/" + "work/", "pypi" + ".org", "maven" + ".org", "farm" + "-studio"]
+    for name in listed.stdout.split():
+        text = (ROOT / name).read_text(errors="ignore")
+        assert not [word for word in words if word in text], name
