@@ -13,6 +13,7 @@ COMMANDS = {
     "broker": "Start a real Kafka on this machine, until Ctrl-C.",
     "errors": "List the broker's error codes and what to do about each.",
     "explain": "Explain an error: what it means, and the right next step.",
+    "policy": "Check, show, preview and compare retry policies.",
 }
 
 
