@@ -60,6 +60,7 @@ class _Trial(Generic[T]):
         self._args = args
         self._kwargs = kwargs
         self._session = session
+        session.calls = True
         self._result: T | None = None
         self._step = DONE if failure is None else session.failed(failure)
         self._began = failure is not None

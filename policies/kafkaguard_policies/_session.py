@@ -56,7 +56,10 @@ class Session:
     Attributes:
         error: The last failure.
         outcome: How it ended; None while it goes on.
+        calls: Whether it calls a function, inside which there may be other guards.
     """
+
+    calls = False
 
     def __init__(
         self, retrier: Retrier, context: CallContext, started: float, until: float
@@ -165,6 +168,8 @@ class Session:
 
     def _given_up_inside(self, error: Exception) -> bool:
         """Tell whether a guard inside this very call has given up already."""
+        if not self.calls:
+            return False
         inner = outcome_of(error)
         return inner is not None and inner.ended >= self._machine.started
 
