@@ -13,7 +13,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from kafkaguard._backoff import Backoff, draw_wait
-from kafkaguard._verdict import Action, Phase, TopicFacts, Verdict
+from kafkaguard._verdict import (
+    RETRIABLE_ACTIONS,
+    Action,
+    Phase,
+    TopicFacts,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -148,7 +154,6 @@ _REPAIRS = {
 }
 #: After these nothing of the attempt before can become visible.
 _UNDONE = frozenset({Action.ABORT, Action.IGNORE, Action.REJECT, Action.CONFIGURE})
-_COMMITS = frozenset({"commit", "abort"})
 
 
 class Machine:
@@ -199,23 +204,29 @@ class Machine:
             throttle: How many seconds the broker asks to wait.
         """
         waiting = ruling.action is Action.WAIT
-        if not waiting:
-            self.attempts += 1
+        self.attempts += not waiting
+        doubt = not self._repeatable and _in_doubt(verdict, ruling.action)
+        ending = self._ending(verdict, ruling, doubt=doubt)
+        if ending is not None:
+            return ending
+        step = (self._wait if waiting else self._again)(ruling, now, throttle)
+        self.possible_duplicate |= doubt and step.kind == "again"
+        return step
+
+    def _ending(self, verdict: Verdict, ruling: Ruling, *, doubt: bool) -> Step | None:
+        """Return the step that ends the call for what the failure is, if it does."""
+        action = ruling.action
         if verdict.action is Action.FENCED:
             return Step("stop", reason=StopReason.FENCED)
-        if ruling.action is Action.IGNORE:
+        if action is Action.IGNORE:
             return DONE
-        if self._in_doubt(verdict, ruling):
+        if doubt and not ruling.resend_in_doubt:
             return self._stop_in_doubt(ruling)
-        if ruling.action in _ENDS:
-            return Step("stop", reason=_ENDS[ruling.action])
-        if ruling.action in _REPAIRS and ruling.action not in self._repairs:
-            return Step("stop", reason=_REPAIRS[ruling.action])
-        return (
-            self._wait(ruling, now, throttle)
-            if waiting
-            else self._again(verdict, ruling, now, throttle)
-        )
+        if action in _ENDS:
+            return Step("stop", reason=_ENDS[action])
+        if action in _REPAIRS and action not in self._repairs:
+            return Step("stop", reason=_REPAIRS[action])
+        return None
 
     def paused(self, wait: float, ruling: Ruling, now: float) -> Step:
         """Take in that the breaker is open for ``wait`` seconds, and wait for it."""
@@ -227,12 +238,6 @@ class Machine:
     def deadline(self, ruling: Ruling) -> float:
         """Return the time by which a call that failed this way must end."""
         return min(self._until, self.started + ruling.deadline)
-
-    def _in_doubt(self, verdict: Verdict, ruling: Ruling) -> bool:
-        """Tell whether another attempt may do twice what nobody allowed twice."""
-        if ruling.resend_in_doubt or self._repeatable or ruling.action in _UNDONE:
-            return False
-        return ruling.action is Action.IN_DOUBT or verdict.written == "maybe"
 
     def _stop_in_doubt(self, ruling: Ruling) -> Step:
         """Stop, though a dead client is still replaced for the calls after this."""
@@ -247,9 +252,7 @@ class Machine:
         wait = draw_wait(ruling.backoff, self.waits, 0.0, self._random, throttle)
         return self._spend(ruling, now, wait, None)
 
-    def _again(
-        self, verdict: Verdict, ruling: Ruling, now: float, throttle: float
-    ) -> Step:
+    def _again(self, ruling: Ruling, now: float, throttle: float) -> Step:
         if self.attempts >= ruling.max_attempts:
             return Step("stop", reason=StopReason.ATTEMPTS)
         self._failures += 1
@@ -260,9 +263,6 @@ class Machine:
         step = self._spend(ruling, now, wait, repair)
         if step.kind == "again":
             self._previous = wait
-            self.possible_duplicate |= (
-                verdict.written == "maybe" and not self._repeatable
-            )
         return step
 
     def _spend(
@@ -276,9 +276,14 @@ class Machine:
         return Step("again", wait, repair)
 
 
-def is_repeatable(context: CallContext) -> bool:
-    """Tell whether a call of this kind can be made again without doing it twice.
+def _in_doubt(verdict: Verdict, action: Action) -> bool:
+    """Tell whether another attempt may do something twice.
 
-    Ending a transaction is: the same commit again is what Kafka asks for (KAFKA-19176).
+    A verdict of RETRY for what may have been done says that doing it again does no
+    harm. An override that makes RETRY of something else says no such thing.
     """
-    return context.repeatable or context.phase in _COMMITS
+    if action in _UNDONE:
+        return False
+    if action in RETRIABLE_ACTIONS and action is verdict.action:
+        return False
+    return action is Action.IN_DOUBT or verdict.written == "maybe"

@@ -17,7 +17,6 @@ from kafkaguard._engine import (
     Ruling,
     Step,
     StopReason,
-    is_repeatable,
 )
 from kafkaguard._events import (
     AttemptEvent,
@@ -78,7 +77,7 @@ class Session:
             bucket=retrier.budget,
             repairs=retrier.repairs,
             until=until,
-            repeatable=is_repeatable(context),
+            repeatable=context.repeatable,
         )
 
     @property

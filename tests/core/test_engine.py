@@ -15,11 +15,9 @@ from kafkaguard import Action, classify
 from kafkaguard._budget import RetryBudget
 from kafkaguard._engine import (
     DONE,
-    CallContext,
     Machine,
     Ruling,
     StopReason,
-    is_repeatable,
 )
 
 #: A code, and what else must be known, for each action.
@@ -144,22 +142,28 @@ def test_an_ordered_retry_of_a_possible_write_is_still_in_doubt():
     assert StopReason.IN_DOUBT is step.reason
 
 
-def test_idempotence_protects_the_clients_repeat_only():
-    """A verdict of RETRY with written=maybe is no leave to call send() anew."""
-    verdict = classify(7, api="Produce", idempotent=True)
+def test_a_repeatable_call_is_never_in_doubt():
+    """Whoever repeats a batch with its sequence number cannot write it twice."""
+    one = machine(repeatable=True)
+    assert failed(one, Action.IN_DOUBT).kind == "again"
+    assert not one.possible_duplicate
+
+
+@pytest.mark.parametrize(
+    ("code", "context"),
+    [
+        (7, {"api": "EndTxn"}),
+        (7, {"api": "CreateTopics"}),
+        (7, {"api": "Produce", "idempotent": True}),
+    ],
+)
+def test_a_verdict_to_repeat_what_may_be_done_is_followed(code, context):
+    """It says that doing it again does no harm: a commit, a topic, a sequence."""
+    verdict = classify(code, **context)
     assert (verdict.action, verdict.written) == (Action.RETRY, "maybe")
-    step = machine().failed(verdict, ruling(Action.RETRY), 0.0)
-    assert StopReason.IN_DOUBT is step.reason
-    again = machine(repeatable=True)
-    assert again.failed(verdict, ruling(Action.RETRY), 0.0).kind == "again"
-    assert not again.possible_duplicate
-
-
-@pytest.mark.parametrize("phase", ["commit", "abort"])
-def test_ending_a_transaction_is_repeatable(phase):
-    """The same commit again is what Kafka asks for (KAFKA-19176)."""
-    assert is_repeatable(CallContext(phase=phase))
-    assert not is_repeatable(CallContext(api="Produce"))
+    one = machine()
+    assert one.failed(verdict, ruling(verdict.action), 0.0).kind == "again"
+    assert not one.possible_duplicate
 
 
 def test_a_dead_client_in_doubt_is_replaced_but_its_call_ends():
