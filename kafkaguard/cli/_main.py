@@ -20,6 +20,7 @@ COMMANDS = {
     "errors": "List the broker's error codes and what to do about each.",
     "explain": "Explain an error: what it means, and the right next step.",
     "pipeline": "Run a file that says what goes from where into which topic.",
+    "policy": "Check, show, preview and compare retry policies.",
 }
 
 
