@@ -19,7 +19,7 @@ from kafka.producer.future import FutureRecordMetadata
 from kafkaguard import TopicFacts, errors, guard
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python.producer import GuardedProducer
-from tests.adapters.contracts import COMPACTED, ProducerContract, read
+from tests.adapters.contracts import COMPACTED, ProducerContract, read, stale_topic
 
 
 class TestKafkaPython(ProducerContract):
@@ -212,6 +212,56 @@ class TestSend:
             assert isinstance(error, TopicAuthorizationFailedError)
             assert isinstance(error, errors.TopicAuthorizationFailedError)
             assert error.verdict.action == "CONFIGURE"
+
+
+class TestFaultsOfTheGuard:
+    """A bug of ours must not break a send."""
+
+    def test_b95_a_check_that_fails_lets_the_record_pass(
+        self, kafka_topic, make, monkeypatch, caplog
+    ):
+        """It is logged, and the record is delivered."""
+        producer = make()
+        monkeypatch.setattr(producer._null_keys, "check", lambda *_: 1 / 0)
+        assert producer.send(kafka_topic, b"v").get(10).offset == 0
+        assert "the record is sent" in caplog.text
+
+    def test_b95_tracking_that_fails_lets_the_record_pass(
+        self, kafka_topic, make, monkeypatch, caplog
+    ):
+        """Its future still tells."""
+        producer = make()
+        with monkeypatch.context() as broken:
+            broken.setattr(producer.tracker, "add", lambda *_: 1 / 0)
+            future = producer.send(kafka_topic, b"v", b"k")
+        assert future.get(10).offset == 0
+        assert "sent all the same" in caplog.text
+
+
+class TestTransactions:
+    """Within a transaction nothing is sent again, and nothing replaced."""
+
+    def test_a_refused_record_is_for_the_application_to_abort(self, kafka_cluster):
+        """Its mates fail too, the commit is refused, and the abort goes through."""
+        topic, stale = stale_topic(kafka_cluster)
+        client = KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers,
+            transactional_id=f"id-{topic}",
+            linger_ms=20,
+        )
+        with guard(client, topics=stale) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            mate, keyless = producer.send(topic, b"v", b"k"), producer.send(topic, b"-")
+            with pytest.raises(errors.InvalidRecordKeyError):
+                keyless.get(10)
+            assert isinstance(mate.exception, errors.KafkaGuardError)
+            with pytest.raises(KafkaError) as caught:
+                producer.commit_transaction()
+            assert isinstance(caught.value, errors.KafkaGuardError)
+            producer.abort_transaction()
+            assert producer.producer is client
+        assert read(kafka_cluster, topic) == []
 
 
 class TestGuard:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 import weakref
+from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from kafka import KafkaProducer
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery import (
@@ -42,6 +45,19 @@ CLOSE_S = 30.0
 FLUSH_MARGIN_S = 5.0
 #: Seconds that the client's thread has to end.
 STOP_S = 1.0
+
+
+def _passed_on(name: str, **known: Any) -> Callable[..., Any]:
+    """Make a method that is the client's own, but for the class of what it raises."""
+
+    @wraps(getattr(KafkaProducer, name))
+    def method(self: GuardedProducer, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return getattr(self.producer, name)(*args, **kwargs)
+        except KafkaError as error:
+            raise errors.translate(error, **known) from error
+
+    return method
 
 
 class GuardedProducer:
@@ -336,6 +352,19 @@ class GuardedProducer:
             "used, in the worker itself"
         )
 
+    partitions_for = _passed_on("partitions_for", api="Metadata")
+    init_transactions = _passed_on("init_transactions", api="InitProducerId")
+    begin_transaction = _passed_on("begin_transaction")
+    send_offsets_to_transaction = _passed_on(
+        "send_offsets_to_transaction", api="TxnOffsetCommit"
+    )
+    commit_transaction = _passed_on(
+        "commit_transaction", api="EndTxn", context={"phase": "commit"}
+    )
+    abort_transaction = _passed_on(
+        "abort_transaction", api="EndTxn", context={"phase": "abort"}
+    )
+
     # --- forks ---------------------------------------------------------------
 
     def _is_forked(self) -> bool:
@@ -345,6 +374,7 @@ class GuardedProducer:
         """In the child: leave the parent's connections alone."""
         _insides.disown(self.producer)
         _PARENTS.append(self.producer)
+        self._fork_lock = threading.Lock()
         self.gate = self._in_child
 
     def _in_child(self) -> None:
@@ -356,8 +386,10 @@ class GuardedProducer:
                 "guard(factory=KafkaProducer, config={...})",
                 client=errors.CLIENT,
             )
-        self.producer = self.builder.build()
-        self._begin()
+        with self._fork_lock:
+            if self._is_forked():
+                self.producer = self.builder.build()
+                self._begin()
 
 
 _LIVE: weakref.WeakSet[GuardedProducer] = weakref.WeakSet()
