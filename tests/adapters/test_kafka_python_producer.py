@@ -232,7 +232,7 @@ class TestFaultsOfTheGuard:
         """Its future still tells."""
         producer = make()
         with monkeypatch.context() as broken:
-            broken.setattr(producer.tracker, "add", lambda *_: 1 / 0)
+            broken.setattr(producer._session.tracker, "add", lambda *_: 1 / 0)
             future = producer.send(kafka_topic, b"v", b"k")
         assert future.get(10).offset == 0
         assert "sent all the same" in caplog.text
@@ -260,7 +260,7 @@ class TestTransactions:
                 producer.commit_transaction()
             assert isinstance(caught.value, errors.KafkaGuardError)
             producer.abort_transaction()
-            assert producer.producer is client
+            assert producer._session.producer is client
         assert read(kafka_cluster, topic) == []
 
 
