@@ -8,6 +8,7 @@ import logging
 import pytest
 from kafka import KafkaProducer
 from kafka.errors import (
+    ClusterAuthorizationFailedError,
     IllegalStateError,
     InvalidRecordError,
     KafkaError,
@@ -16,7 +17,8 @@ from kafka.errors import (
 )
 from kafka.producer.future import FutureRecordMetadata
 
-from kafkaguard import TopicFacts, errors, guard
+from kafkaguard import DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python.producer import GuardedProducer
 from tests.adapters.contracts import COMPACTED, ProducerContract, read, stale_topic
@@ -212,6 +214,31 @@ class TestSend:
             assert isinstance(error, TopicAuthorizationFailedError)
             assert isinstance(error, errors.TopicAuthorizationFailedError)
             assert error.verdict.action == "CONFIGURE"
+
+    def test_b73_a_denied_topic_is_in_the_report(self, kafka_users):
+        """Also where the future, which failed at once, is dropped."""
+        topic = kafka_users.create_topic()
+        producer = guard(
+            KafkaProducer(**kafka_users.client_config("SASL_PLAIN", user="bob"))
+        )
+        producer.send(topic, b"v", b"k")
+        with pytest.raises(DeliveryFailed, match=r"\(29\)"):
+            producer.close()
+
+    def test_a_producer_that_is_not_let_in_keeps_its_reason(self):
+        """Without any right to write, 31 and CONFIGURE, and no producer after another."""
+        users = {"carol": "carols-password"}
+        with KafkaCluster(users=users) as cluster:
+            topic = cluster.create_topic()
+            cluster.grant("carol", "DESCRIBE", "TOPIC", topic)
+            config = cluster.client_config("SASL_PLAIN", user="carol")
+            client = KafkaProducer(**config)
+            with guard(client) as producer:
+                for _ in range(2):
+                    error = TestKafkaPython().outcome(producer.send(topic, b"v", b"k"))
+                    assert isinstance(error, ClusterAuthorizationFailedError)
+                    assert (error.code, error.verdict.action) == (31, "CONFIGURE")
+                assert producer._session.producer is client
 
 
 class TestFaultsOfTheGuard:

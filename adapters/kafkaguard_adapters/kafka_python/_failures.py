@@ -10,8 +10,10 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafkaguard._classification import classify
 from kafkaguard._verdict import Action
 from kafkaguard.errors import (
+    AuthenticationError,
     BatchMateRefusedError,
     ClientClosedError,
+    ClusterAuthorizationFailedError,
     InvalidRecordKeyError,
     KafkaGuardError,
 )
@@ -63,6 +65,9 @@ def judge(
         context = {"transactional": transactional, "idempotent": False}
         return Failure(errors.translate(original, context=context, **place), False)
     if given_up:
+        cause = _insides.unwrapped(original)
+        if ends_all(cause) and not _insides.was_sent(batch.source):
+            return Failure(errors.translate(cause, **place), False)
         return Failure(_given_up(batch, original, place), True)
     if _is_mate(batch, future, original):
         return Failure(_mate(original, place), not transactional)
@@ -130,5 +135,8 @@ def may_send_again(
 
 
 def ends_all(cause: BaseException) -> bool:
-    """Tell whether a new producer must not take the place of the dead one."""
-    return classify(cause, api="Produce").action is Action.FENCED
+    """Tell whether a new producer would not help: fenced, or not let in at all."""
+    verdict = classify(cause, api="Produce")
+    return verdict.action is Action.FENCED or issubclass(
+        verdict.error_class, (AuthenticationError, ClusterAuthorizationFailedError)
+    )

@@ -27,6 +27,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kafka.errors import IllegalStateError
+
 from kafkaguard._delivery import SupersededError
 from kafkaguard.errors import ClientClosedError, ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.kafka_python import _failures, _insides, errors
@@ -114,7 +116,8 @@ class Recovery:
             else:
                 future.fail(failure.error)
                 failed.append(future)
-        batch.resolved = not rescues
+        batch.held = batch.held or bool(rescues)
+        batch.resolved = not batch.held
         return [] if self._begin(batch.producer, rescues, failed) else failed
 
     def _accepts(
@@ -268,8 +271,12 @@ class Recovery:
         self._let_finish(
             self._session.tracker.batches(dead), time.monotonic() + SETTLE_S
         )
-        self._session.producer = self._session.builder.build(dead)
+        successor = self._session.builder.build(dead)
         with self._changed:
+            if self._closed:
+                self._retire(successor)
+                raise IllegalStateError("the producer was closed meanwhile")
+            self._session.producer = successor
             self._dead = None
             self._retired.append(dead)
         _log.warning(
@@ -299,8 +306,10 @@ class Recovery:
             for rescue in rescues:
                 self._fail(rescue, error)
             self._open_gate(refuse if self._dead is not None else None)
-            self._fire()
             self._thread = None
+        for batch in {rescue.batch for rescue in rescues}:
+            self._session.tracker.resolve(batch)
+        self._fire()
 
     def _try_once_more(self, reason: str) -> None:
         """Replace the dead producer after all, or say why that is not possible."""

@@ -179,6 +179,8 @@ class GuardedProducer:
         try:
             if future.result.is_done or not future.needs_settling:
                 self._session.tracker.add(producer, future)
+            else:  # the client failed it before it came into any batch
+                self._session.tracker.settle_future(future)
         except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("a record could not be followed; it is sent all the same")
 
