@@ -8,6 +8,7 @@ import logging
 import pytest
 from kafka import KafkaProducer
 from kafka.errors import (
+    ClusterAuthorizationFailedError,
     IllegalStateError,
     InvalidRecordError,
     KafkaError,
@@ -16,10 +17,11 @@ from kafka.errors import (
 )
 from kafka.producer.future import FutureRecordMetadata
 
-from kafkaguard import TopicFacts, errors, guard
+from kafkaguard import DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python.producer import GuardedProducer
-from tests.adapters.contracts import COMPACTED, ProducerContract, read
+from tests.adapters.contracts import COMPACTED, ProducerContract, read, stale_topic
 
 
 class TestKafkaPython(ProducerContract):
@@ -212,6 +214,81 @@ class TestSend:
             assert isinstance(error, TopicAuthorizationFailedError)
             assert isinstance(error, errors.TopicAuthorizationFailedError)
             assert error.verdict.action == "CONFIGURE"
+
+    def test_b73_a_denied_topic_is_in_the_report(self, kafka_users):
+        """Also where the future, which failed at once, is dropped."""
+        topic = kafka_users.create_topic()
+        producer = guard(
+            KafkaProducer(**kafka_users.client_config("SASL_PLAIN", user="bob"))
+        )
+        producer.send(topic, b"v", b"k")
+        with pytest.raises(DeliveryFailed, match=r"\(29\)"):
+            producer.close()
+
+    def test_a_producer_that_is_not_let_in_keeps_its_reason(self):
+        """Without any right to write, 31 and CONFIGURE, and no producer after another."""
+        users = {"carol": "carols-password"}
+        with KafkaCluster(users=users) as cluster:
+            topic = cluster.create_topic()
+            cluster.grant("carol", "DESCRIBE", "TOPIC", topic)
+            config = cluster.client_config("SASL_PLAIN", user="carol")
+            client = KafkaProducer(**config)
+            with guard(client) as producer:
+                for _ in range(2):
+                    error = TestKafkaPython().outcome(producer.send(topic, b"v", b"k"))
+                    assert isinstance(error, ClusterAuthorizationFailedError)
+                    assert (error.code, error.verdict.action) == (31, "CONFIGURE")
+                assert producer._session.producer is client
+
+
+class TestFaultsOfTheGuard:
+    """A bug of ours must not break a send."""
+
+    def test_b95_a_check_that_fails_lets_the_record_pass(
+        self, kafka_topic, make, monkeypatch, caplog
+    ):
+        """It is logged, and the record is delivered."""
+        producer = make()
+        monkeypatch.setattr(producer._null_keys, "check", lambda *_: 1 / 0)
+        assert producer.send(kafka_topic, b"v").get(10).offset == 0
+        assert "the record is sent" in caplog.text
+
+    def test_b95_tracking_that_fails_lets_the_record_pass(
+        self, kafka_topic, make, monkeypatch, caplog
+    ):
+        """Its future still tells."""
+        producer = make()
+        with monkeypatch.context() as broken:
+            broken.setattr(producer._session.tracker, "add", lambda *_: 1 / 0)
+            future = producer.send(kafka_topic, b"v", b"k")
+        assert future.get(10).offset == 0
+        assert "sent all the same" in caplog.text
+
+
+class TestTransactions:
+    """Within a transaction nothing is sent again, and nothing replaced."""
+
+    def test_a_refused_record_is_for_the_application_to_abort(self, kafka_cluster):
+        """Its mates fail too, the commit is refused, and the abort goes through."""
+        topic, stale = stale_topic(kafka_cluster)
+        client = KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers,
+            transactional_id=f"id-{topic}",
+            linger_ms=20,
+        )
+        with guard(client, topics=stale) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            mate, keyless = producer.send(topic, b"v", b"k"), producer.send(topic, b"-")
+            with pytest.raises(errors.InvalidRecordKeyError):
+                keyless.get(10)
+            assert isinstance(mate.exception, errors.KafkaGuardError)
+            with pytest.raises(KafkaError) as caught:
+                producer.commit_transaction()
+            assert isinstance(caught.value, errors.KafkaGuardError)
+            producer.abort_transaction()
+            assert producer._session.producer is client
+        assert read(kafka_cluster, topic) == []
 
 
 class TestGuard:
