@@ -442,11 +442,13 @@ class Aiokafka:
         """Ask for a committed offset."""
         from aiokafka import TopicPartition
 
-        arm()
+        partition = TopicPartition(topic, 0)
         async with self._consumer(servers, group_id=_name()) as consumer:
-            consumer.assign([TopicPartition(topic, 0)])
-            committed = consumer.committed(TopicPartition(topic, 0))
-            await asyncio.wait_for(committed, WAIT_S)
+            consumer.assign([partition])
+            await consumer.committed(partition)
+            await consumer.position(partition)
+            arm()
+            await asyncio.wait_for(consumer.committed(partition), WAIT_S)
 
     async def metadata(self, servers, topic, arm):
         """Send a record to a topic that the client does not know yet."""
@@ -454,7 +456,15 @@ class Aiokafka:
             arm()
             await asyncio.wait_for(producer.send_and_wait(topic, b"value"), WAIT_S)
 
-    find_coordinator = offset_fetch
+    async def find_coordinator(self, servers, topic, arm):
+        """Ask for a committed offset, with the coordinator not known yet."""
+        from aiokafka import TopicPartition
+
+        arm()
+        async with self._consumer(servers, group_id=_name()) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            committed = consumer.committed(TopicPartition(topic, 0))
+            await asyncio.wait_for(committed, WAIT_S)
 
     async def init_producer_id(self, servers, topic, arm):
         """Begin to be a transactional producer."""

@@ -74,7 +74,10 @@ def record(cluster, client, api, name):
 
         method = re.sub("(?<!^)(?=[A-Z])", "_", api).lower()
         result = _bounded(getattr(client, method), proxy.bootstrap_servers, topic, arm)
-        return _words(result, faults[0].fired if faults else 0, error_code(name))
+        fired = faults[0].fired if faults else 0
+        if api == "Heartbeat" and result is None:
+            fired = min(fired, 1)  # a heart beats again anyhow
+        return _words(result, fired, error_code(name))
 
 
 def _write(servers, topic):
