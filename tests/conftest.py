@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+# No deadline: how long an example takes says more about the machine than about us.
+settings.register_profile("quick", max_examples=60, deadline=None)
+settings.register_profile("exhaustive", max_examples=3000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 @pytest.fixture(scope="session")
