@@ -25,7 +25,7 @@ class Metrics:
         self.calls = 0
         self.seconds = 0.0
 
-    def __call__(self, event):
+    def __call__(self, _event):
         """Count an event."""
         self.calls += 1
 
