@@ -40,7 +40,7 @@ class Signal(NamedTuple):
 UNRELATED = Signal(e.UnrelatedError)
 
 # Classes that kafka-python and aiokafka make up themselves (no broker said so).
-_CONDITIONS: dict[str, int | type[e.KafkaGuardError]] = {
+CONDITIONS: dict[str, int | type[e.KafkaGuardError]] = {
     "AuthenticationFailedError": e.AuthenticationError,
     "AuthenticationMethodNotSupported": e.AuthenticationError,
     "AuthorizationError": e.AuthorizationError,
@@ -84,7 +84,7 @@ _OF_KAFKA_ERROR = "txn_requires_abort"
 
 # Exceptions of Python's own that stand for something on the way to a broker. By name,
 # since importing ssl, socket or asyncio for them would be paid by everyone.
-_PYTHON: dict[str, type[e.KafkaGuardError]] = {
+PYTHON: dict[str, type[e.KafkaGuardError]] = {
     "builtins.ConnectionError": e.ClientConnectionError,
     "builtins.GeneratorExit": e.CallInterruptedError,
     "builtins.KeyboardInterrupt": e.CallInterruptedError,
@@ -98,7 +98,7 @@ _PYTHON: dict[str, type[e.KafkaGuardError]] = {
 
 # Where only the text tells. kafka-python has one timeout for many things, and
 # confluent-kafka uses Python's own exceptions for some.
-_TEXTS: dict[str, tuple[tuple[str, type[e.KafkaGuardError]], ...]] = {
+TEXTS: dict[str, tuple[tuple[str, type[e.KafkaGuardError]], ...]] = {
     "KafkaTimeoutError": (
         ("Unable to bootstrap", e.ClientNotConnectedError),
         ("Failed to update metadata", e.ClientMetadataError),
@@ -217,7 +217,7 @@ def _by_class(error: BaseException) -> Signal | None:
         client = _CLIENTS.get(_package(parent))
         if client is not None:
             return _of_named(error, type(error), client)
-        condition = _PYTHON.get(f"{parent.__module__}.{parent.__qualname__}")
+        condition = PYTHON.get(f"{parent.__module__}.{parent.__qualname__}")
         if condition is not None:
             return Signal(condition)
     return None
@@ -225,7 +225,7 @@ def _by_class(error: BaseException) -> Signal | None:
 
 def _by_text(error: BaseException, cls: type) -> Signal | None:
     """Read an exception whose text tells what its class does not."""
-    texts = _TEXTS.get(cls.__name__)
+    texts = TEXTS.get(cls.__name__)
     if texts and error.args and isinstance(error.args[0], str):
         for text, condition in texts:
             if text in error.args[0]:
@@ -278,7 +278,7 @@ def _of_named(error: Any, cls: type, client: str) -> Signal:
             _BY_CLASS[cls] = signal
         return signal
     names = (parent.__name__ for parent in cls.__mro__)
-    condition = next((_CONDITIONS[n] for n in names if n in _CONDITIONS), None)
+    condition = next((CONDITIONS[n] for n in names if n in CONDITIONS), None)
     signal = Signal(condition or e.ClientStateError, client)
     if _belongs_to_module(cls):
         _BY_CLASS[cls] = signal

@@ -36,6 +36,11 @@ class Workspace:
         )
         _open_workspaces.add(self)
 
+    @property
+    def remote(self) -> Path:
+        """The folder that plays the remote storage."""
+        return self.folder / "remote"
+
     def properties(self, node: int) -> Path:
         """Say where a broker's settings lie."""
         return self.folder / f"broker-{node}.properties"

@@ -580,7 +580,7 @@ def test_our_own_errors_are_judged_by_what_they_carry():
 )
 def test_every_exception_of_a_client_is_known(package):
     """No class of theirs ends at the fall-back for want of a line in a table."""
-    from kafkaguard._signals import _CONDITIONS
+    from kafkaguard._signals import CONDITIONS
 
     theirs = {
         name
@@ -590,7 +590,7 @@ def test_every_exception_of_a_client_is_known(package):
         and getattr(cls, "errno", None) is None
     }
     children_of_known = {"InvalidReceiveError"}
-    assert theirs - children_of_known <= set(_CONDITIONS)
+    assert theirs - children_of_known <= set(CONDITIONS)
 
 
 def test_numbers_that_are_no_plain_int_are_codes_too():
