@@ -80,7 +80,9 @@ def _read(source: str, folder: Path | None) -> tuple[Document, Path | None]:
         return parse(path.read_text(encoding="utf-8"), str(path)), path.parent
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise PolicyError(str(path), [Problem(f"cannot be read: {reason}")]) from error
+        raise PolicyError(
+            str(path), [Problem(f"{path} cannot be read: {reason}")]
+        ) from error
 
 
 def _build(document: Document, folder: Path | None) -> RetryPolicy:
