@@ -29,7 +29,7 @@ class Metrics:
         """Count an event."""
         self.calls += 1
 
-    def on_success(self, _context, elapsed):
+    def on_success(self, _context, elapsed, _policy_id):
         """Count a success."""
         self.calls += 1
         self.seconds += elapsed

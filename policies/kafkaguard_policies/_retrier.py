@@ -86,6 +86,7 @@ class Retrier:
     def use(self, policy: RetryPolicy) -> None:
         """Go on with another policy; calls that are under way keep theirs."""
         self.policy = policy
+        self._policy_id = policy.policy_id
         self.budget = _budget(policy, self.context)
         self.breaker = _breaker(policy, self.context)
         self.count_success = self.budget.succeeded if self.budget else count().__next__
@@ -222,7 +223,7 @@ class Retrier:
         elapsed = self._clock() - started
         for tell in self._on_success:
             try:
-                tell(self.context, elapsed)
+                tell(self.context, elapsed, self._policy_id)
             except Exception:  # noqa: BLE001 - a broken hook never breaks a call
                 logger.exception("hook %r failed at a success; going on", tell)
 
