@@ -11,6 +11,7 @@ import math
 import random as _random
 import time
 from datetime import timedelta
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,12 +21,14 @@ from kafkaguard._engine import CallContext
 from kafkaguard._events import logger
 from kafkaguard_policies import _testing
 from kafkaguard_policies._refusals import LAZY, refuse_lazy, refuse_timeout
-from kafkaguard_policies._runs import AsyncRun, Run
+from kafkaguard_policies._runs import AsyncRun, Run, goes_on, wait_of
 from kafkaguard_policies._session import Session
 from kafkaguard_policies._watchdog import SHORT, was_ours, watch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from tenacity import AsyncRetrying, Retrying
 
     from kafkaguard._events import EventHook
     from kafkaguard._verdict import Action
@@ -73,8 +76,8 @@ class Retrier:
         self.random = random
         self._passes_timeout = passes_timeout
         self._clock = clock
-        self.sleep = sleep
-        self.asleep = asleep
+        self._sleep = sleep
+        self._asleep = asleep
         self._on_success = [
             hook.on_success for hook in self.hooks if hasattr(hook, "on_success")
         ]
@@ -83,6 +86,7 @@ class Retrier:
     def use(self, policy: RetryPolicy) -> None:
         """Go on with another policy; calls that are under way keep theirs."""
         self.policy = policy
+        self._policy_id = policy.policy_id
         self.budget = _budget(policy, self.context)
         self.breaker = _breaker(policy, self.context)
         self.count_success = self.budget.succeeded if self.budget else count().__next__
@@ -93,6 +97,27 @@ class Retrier:
         timed = policy.attempt_timeout is not None or policy.deadline < SHORT
         self._gate = _SHUT if self._refuses else self.breaker
         self._async_gate = _SHUT if timed else self.breaker
+
+    @cached_property
+    def retrying(self) -> Retrying:
+        """Tenacity's loop for functions; its state is kept by thread and call."""
+        from tenacity import Retrying
+
+        return Retrying(retry=goes_on, wait=wait_of, sleep=self.pause)
+
+    def aretrying(self) -> AsyncRetrying:
+        """Make tenacity's loop for a coroutine: tasks of a thread must not share it."""
+        from tenacity import AsyncRetrying
+
+        return AsyncRetrying(retry=goes_on, wait=wait_of, sleep=self.apause)
+
+    def pause(self, wait: float) -> None:
+        """Wait, or note it down in a test."""
+        (_testing.active.sleep if _testing.active else self._sleep)(wait)
+
+    async def apause(self, wait: float) -> None:
+        """Wait, or note it down in a test."""
+        await (_testing.active.asleep if _testing.active else self._asleep)(wait)
 
     def now(self) -> float:
         """Return the time, with the waits that testing skipped."""
@@ -198,7 +223,7 @@ class Retrier:
         elapsed = self._clock() - started
         for tell in self._on_success:
             try:
-                tell(self.context, elapsed)
+                tell(self.context, elapsed, self._policy_id)
             except Exception:  # noqa: BLE001 - a broken hook never breaks a call
                 logger.exception("hook %r failed at a success; going on", tell)
 

@@ -181,7 +181,7 @@ class Session:
         self._attempts.append(
             Attempt(number, name, code, ruling.action, rule, elapsed, step.wait)
         )
-        if not waiting:
+        if self._retrier.hooks and not waiting:
             self._emit(
                 AttemptEvent,
                 number=number,
@@ -196,7 +196,7 @@ class Session:
         """Tell the hooks what the engine decided."""
         if step.kind == "stop":
             return self._stop(step.reason, step.repair, verdict)
-        if step.kind == "done":
+        if step.kind == "done" or not self._retrier.hooks:
             return step
         if ruling.action is Action.WAIT:
             self._emit(WaitEvent, wait=step.wait)
