@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from kafkaguard._verdict import Action, RuleInfo, TopicFacts, Verdict
     from kafkaguard_adapters._guard import guard
-    from kafkaguard_policies import PolicyError, RetryPolicy, load_policy
+    from kafkaguard_policies import PolicyError, RetryPolicy, load_policy, retry
 
 #: Where each public name lives; loaded at its first use.
 _HOMES = {
@@ -40,6 +40,7 @@ _HOMES = {
     "classify": "kafkaguard._classification",
     "guard": "kafkaguard_adapters._guard",
     "load_policy": "kafkaguard_policies",
+    "retry": "kafkaguard_policies",
 }
 _MODULES = frozenset({"errors"})
 
@@ -60,6 +61,7 @@ __all__ = [
     "errors",
     "guard",
     "load_policy",
+    "retry",
 ]
 
 

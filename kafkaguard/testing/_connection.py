@@ -8,7 +8,6 @@ demands. The first to end ends the connection, with a reason for the journal.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import struct
@@ -71,7 +70,7 @@ class Connection:
             for exchange in self._open:
                 self._hub.journal.answer(exchange, "unanswered")
             self._hub.journal.closure(self._number, self._listener.broker, reason)
-            self._end_client()
+            await self._end_client()
 
     async def _serve(self) -> str:
         host, port = self._listener.upstream
@@ -168,13 +167,12 @@ class Connection:
         self._open.remove(plan.exchange)
         self._hub.journal.answer(plan.exchange, outcome, **more)
 
-    def _end_client(self) -> None:
+    async def _end_client(self) -> None:
         if self._reset:
             sock: Any = self._to_client.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             self._to_client.transport.abort()
-        else:
-            self._to_client.close()
+        await _close(self._to_client)
 
 
 def _because(plan: Plan) -> str:
@@ -194,6 +192,10 @@ def _reason(outcome: str | BaseException) -> str:
 
 async def _close(writer: asyncio.StreamWriter) -> None:
     writer.close()
-    with contextlib.suppress(OSError):
+    try:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await writer.wait_closed()
+    except TimeoutError:
+        writer.transport.abort()  # the other side does not take what is left
+    except OSError:
+        pass  # it is closed all the same

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +13,7 @@ from kafkaguard.testing._connection import BUFFER_BYTES, Connection
 from kafkaguard.testing._faults import Fault, Request
 from kafkaguard.testing._frames import GarbageError
 from kafkaguard.testing._journal import AnsweredError, Journal, answered_errors
-from kafkaguard.testing._places import Item, layout
+from kafkaguard.testing._places import layout
 from kafkaguard.testing._plan import make_plan, shape
 from kafkaguard.testing._sessions import FetchSessions
 
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkaguard.testing._actions import Plan
-
-_log = logging.getLogger("kafkaguard.testing")
+    from kafkaguard.testing._items import Item
 
 Address = tuple[str, int]
 _API_VERSIONS: Final = 18
 _FETCH: Final = 1
 BROKER_TAKEN_AWAY: Final = "the broker was taken away"
 _SASL_HANDSHAKE: Final = 17
+# Bounds that no real cluster of tests or staging comes near to.
+_MAX_BROKERS: Final = 256
+_MAX_TOPICS: Final = 100_000
 #: APIs whose answers tell which id a topic has.
 _NAMES_TOPICS: Final = {"Metadata", "CreateTopics", "DescribeTopicPartitions"}
 
@@ -93,7 +95,7 @@ class Hub:
         self.faults: tuple[Fault, ...] = ()
         self.paused = False
         self.listeners: dict[Address, Listener] = {}
-        self.topic_names: dict[UUID, str] = {}
+        self.topic_names: OrderedDict[UUID, str] = OrderedDict()
         self._host = host
         self._next_port = port
         self._advertised_host = advertised_host
@@ -105,6 +107,8 @@ class Hub:
         """Return the door to a broker, opened if it is new."""
         async with self._opening:
             found = self.listeners.get(upstream)
+            if found is None and len(self.listeners) >= _MAX_BROKERS:
+                raise GarbageError(f"more than {_MAX_BROKERS} brokers were named")
             if found is None:
                 found = Listener(upstream, (self._advertised_host, 0))
                 found.address = (self._advertised_host, await self.open(found))
@@ -236,6 +240,8 @@ class Hub:
             for topic in answer.topics or ():
                 if topic.name and topic.topic_id:
                     self.topic_names[topic.topic_id] = topic.name
+            while len(self.topic_names) > _MAX_TOPICS:
+                self.topic_names.popitem(last=False)
         elif request.api == "Fetch" and answer.session_id and not answer.error_code:
             listener.sessions.opened(answer.session_id, request.items)
 

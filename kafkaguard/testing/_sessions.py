@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkaguard.testing._places import Item, Keys
+    from kafkaguard.testing._items import Item, Keys
 
 _MAX_SESSIONS: Final = 1000  # max.incremental.fetch.session.cache.slots
 _FULL: Final = (0, -1)
@@ -33,7 +33,7 @@ class FetchSessions:
         items = {item.keys: item for item in named}
         if body.session_epoch in _FULL:
             return list(items.values())
-        known = self._items.setdefault(body.session_id, {})
+        known = self._items.get(body.session_id, {})
         for keys in _forgotten(body):
             known.pop(keys, None)
         known.update(items)

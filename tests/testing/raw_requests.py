@@ -5,9 +5,19 @@ from __future__ import annotations
 import time
 
 from kafka.protocol import admin, consumer, metadata, producer
+from kafka.record.memory_records import MemoryRecordsBuilder
 
 GROUP = "a-group"
-RECORDS = bytes(61)
+
+
+def _one_record():
+    builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1000)
+    builder.append(timestamp=0, key=b"k", value=b"v")
+    builder.close()
+    return bytes(builder.buffer())
+
+
+RECORDS = _one_record()
 
 
 def _nested(schema, path, version, **fields):
@@ -249,13 +259,23 @@ def heartbeat(version, topic, topic_id):
 def await_coordinator(client):
     """Wait until the group has a coordinator, for at most 20 seconds."""
     deadline = time.monotonic() + 20
+    await_coordinator_known(client)
     while time.monotonic() < deadline:
-        client.ask(find_coordinator(client.version(10), None, None))
         request = consumer.OffsetFetchRequest
         group = _nested(
             request, "OffsetFetchRequestGroup", 8, group_id=GROUP, topics=None
         )
         answer = client.ask(request(version=8, groups=[group], require_stable=False))
         if answer.groups[0].error_code == 0:
+            return
+    raise TimeoutError("no coordinator within 20 s")
+
+
+def await_coordinator_known(client):
+    """Wait until some broker is the group's coordinator, for at most 20 seconds."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        answer = client.ask(find_coordinator(4, None, None))
+        if answer.coordinators[0].error_code == 0:
             return
     raise TimeoutError("no coordinator within 20 s")
