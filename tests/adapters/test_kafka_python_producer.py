@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
+import textwrap
 
 import pytest
 from kafka import KafkaProducer
@@ -21,7 +24,12 @@ from kafkaguard import DeliveryFailed, TopicFacts, errors, guard
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python.producer import GuardedProducer
-from tests.adapters.contracts import COMPACTED, ProducerContract, read, stale_topic
+from tests.adapters.contracts import (
+    COMPACTED,
+    ProducerContract,
+    read,
+    stale_topic,
+)
 
 
 class TestKafkaPython(ProducerContract):
@@ -194,6 +202,47 @@ class TestSend:
         with pytest.raises(KafkaTimeoutError, match="do not know topic") as caught:
             producer.send("never-created", b"v", b"k")
         assert caught.value.verdict.written == "no"
+
+    def test_b77_brokers_that_are_away_are_told_apart(self, kafka_faults):
+        """Within max_block_ms, and nothing was sent.
+
+        In a process of its own, since kafka-python leaves a socket open whose
+        connection was refused.
+        """
+        script = """
+            import sys
+            from kafka import KafkaProducer
+            from kafkaguard import guard
+
+            client = KafkaProducer(bootstrap_servers=sys.argv[1], max_block_ms=500)
+            producer = guard(client)
+            print("ready", flush=True)
+            sys.stdin.readline()
+            try:
+                producer.send("some-topic", b"v", b"k")
+            except Exception as error:
+                print(error.verdict.written, error)
+            """
+        child = subprocess.Popen(
+            [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-c",
+                textwrap.dedent(script),
+                kafka_faults.bootstrap_servers,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with child:
+            assert child.stdout.readline() == "ready\n"
+            (broker,) = kafka_faults.brokers
+            kafka_faults.take_away(broker)
+            said, _ = child.communicate("go\n", timeout=30)
+        assert said.startswith("no CLIENT_")
+        assert "no broker answers" in said
 
     def test_b77_a_closed_producer_is_told_apart_at_once(self, kafka_topic, make):
         """The client's IllegalStateError, which is a ClientClosedError of ours too."""
