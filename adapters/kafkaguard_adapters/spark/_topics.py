@@ -93,11 +93,11 @@ class Brokers:
             request_timeout=ANSWER_TIMEOUT_S,
         )
         try:
-            ends: list[int] = [self._answer(f).offset for f in futures.values()]
+            offsets = [int(self._answer(each).offset) for each in futures.values()]
         except KafkaException as error:
             _log.warning("end offsets are not known: %s", error.args[0].name())
             return None
-        return sum(ends)
+        return sum(offsets)
 
     def _with_settings(self, name: str, partitions: int) -> SinkTopic:
         """Add a topic's settings; a client that may not see them can still write."""
