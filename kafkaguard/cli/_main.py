@@ -21,6 +21,7 @@ COMMANDS = {
     "explain": "Explain an error: what it means, and the right next step.",
     "pipeline": "Run a file that says what goes from where into which topic.",
     "policy": "Check, show, preview and compare retry policies.",
+    "proxy": "Stand between clients and brokers, and let faults happen.",
 }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard.errors import for_code
+from kafkaguard.testing._frames import struct_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -247,7 +248,7 @@ def answered_errors(answer: Any, topic_name: Any) -> tuple[AnsweredError, ...]:
 def _errors(
     node: Any, topic_name: Any, topic: str | None, partition: int | None
 ) -> Iterator[AnsweredError]:
-    fields = node._struct.fields  # noqa: SLF001 - the schema
+    fields = struct_of(node).fields
     topic = _found(node, fields, _TOPIC_FIELDS, topic_name) or topic
     index = _found(node, fields, _PARTITION_FIELDS)
     partition = partition if index is None or topic is None else index
