@@ -172,7 +172,8 @@ def signal_of(error: Any) -> Signal | None:
 def _rank(signal: Signal) -> int:
     if isinstance(signal.key, int):
         return 0 if signal.key >= -1 else 1
-    if signal.key is e.UnrelatedError:
+    # asyncio.timeout raises its TimeoutError from the cancellation that it caused.
+    if signal.key in {e.UnrelatedError, e.CallInterruptedError}:
         return 3
     return 2 if signal.key is e.ClientTimeoutError else 1
 

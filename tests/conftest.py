@@ -1,30 +1,22 @@
-"""Fixtures for every test: a real broker and a topic of one's own."""
+"""Fixtures of our own tests; those of users come from the pytest plugin."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
-
-from kafkaguard.testing import KafkaCluster
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-
-@pytest.fixture(scope="session")
-def kafka_cluster() -> Iterator[KafkaCluster]:
-    """One plain broker for the whole run, or for each of its parallel workers."""
-    with KafkaCluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def kafka_topic(kafka_cluster: KafkaCluster) -> str:
-    """Create an empty topic with one partition that no other test uses."""
-    return kafka_cluster.create_topic()
+# No deadline: how long an example takes says more about the machine than about us.
+settings.register_profile("quick", max_examples=60, deadline=None)
+settings.register_profile("exhaustive", max_examples=3000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 @pytest.fixture(scope="session")

@@ -48,8 +48,10 @@ _CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
 @click.option("--transactional", is_flag=True, help="A transaction was open.")
 @click.option("--compacted", is_flag=True, help="The topic is compacted.")
 @click.option("--tiered", is_flag=True, help="The topic has remote storage.")
+@click.option("--topic", help="The topic concerned, for policies that look at it.")
+@click.option("--policy", help="Say what this policy does: a preset or a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def explain(
+def explain(  # noqa: PLR0913 - one for each option
     error: tuple[str, ...],
     *,
     api: str | None,
@@ -58,6 +60,8 @@ def explain(
     transactional: bool,
     compacted: bool,
     tiered: bool,
+    topic: str | None,
+    policy: str | None,
     as_json: bool,
 ) -> None:
     """Explain ERROR: a code, a name, an exception's text, or a traceback (- for stdin).
@@ -75,10 +79,35 @@ def explain(
     }
     verdict = classify(found.subject, **context)
     others = list(_depends(found.subject, context))
+    tries = None if policy is None else _tries(policy, verdict, found, topic, context)
     if as_json:
-        click.echo(json.dumps(_as_dict(found, verdict, others), indent=2))
+        explained = {**_as_dict(found, verdict, others), "policy": tries}
+        click.echo(json.dumps(explained, indent=2))
     else:
-        _print(found, verdict, others)
+        _print(found, verdict, others, tries)
+
+
+def _tries(
+    source: str,
+    verdict: Verdict,
+    found: Found,
+    topic: str | None,
+    known: dict[str, Any],
+) -> str:
+    """Say what a policy does about it."""
+    from kafkaguard_policies import (
+        CallContext,
+        PolicyError,
+        explain_ruling,
+        load_policy,
+    )
+
+    try:
+        policy = load_policy(source)
+    except PolicyError as error:
+        raise Problem(str(error)) from None
+    code = found.error_class.code
+    return explain_ruling(policy, verdict, CallContext(topic=topic, **known), code)
 
 
 def _given(words: tuple[str, ...]) -> str:
@@ -186,7 +215,12 @@ def _meaning(found: Found) -> str:
     return (found.key.__doc__ or "").partition("\n")[0]
 
 
-def _print(found: Found, verdict: Verdict, others: list[tuple[str, Verdict]]) -> None:
+def _print(
+    found: Found,
+    verdict: Verdict,
+    others: list[tuple[str, Verdict]],
+    tries: str | None,
+) -> None:
     console = Console(soft_wrap=True, highlight=False)
     cls = found.error_class
     number = "" if cls.code is None else f" ({cls.code})"
@@ -198,6 +232,8 @@ def _print(found: Found, verdict: Verdict, others: list[tuple[str, Verdict]]) ->
     console.print(f"written    {verdict.written}")
     console.print(f"why        {verdict.rule.scenario}")
     console.print(f"rule       {verdict.rule.id} ({verdict.rule.source})")
+    if tries is not None:
+        console.print(tries, highlight=False)
     if others:
         table = Table("When it is ...", "Next step", "Because", "Written", box=None)
         for when, other in others:

@@ -16,9 +16,12 @@ from kafkaguard._version import __version__
 COMMANDS = {
     "broker": "Start a real Kafka on this machine, until Ctrl-C.",
     "demo": "Load real flights into Kafka, today's way and the guarded way.",
+    "decode": "Decode a message of Kafka: from digits, a file or standard input.",
     "errors": "List the broker's error codes and what to do about each.",
     "explain": "Explain an error: what it means, and the right next step.",
     "pipeline": "Run a file that says what goes from where into which topic.",
+    "policy": "Check, show, preview and compare retry policies.",
+    "proxy": "Stand between clients and brokers, and let faults happen.",
 }
 
 
