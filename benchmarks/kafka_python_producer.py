@@ -12,8 +12,8 @@ from rich.table import Table
 from kafkaguard import guard
 from kafkaguard.testing import KafkaCluster
 
-SENDS = 2_000
-ROUNDS = 60
+SENDS = 1_000
+ROUNDS = 150
 VALUE = b"v" * 100
 KEYS = [b"%010d" % n for n in range(SENDS)]
 NO_KEYS = [None] * SENDS

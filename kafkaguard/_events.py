@@ -189,8 +189,8 @@ class EventHook(Protocol):
     """What receives events: any callable of one argument.
 
     A hook that raises is logged and changes nothing. One that also has a method
-    ``on_success(context, elapsed)`` is told of each call that succeeded at once, which
-    makes no event object; ``elapsed`` is in seconds.
+    ``on_success(context, elapsed, policy_id)`` is told of each call that succeeded at
+    once, which makes no event object; ``elapsed`` is in seconds.
     """
 
     def __call__(self, event: Event, /) -> object:

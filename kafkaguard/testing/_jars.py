@@ -106,9 +106,15 @@ def _cached(name: str, artifacts: Sequence[Artifact], *, alone: bool = False) ->
     folder = cache_folder() / name
     if _is_whole(folder):
         return folder
-    with lock("fetch"):
-        if not _is_whole(folder):
-            _fetch(folder, artifacts, alone=alone)
+    try:
+        with lock("fetch"):
+            if not _is_whole(folder):
+                _fetch(folder, artifacts, alone=alone)
+    except OSError as error:
+        raise JarsNotFoundError(
+            f"cannot keep jars in {folder.parent} ({error}). Set KAFKAGUARD_CACHE to a "
+            "folder that can be written."
+        ) from error
     return folder
 
 

@@ -32,6 +32,8 @@ class Workspace:
         self._watchdog = subprocess.Popen(
             [sys.executable, "-I", "-S", _watchdog.__file__, self.folder],
             stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         _open_workspaces.add(self)

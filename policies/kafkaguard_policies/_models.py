@@ -341,6 +341,10 @@ class RetryPolicy(Part):
             )
         return self
 
+    def __hash__(self) -> int:
+        """Hash the content, so that a policy can be a key."""
+        return hash(self.policy_id)
+
     @cached_property
     def policy_id(self) -> str:
         """Twelve hexadecimal digits that stand for the content.

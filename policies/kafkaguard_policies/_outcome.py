@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaguard._engine import StopReason
 from kafkaguard._signals import MAX_DEPTH
@@ -36,8 +36,7 @@ SENTENCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One attempt that failed; it holds no exception, so it pickles.
 
     Attributes:

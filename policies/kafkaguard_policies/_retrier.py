@@ -11,21 +11,22 @@ import math
 import random as _random
 import time
 from datetime import timedelta
-from itertools import count
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkaguard._breaker import CircuitBreaker, shared_breaker
-from kafkaguard._budget import RetryBudget, shared_budget
 from kafkaguard._engine import CallContext
 from kafkaguard._events import logger
 from kafkaguard_policies import _testing
 from kafkaguard_policies._refusals import LAZY, refuse_lazy, refuse_timeout
-from kafkaguard_policies._runs import AsyncRun, Run
+from kafkaguard_policies._runs import AsyncRun, Run, goes_on, wait_of
 from kafkaguard_policies._session import Session
-from kafkaguard_policies._watchdog import SHORT, was_ours, watch
+from kafkaguard_policies._terms import Terms
+from kafkaguard_policies._watchdog import was_ours, watch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from tenacity import AsyncRetrying, Retrying
 
     from kafkaguard._events import EventHook
     from kafkaguard._verdict import Action
@@ -73,8 +74,8 @@ class Retrier:
         self.random = random
         self._passes_timeout = passes_timeout
         self._clock = clock
-        self.sleep = sleep
-        self.asleep = asleep
+        self._sleep = sleep
+        self._asleep = asleep
         self._on_success = [
             hook.on_success for hook in self.hooks if hasattr(hook, "on_success")
         ]
@@ -82,17 +83,33 @@ class Retrier:
 
     def use(self, policy: RetryPolicy) -> None:
         """Go on with another policy; calls that are under way keep theirs."""
-        self.policy = policy
-        self.budget = _budget(policy, self.context)
-        self.breaker = _breaker(policy, self.context)
-        self.count_success = self.budget.succeeded if self.budget else count().__next__
-        self._deadline = policy.deadline
-        self._refuses = policy.attempt_timeout is not None and not self._passes_timeout
-        # One look tells whether a call may go straight through: not where it must be
-        # refused, or needs a timer of its own.
-        timed = policy.attempt_timeout is not None or policy.deadline < SHORT
-        self._gate = _SHUT if self._refuses else self.breaker
-        self._async_gate = _SHUT if timed else self.breaker
+        self.terms = Terms(policy, self.context, passes_timeout=self._passes_timeout)
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """The policy for the next call."""
+        return self.terms.policy
+
+    @cached_property
+    def retrying(self) -> Retrying:
+        """Tenacity's loop for functions; its state is kept by thread and call."""
+        from tenacity import Retrying
+
+        return Retrying(retry=goes_on, wait=wait_of, sleep=self.pause)
+
+    def aretrying(self) -> AsyncRetrying:
+        """Make tenacity's loop for a coroutine: tasks of a thread must not share it."""
+        from tenacity import AsyncRetrying
+
+        return AsyncRetrying(retry=goes_on, wait=wait_of, sleep=self.apause)
+
+    def pause(self, wait: float) -> None:
+        """Wait, or note it down in a test."""
+        (_testing.active.sleep if _testing.active else self._sleep)(wait)
+
+    async def apause(self, wait: float) -> None:
+        """Wait, or note it down in a test."""
+        await (_testing.active.asleep if _testing.active else self._asleep)(wait)
 
     def now(self) -> float:
         """Return the time, with the waits that testing skipped."""
@@ -110,7 +127,7 @@ class Retrier:
         """
         started = self.now()
         until = math.inf if deadline is None else started + seconds(deadline)
-        return Session(self, context or self.context, started, until)
+        return Session(self, self.terms, context or self.context, started, until)
 
     def run(
         self,
@@ -121,7 +138,8 @@ class Retrier:
     ) -> T:
         """Call a function, and again as the policy says; see ``RetryPolicy.call``."""
         started = self._clock()
-        if self._gate.disturbed or _testing.active:
+        terms = self.terms
+        if terms.gate.disturbed or _testing.active:
             return self._from_start(fn, args, kwargs, deadline)
         try:
             result = fn(*args, **kwargs)
@@ -130,12 +148,12 @@ class Retrier:
         else:
             if result.__class__ in LAZY:
                 refuse_lazy(result, fn)
-            self.count_success()
+            terms.count_success()
             if self._on_success:
-                self._tell_success(started)
+                self._tell_success(started, terms.policy_id)
             return result
         run: Run[T] = Run(
-            self, fn, args, kwargs, self._began(started, deadline), failure
+            self, fn, args, kwargs, self._began(terms, started, deadline), failure
         )
         try:
             return run.run()
@@ -150,13 +168,15 @@ class Retrier:
         deadline: float | timedelta | None,
     ) -> T:
         """Call under the breaker's eyes, or in a test."""
-        if self._refuses:
+        if self.terms.refuses:
             refuse_timeout(fn)
         return Run(self, fn, args, kwargs, self.session(deadline=deadline)).run()
 
-    def _began(self, started: float, deadline: float | timedelta | None) -> Session:
+    def _began(
+        self, terms: Terms, started: float, deadline: float | timedelta | None
+    ) -> Session:
         until = math.inf if deadline is None else started + seconds(deadline)
-        return Session(self, self.context, started, until)
+        return Session(self, terms, self.context, started, until)
 
     async def arun(
         self,
@@ -167,11 +187,12 @@ class Retrier:
     ) -> T:
         """Await a coroutine function, and again; see ``RetryPolicy.acall``."""
         started = self._clock()
-        if deadline is not None or self._async_gate.disturbed or _testing.active:
+        terms = self.terms
+        if deadline is not None or terms.async_gate.disturbed or _testing.active:
             session = self.session(deadline=deadline)
             begun: AsyncRun[T] = AsyncRun(self, fn, args, kwargs, session)
             return await begun.run()
-        watched = watch(self._deadline)
+        watched = watch(terms.deadline)
         try:
             result = await fn(*args, **kwargs)
         except asyncio.CancelledError as cancelled:
@@ -181,24 +202,24 @@ class Retrier:
         except Exception as error:  # noqa: BLE001 - judged, and raised again if it ends
             failure = error
         else:
-            self.count_success()
+            terms.count_success()
             if self._on_success:
-                self._tell_success(started)
+                self._tell_success(started, terms.policy_id)
             return result
         finally:
             watched.dog.leave(watched)
-        session = self._began(started, deadline)
+        session = self._began(terms, started, deadline)
         run: AsyncRun[T] = AsyncRun(self, fn, args, kwargs, session, failure)
         try:
             return await run.run()
         finally:
             del failure, run
 
-    def _tell_success(self, started: float) -> None:
+    def _tell_success(self, started: float, policy_id: str) -> None:
         elapsed = self._clock() - started
         for tell in self._on_success:
             try:
-                tell(self.context, elapsed)
+                tell(self.context, elapsed, policy_id)
             except Exception:  # noqa: BLE001 - a broken hook never breaks a call
                 logger.exception("hook %r failed at a success; going on", tell)
 
@@ -213,38 +234,3 @@ def seconds(value: float | timedelta) -> float:
     if not number > 0:
         raise ValueError(f"a deadline is a number of seconds above 0, not {value!r}")
     return number
-
-
-class _NoBreaker:
-    """What stands in for a breaker where there is none."""
-
-    def __init__(self, *, disturbed: bool = False) -> None:
-        self.disturbed = disturbed
-
-    def failed(self, _now: float) -> None:
-        """Take in a failure."""
-
-    def abandoned(self) -> None:
-        """Take in a cancellation."""
-
-
-_SHUT = _NoBreaker(disturbed=True)
-
-
-def _breaker(policy: RetryPolicy, context: CallContext) -> Any:
-    rules = policy.breaker
-    if rules is None:
-        return _NoBreaker()
-    settings = (rules.failures, rules.open_for, rules.probes)
-    if context.cluster is None:
-        return CircuitBreaker(*settings)
-    return shared_breaker(context.cluster, context.api, *settings)
-
-
-def _budget(policy: RetryPolicy, context: CallContext) -> RetryBudget | None:
-    rules = policy.budget
-    if rules is None:
-        return None
-    if context.cluster is None:
-        return RetryBudget(rules.capacity, rules.deposit)
-    return shared_budget(context.cluster, rules.capacity, rules.deposit)

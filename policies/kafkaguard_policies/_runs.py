@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _RepairError(Exception):
-    """Carries what a repair raised through tenacity."""
-
-    def __init__(self, reason: Exception) -> None:
-        super().__init__()
-        self.reason = reason
-
-
 class _Trial(Generic[T]):
     """What the sync and the async run have in common.
 
@@ -62,18 +54,19 @@ class _Trial(Generic[T]):
         self._session = session
         session.calls = True
         self._result: T | None = None
-        self._step = DONE if failure is None else session.failed(failure)
+        self.step = DONE if failure is None else session.failed(failure)
         self._began = failure is not None
 
-    def _again(self, _state: RetryCallState) -> bool:
-        return self._step.kind == "again"
-
-    def _wait(self, _state: RetryCallState) -> float:
-        return self._step.wait
+    def _held(self) -> bool:
+        """Ask to make an attempt; True: not now, and the step says what instead."""
+        held = self._session.begin()
+        # Should the attempt end with KeyboardInterrupt, there must be no other one.
+        self.step = held or DONE
+        return held is not None
 
     def _ended(self) -> T:
         """Return the result, or raise the last failure."""
-        if self._step.kind != "stop":
+        if self.step.kind != "stop":
             return cast("T", self._result)
         error = self._session.error
         assert error is not None
@@ -82,10 +75,9 @@ class _Trial(Generic[T]):
         finally:
             del error
 
-    @property
-    def _due_repair(self) -> Callable[[], Any] | None:
-        repair = self._step.repair
-        return None if repair is None else self._retrier.repairs[repair]
+    def _due_repair(self) -> Any:
+        assert self.step.repair is not None
+        return self._retrier.repairs[self.step.repair]()
 
 
 def _check_repair(answer: Any) -> None:
@@ -98,35 +90,23 @@ class Run(_Trial[T]):
 
     def run(self) -> T:
         """Run until it succeeds or is given up."""
-        from tenacity import Retrying
-
-        sleep = _testing.active.sleep if _testing.active else self._retrier.sleep
-        try:
-            if not self._began:
-                self._attempt()
-            if self._step.kind == "again":
-                self._repair()
-                sleep(self._step.wait)
-                Retrying(
-                    retry=self._again,
-                    wait=self._wait,
-                    before_sleep=self._repair,
-                    sleep=sleep,
-                )(self._attempt)
-            self._repair()
-        except _RepairError as error:
-            self._step = self._session.repair_failed(error.reason)
+        if not self._began:
+            self.attempt()
+        if self.step.kind == "again":
+            self._retrier.pause(self.step.wait)
+            self._retrier.retrying(attempt_of, self)
+        if self.step.repair is not None:
+            self._repaired()
         return self._ended()
 
-    def _attempt(self) -> None:
-        held, self._step = self._session.begin(), DONE
-        if held is not None:
-            self._step = held
+    def attempt(self) -> None:
+        """Make the repair that is due, and then an attempt, if both may be."""
+        if (self.step.repair is not None and not self._repaired()) or self._held():
             return
         try:
             self._result = self._called()
         except Exception as error:  # noqa: BLE001 - judged, and raised if it ends
-            self._step = self._session.failed(error)
+            self.step = self._session.failed(error)
         except BaseException:
             self._session.abandoned()
             raise
@@ -141,12 +121,13 @@ class Run(_Trial[T]):
             refuse_lazy(result, self._fn)
         return result
 
-    def _repair(self, _state: RetryCallState | None = None) -> None:
-        if (repair := self._due_repair) is not None:
-            try:
-                _check_repair(repair())
-            except Exception as error:
-                raise _RepairError(error) from error
+    def _repaired(self) -> bool:
+        try:
+            _check_repair(self._due_repair())
+        except Exception as error:  # noqa: BLE001 - it is told, with the last failure
+            self.step = self._session.repair_failed(error)
+            return False
+        return True
 
 
 class AsyncRun(_Trial[T]):
@@ -154,35 +135,24 @@ class AsyncRun(_Trial[T]):
 
     async def run(self) -> T:
         """Run until it succeeds or is given up."""
-        from tenacity import AsyncRetrying
-
-        sleep = _testing.active.asleep if _testing.active else self._retrier.asleep
-        try:
-            if not self._began:
-                await self._attempt()
-            if self._step.kind == "again":
-                await self._repair()
-                await sleep(self._step.wait)
-                await AsyncRetrying(
-                    retry=self._again,
-                    wait=self._wait,
-                    before_sleep=self._repair,
-                    sleep=sleep,
-                )(self._attempt)
-            await self._repair()
-        except _RepairError as error:
-            self._step = self._session.repair_failed(error.reason)
+        if not self._began:
+            await self.attempt()
+        if self.step.kind == "again":
+            await self._retrier.apause(self.step.wait)
+            await self._retrier.aretrying()(aattempt_of, self)
+        if self.step.repair is not None:
+            await self._repaired()
         return self._ended()
 
-    async def _attempt(self) -> None:
-        held, self._step = self._session.begin(), DONE
-        if held is not None:
-            self._step = held
+    async def attempt(self) -> None:
+        """Make the repair that is due, and then an attempt, if both may be."""
+        repairs = self.step.repair is not None
+        if (repairs and not await self._repaired()) or self._held():
             return
         try:
             self._result = await self._called()
         except Exception as error:  # noqa: BLE001 - judged, and raised if it ends
-            self._step = self._session.failed(error)
+            self.step = self._session.failed(error)
         except BaseException:
             self._session.abandoned()
             raise
@@ -200,13 +170,34 @@ class AsyncRun(_Trial[T]):
                 )
             return await result
 
-    async def _repair(self, _state: RetryCallState | None = None) -> None:
-        if (repair := self._due_repair) is not None:
-            try:
-                answer = repair()
-                if inspect.isawaitable(answer):
-                    async with asyncio.timeout(self._session.limit):
-                        answer = await answer
-                _check_repair(answer)
-            except Exception as error:
-                raise _RepairError(error) from error
+    async def _repaired(self) -> bool:
+        try:
+            answer = self._due_repair()
+            if inspect.isawaitable(answer):
+                async with asyncio.timeout(self._session.limit):
+                    answer = await answer
+            _check_repair(answer)
+        except Exception as error:  # noqa: BLE001 - it is told, with the last failure
+            self.step = self._session.repair_failed(error)
+            return False
+        return True
+
+
+def attempt_of(run: Run[Any]) -> None:
+    """Make an attempt; what tenacity calls."""
+    run.attempt()
+
+
+async def aattempt_of(run: AsyncRun[Any]) -> None:
+    """Make an attempt; what tenacity awaits."""
+    await run.attempt()
+
+
+def goes_on(state: RetryCallState) -> bool:
+    """Tell tenacity whether there is another attempt."""
+    return bool(state.args[0].step.kind == "again")
+
+
+def wait_of(state: RetryCallState) -> float:
+    """Tell tenacity how long to wait before it."""
+    return float(state.args[0].step.wait)

@@ -37,6 +37,7 @@ from kafkaguard_policies._outcome import Attempt, Outcome, attach, outcome_of
 if TYPE_CHECKING:
     from kafkaguard._breaker import Change
     from kafkaguard_policies._retrier import Retrier
+    from kafkaguard_policies._terms import Terms
 
 #: Failures that say something about the state of the cluster.
 _UNWELL = frozenset({Action.RETRY, Action.REFRESH, Action.IN_DOUBT, Action.RECREATE})
@@ -61,12 +62,18 @@ class Session:
     calls = False
 
     def __init__(
-        self, retrier: Retrier, context: CallContext, started: float, until: float
+        self,
+        retrier: Retrier,
+        terms: Terms,
+        context: CallContext,
+        started: float,
+        until: float,
     ) -> None:
         self.error: Exception | None = None
         self.outcome: Outcome | None = None
         self._retrier = retrier
-        self._policy = retrier.policy
+        self._terms = terms
+        self._policy = self._terms.policy
         self._context = context
         self._attempts: list[Attempt] = []
         self._ruling: Ruling | None = None
@@ -74,7 +81,7 @@ class Session:
         self._machine = Machine(
             started,
             retrier.random,
-            bucket=retrier.budget,
+            bucket=self._terms.budget,
             repairs=retrier.repairs,
             until=until,
             repeatable=context.repeatable,
@@ -101,7 +108,7 @@ class Session:
         """Ask to make the next attempt; None: go."""
         if self.error is not None and self.remaining <= 0:
             return self._stop(StopReason.DEADLINE)
-        breaker = self._retrier.breaker
+        breaker = self._terms.breaker
         if not breaker.disturbed:
             return None
         now = self._retrier.now()
@@ -181,7 +188,7 @@ class Session:
         self._attempts.append(
             Attempt(number, name, code, ruling.action, rule, elapsed, step.wait)
         )
-        if not waiting:
+        if self._retrier.hooks and not waiting:
             self._emit(
                 AttemptEvent,
                 number=number,
@@ -196,7 +203,7 @@ class Session:
         """Tell the hooks what the engine decided."""
         if step.kind == "stop":
             return self._stop(step.reason, step.repair, verdict)
-        if step.kind == "done":
+        if step.kind == "done" or not self._retrier.hooks:
             return step
         if ruling.action is Action.WAIT:
             self._emit(WaitEvent, wait=step.wait)
@@ -262,11 +269,10 @@ class Session:
 
     def succeeded(self) -> None:
         """Take in that the last attempt succeeded."""
-        retrier = self._retrier
-        retrier.count_success()
-        now = retrier.now()
-        if retrier.breaker.disturbed:
-            self._tell(retrier.breaker.succeeded(now))
+        self._terms.count_success()
+        now, breaker = self._retrier.now(), self._terms.breaker
+        if breaker.disturbed:
+            self._tell(breaker.succeeded(now))
         if self.error is not None:
             number = self._machine.attempts + 1
             elapsed = now - self._machine.started
@@ -280,10 +286,10 @@ class Session:
     def abandoned(self) -> None:
         """Take in that the attempt was cancelled, which says nothing of the cluster."""
         if self._probing:
-            self._retrier.breaker.abandoned()
+            self._terms.breaker.abandoned()
 
     def _tell_breaker(self, verdict: Verdict, now: float) -> None:
-        breaker = self._retrier.breaker
+        breaker = self._terms.breaker
         self._probing = False
         if verdict.action in _UNWELL:
             self._tell(breaker.failed(now))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
+import textwrap
 
 import pytest
 from kafka import KafkaProducer
 from kafka.errors import (
+    ClusterAuthorizationFailedError,
     IllegalStateError,
     InvalidRecordError,
     KafkaError,
@@ -16,10 +20,16 @@ from kafka.errors import (
 )
 from kafka.producer.future import FutureRecordMetadata
 
-from kafkaguard import TopicFacts, errors, guard
+from kafkaguard import DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python.producer import GuardedProducer
-from tests.adapters.contracts import COMPACTED, ProducerContract, read
+from tests.adapters.contracts import (
+    COMPACTED,
+    ProducerContract,
+    read,
+    stale_topic,
+)
 
 
 class TestKafkaPython(ProducerContract):
@@ -193,6 +203,47 @@ class TestSend:
             producer.send("never-created", b"v", b"k")
         assert caught.value.verdict.written == "no"
 
+    def test_b77_brokers_that_are_away_are_told_apart(self, kafka_faults):
+        """Within max_block_ms, and nothing was sent.
+
+        In a process of its own, since kafka-python leaves a socket open whose
+        connection was refused.
+        """
+        script = """
+            import sys
+            from kafka import KafkaProducer
+            from kafkaguard import guard
+
+            client = KafkaProducer(bootstrap_servers=sys.argv[1], max_block_ms=500)
+            producer = guard(client)
+            print("ready", flush=True)
+            sys.stdin.readline()
+            try:
+                producer.send("some-topic", b"v", b"k")
+            except Exception as error:
+                print(error.verdict.written, error)
+            """
+        child = subprocess.Popen(
+            [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-c",
+                textwrap.dedent(script),
+                kafka_faults.bootstrap_servers,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with child:
+            assert child.stdout.readline() == "ready\n"
+            (broker,) = kafka_faults.brokers
+            kafka_faults.take_away(broker)
+            said, _ = child.communicate("go\n", timeout=30)
+        assert said.startswith("no CLIENT_")
+        assert "no broker answers" in said
+
     def test_b77_a_closed_producer_is_told_apart_at_once(self, kafka_topic, make):
         """The client's IllegalStateError, which is a ClientClosedError of ours too."""
         producer = make()
@@ -212,6 +263,81 @@ class TestSend:
             assert isinstance(error, TopicAuthorizationFailedError)
             assert isinstance(error, errors.TopicAuthorizationFailedError)
             assert error.verdict.action == "CONFIGURE"
+
+    def test_b73_a_denied_topic_is_in_the_report(self, kafka_users):
+        """Also where the future, which failed at once, is dropped."""
+        topic = kafka_users.create_topic()
+        producer = guard(
+            KafkaProducer(**kafka_users.client_config("SASL_PLAIN", user="bob"))
+        )
+        producer.send(topic, b"v", b"k")
+        with pytest.raises(DeliveryFailed, match=r"\(29\)"):
+            producer.close()
+
+    def test_a_producer_that_is_not_let_in_keeps_its_reason(self):
+        """Without any right to write, 31 and CONFIGURE, and no producer after another."""
+        users = {"carol": "carols-password"}
+        with KafkaCluster(users=users) as cluster:
+            topic = cluster.create_topic()
+            cluster.grant("carol", "DESCRIBE", "TOPIC", topic)
+            config = cluster.client_config("SASL_PLAIN", user="carol")
+            client = KafkaProducer(**config)
+            with guard(client) as producer:
+                for _ in range(2):
+                    error = TestKafkaPython().outcome(producer.send(topic, b"v", b"k"))
+                    assert isinstance(error, ClusterAuthorizationFailedError)
+                    assert (error.code, error.verdict.action) == (31, "CONFIGURE")
+                assert producer._session.producer is client
+
+
+class TestFaultsOfTheGuard:
+    """A bug of ours must not break a send."""
+
+    def test_b95_a_check_that_fails_lets_the_record_pass(
+        self, kafka_topic, make, monkeypatch, caplog
+    ):
+        """It is logged, and the record is delivered."""
+        producer = make()
+        monkeypatch.setattr(producer._null_keys, "check", lambda *_: 1 / 0)
+        assert producer.send(kafka_topic, b"v").get(10).offset == 0
+        assert "the record is sent" in caplog.text
+
+    def test_b95_tracking_that_fails_lets_the_record_pass(
+        self, kafka_topic, make, monkeypatch, caplog
+    ):
+        """Its future still tells."""
+        producer = make()
+        with monkeypatch.context() as broken:
+            broken.setattr(producer._session.tracker, "add", lambda *_: 1 / 0)
+            future = producer.send(kafka_topic, b"v", b"k")
+        assert future.get(10).offset == 0
+        assert "sent all the same" in caplog.text
+
+
+class TestTransactions:
+    """Within a transaction nothing is sent again, and nothing replaced."""
+
+    def test_a_refused_record_is_for_the_application_to_abort(self, kafka_cluster):
+        """Its mates fail too, the commit is refused, and the abort goes through."""
+        topic, stale = stale_topic(kafka_cluster)
+        client = KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers,
+            transactional_id=f"id-{topic}",
+            linger_ms=20,
+        )
+        with guard(client, topics=stale) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            mate, keyless = producer.send(topic, b"v", b"k"), producer.send(topic, b"-")
+            with pytest.raises(errors.InvalidRecordKeyError):
+                keyless.get(10)
+            assert isinstance(mate.exception, errors.KafkaGuardError)
+            with pytest.raises(KafkaError) as caught:
+                producer.commit_transaction()
+            assert isinstance(caught.value, errors.KafkaGuardError)
+            producer.abort_transaction()
+            assert producer._session.producer is client
+        assert read(kafka_cluster, topic) == []
 
 
 class TestGuard:

@@ -74,7 +74,8 @@ def test_it_ends_with_its_brokers(tmp_path):
         facts = json.loads(process.stdout.readline())
         os.kill(facts["brokers"][0]["pid"], signal.SIGKILL)
         assert process.wait(30) == 1
-        assert "all brokers have ended" in process.stderr.read()
+        error = json.loads(process.stdout.readline())["error"]
+    assert "all brokers have ended" in error
     assert wait_for(lambda: not list(tmp_path.iterdir()), 10)
 
 

@@ -1,4 +1,4 @@
-"""The demo's numbers, counted by reading its topics back with another client."""
+"""The demo's numbers, counted once more by reading its topics back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from click.testing import CliRunner
-from kafka import KafkaConsumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from kafkaguard.cli import _demo
 from kafkaguard.cli._demo_flights import unpack
@@ -31,18 +31,19 @@ def outcome(kafka_cluster, spark, flights):
 
 
 def read(servers, topic):
-    """Read a topic with kafka-python: (key, value as a dict, headers) of each record."""
-    consumer = KafkaConsumer(bootstrap_servers=servers, consumer_timeout_ms=20_000)
+    """Read a topic: (key, value as a dict, headers) of each record, in order."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": topic})
     try:
-        parts = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
-        consumer.assign(parts)
-        consumer.seek_to_beginning()
-        left = sum(consumer.end_offsets(parts).values())
+        parts = consumer.list_topics(topic, 20).topics[topic].partitions
+        assigned = [TopicPartition(topic, part, OFFSET_BEGINNING) for part in parts]
+        left = sum(consumer.get_watermark_offsets(part, 20)[1] for part in assigned)
+        consumer.assign(assigned)
         records = []
         while left:
-            for batch in consumer.poll(timeout_ms=5_000, max_records=20_000).values():
-                records += [(r.key, json.loads(r.value), r.headers) for r in batch]
-                left -= len(batch)
+            batch = consumer.consume(min(left, 10_000), 20)
+            assert batch, f"{left} records do not come"
+            left -= len(batch)
+            records += [(m.key(), json.loads(m.value()), m.headers()) for m in batch]
         return records
     finally:
         consumer.close()

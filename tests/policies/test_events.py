@@ -151,7 +151,7 @@ def test_a_broken_hook_never_breaks_a_call(caplog):
         def __call__(self, event):
             raise RuntimeError("bug in the hook")
 
-        def on_success(self, context, elapsed):
+        def on_success(self, context, elapsed, policy_id):
             raise RuntimeError("bug in the hook")
 
     seen = []
@@ -173,8 +173,8 @@ def test_metrics_are_told_of_successes_without_an_event():
         def __call__(self, event):
             raise AssertionError("no event is due")
 
-        def on_success(self, context, elapsed):
-            self.seen += ((context.api, elapsed),)
+        def on_success(self, context, elapsed, policy_id):
+            self.seen += ((context.api, elapsed, policy_id),)
 
     metrics, time = Metrics(), FakeTime()
     one = retrier(FAST, time, hooks=[metrics])
@@ -184,7 +184,8 @@ def test_metrics_are_told_of_successes_without_an_event():
 
     one.run(slow)
     asyncio.run(one.arun(Script("done").awaited))
-    assert metrics.seen == (("FindCoordinator", 2.0), ("FindCoordinator", 0.0))
+    api, policy_id = "FindCoordinator", FAST.policy_id
+    assert metrics.seen == ((api, 2.0, policy_id), (api, 0.0, policy_id))
 
 
 def test_testing_mode_waits_for_nothing_and_records():

@@ -84,6 +84,12 @@ def test_a_bound_is_removed_by_saying_so(name):
     assert RetryPolicy(**policy.model_dump()) == policy
 
 
+def test_a_policy_can_be_a_key():
+    """Equal policies hash alike, also with a table of costs."""
+    one, other = (RetryPolicy(budget={"cost": {"RETRY": 2}}) for _ in range(2))
+    assert {one: 1} == {other: 1}
+
+
 def test_durations_are_seconds_or_timedeltas():
     """Both give the same policy with the same id."""
     one = RetryPolicy(deadline=90, backoff={"base": timedelta(milliseconds=200)})

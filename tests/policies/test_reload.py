@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from kafkaguard import RetryPolicy
+from kafkaguard import RetryPolicy, errors
 from kafkaguard.policies import PolicyError, PolicyWatcher, ReloadEvent, Retrier
-from policies._helpers import Script
+from policies._helpers import FakeTime, Script, retrier
 
 
 @pytest.fixture
@@ -39,6 +39,21 @@ def test_a_change_takes_effect(file):
         event.problem,
     )
     assert (watcher.policy.max_attempts, one.policy.max_attempts) == (7, 7)
+
+
+def test_a_call_that_is_under_way_keeps_its_policy():
+    """A reload in the middle of a call counts from the next call on."""
+    time, script = FakeTime(), Script(errors.CoordinatorLoadInProgressError())
+    one = retrier(RetryPolicy(max_attempts=3), time)
+
+    def call():
+        one.use(RetryPolicy(max_attempts=9))
+        return script()
+
+    with pytest.raises(errors.CoordinatorLoadInProgressError):
+        one.run(call)
+    assert script.calls == 3
+    assert one.policy.max_attempts == 9
 
 
 def test_a_mistake_keeps_the_old_policy_and_reports_both(file, caplog):

@@ -129,6 +129,14 @@ def test_a_failed_fetch_leaves_nothing_that_looks_whole(empty_cache, monkeypatch
     assert [left.name for left in empty_cache.iterdir()] == ["fetch.lock"]
 
 
+def test_a_cache_that_cannot_be_written_is_named(empty_cache, fetched):
+    """The way out is another folder."""
+    empty_cache.touch()
+    message = f"cannot keep jars in {empty_cache} .*Set KAFKAGUARD_CACHE"
+    with pytest.raises(JarsNotFoundError, match=message):
+        kafka_jars()
+
+
 def test_both_ways_say_why_they_failed(empty_cache, monkeypatch):
     """An unknown version is an error with both reasons and the way out."""
     monkeypatch.setattr(fetching, "_run", refuse)

@@ -10,8 +10,10 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafkaguard._classification import classify
 from kafkaguard._verdict import Action
 from kafkaguard.errors import (
+    AuthenticationError,
     BatchMateRefusedError,
     ClientClosedError,
+    ClusterAuthorizationFailedError,
     InvalidRecordKeyError,
     KafkaGuardError,
 )
@@ -35,17 +37,11 @@ class Failure:
 
     Attributes:
         error: Of both classes.
-        written: It was certainly not (``"no"``), or may have been.
         repeatable: The record itself was not refused, so it may be sent again.
     """
 
     error: KafkaGuardError
     repeatable: bool
-
-    @property
-    def written(self) -> str:
-        """Whether the cluster may hold the record."""
-        return self.error.verdict.written
 
 
 def judge(
@@ -64,30 +60,32 @@ def judge(
         "topic": batch.topic_partition.topic,
         "partition": batch.topic_partition.partition,
     }
-    if transactional or batch.producer is None:
+    given_up = batch.producer is not None and _insides.was_given_up(batch.result)
+    if batch.producer is None or (given_up and transactional):
         context = {"transactional": transactional, "idempotent": False}
         return Failure(errors.translate(original, context=context, **place), False)
-    if _insides.was_given_up(batch.result):
-        return _given_up(batch, original, place)
+    if given_up:
+        cause = _insides.unwrapped(original)
+        # One whose InitProducerId was refused (a cause in a text) never sent anything.
+        unsent = cause is not original or not _insides.was_sent(batch.source)
+        if unsent and ends_all(cause):
+            return Failure(errors.translate(cause, **place), False)
+        return Failure(_given_up(batch, original, place), True)
     if _is_mate(batch, future, original):
-        return Failure(_mate(original, place), True)
+        return Failure(_mate(original, place), not transactional)
     return Failure(_refused(batch, future, original, place), False)
 
 
 def _given_up(
     batch: TrackedBatch, original: BaseException, place: dict[str, Any]
-) -> Failure:
+) -> KafkaGuardError:
     """Judge a record of a batch that the dying or closing producer left behind."""
     why = f"the producer gave up ({type(original).__name__})"
     if _insides.was_sent(batch.source):
         text = f"{why} while this record was on its way: it may have been written"
-        return Failure(
-            errors.make(PURGED_IN_FLIGHT, text, original=original, **place), True
-        )
+        return errors.make(PURGED_IN_FLIGHT, text, original=original, **place)
     text = f"{why} before this record was sent: it was not written"
-    return Failure(
-        errors.make(ClientClosedError, text, original=original, **place), True
-    )
+    return errors.make(ClientClosedError, text, original=original, **place)
 
 
 def _is_mate(
@@ -135,9 +133,12 @@ def may_send_again(
     """Tell whether a record may be sent again without writing it twice."""
     if record is None or not failure.repeatable:
         return False
-    return failure.written == "no" or resend_in_doubt
+    return failure.error.verdict.written == "no" or resend_in_doubt
 
 
 def ends_all(cause: BaseException) -> bool:
-    """Tell whether a new producer must not take the place of the dead one."""
-    return classify(cause, api="Produce").action is Action.FENCED
+    """Tell whether a new producer would not help: fenced, or not let in at all."""
+    verdict = classify(cause, api="Produce")
+    return verdict.action is Action.FENCED or issubclass(
+        verdict.error_class, (AuthenticationError, ClusterAuthorizationFailedError)
+    )

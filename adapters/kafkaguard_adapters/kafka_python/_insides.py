@@ -10,11 +10,12 @@ that the application handed over may have changed since.
 
 from __future__ import annotations
 
+import re
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, for_code
 from kafka.record import MemoryRecords
 
 if TYPE_CHECKING:
@@ -76,8 +77,19 @@ def cause_of_death(producer: Any) -> BaseException | None:
     manager = producer._transaction_manager
     if manager is None or not manager.has_fatal_error():
         return None
-    cause: BaseException = manager.last_error or KafkaError("no cause given")
-    return cause
+    return unwrapped(manager.last_error or KafkaError("no cause given"))
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """Return the broker's error that kafka-python has hidden in a text.
+
+    A refused InitProducerId ends as a bare ``KafkaError("... [Error 31] ...")``.
+    """
+    found = re.search(r"\[Error (-?\d+)\]", str(error))
+    if type(error) is not KafkaError or found is None:
+        return error
+    inner: BaseException = for_code(int(found[1]))(str(error))
+    return inner
 
 
 def has_connection(producer: Any) -> bool:

@@ -27,6 +27,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kafka.errors import IllegalStateError
+
 from kafkaguard._delivery import SupersededError
 from kafkaguard.errors import ClientClosedError, ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.kafka_python import _failures, _insides, errors
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.kafka_python._future import GuardedFuture
     from kafkaguard_adapters.kafka_python._insides import RawRecord
+    from kafkaguard_adapters.kafka_python._session import Session
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
-    from kafkaguard_adapters.kafka_python.producer import GuardedProducer
 
 _log = logging.getLogger("kafkaguard.producer")
 
@@ -64,15 +66,15 @@ class Recovery:
     """Decides about failed batches, and repairs what can be repaired.
 
     Args:
-        guard: The guarded producer.
+        session: What is repaired.
         rescue: Send records again that failed only with their batch.
         resend_in_doubt: Also those that may have been written.
     """
 
     def __init__(
-        self, guard: GuardedProducer, *, rescue: bool, resend_in_doubt: bool
+        self, session: Session, *, rescue: bool, resend_in_doubt: bool
     ) -> None:
-        self._guard = guard
+        self._session = session
         self._rescue = rescue
         self._resend_in_doubt = resend_in_doubt
         self._changed = threading.Condition()
@@ -98,13 +100,13 @@ class Recovery:
         Returns:
             The futures that failed for good and whose callbacks are due at once.
         """
-        transactional = self._guard.is_transactional
+        transactional = self._session.is_transactional
         records = None if transactional else _insides.records_of(batch.source)
         failed, rescues = [], []
         for future in sorted(futures, key=lambda each: each.index):
             failure = _failures.judge(batch, future, transactional=transactional)
             if _failures.is_null_key_refusal(failure.error):
-                self._guard.forget_facts(batch.topic_partition.topic)
+                self._session.cache.drop(batch.topic_partition.topic)
             record = records[future.index] if records else None
             if self._accepts(future, failure, record):
                 future.hold()
@@ -114,7 +116,8 @@ class Recovery:
             else:
                 future.fail(failure.error)
                 failed.append(future)
-        batch.resolved = not rescues
+        batch.held = batch.held or bool(rescues)
+        batch.resolved = not batch.held
         return [] if self._begin(batch.producer, rescues, failed) else failed
 
     def _accepts(
@@ -141,7 +144,7 @@ class Recovery:
             if self._closed or not (rescues or dies):
                 return False
             if dies:
-                self._dead = self._guard.producer
+                self._dead = self._session.producer
             self._rescues += rescues
             self._due += failed
             self._start()
@@ -149,14 +152,14 @@ class Recovery:
 
     def _is_dying(self, producer: Any) -> bool:
         """Tell whether the producer in use is dead and may be replaced."""
-        in_use = self._guard.producer
-        if producer not in (None, in_use) or self._guard.is_transactional:
+        in_use = self._session.producer
+        if producer not in (None, in_use) or self._session.is_transactional:
             return False
         cause = _insides.cause_of_death(in_use)
         return cause is not None and not _failures.ends_all(cause)
 
     def _start(self) -> None:
-        self._guard.gate = self.wait_at_gate
+        self._session.gate = self.wait_at_gate
         self._repairing = True
         if self._thread is None:
             self._thread = threading.Thread(
@@ -174,7 +177,7 @@ class Recovery:
         """
         if self._is_own_thread():
             return
-        limit = self._guard.producer.config["max_block_ms"] / 1000
+        limit = self._session.producer.config["max_block_ms"] / 1000
         with self._changed:
             done = self._changed.wait_for(lambda: not self._repairing, limit)
         if not done:
@@ -209,7 +212,7 @@ class Recovery:
 
     def _is_own_thread(self) -> bool:
         return threading.current_thread() is self._thread or (
-            _insides.is_sender_thread(self._guard.producer)
+            _insides.is_sender_thread(self._session.producer)
         )
 
     # --- the thread -------------------------------------------------------------------
@@ -234,7 +237,7 @@ class Recovery:
 
     def _open_gate(self, gate: Callable[[], None] | None) -> None:
         self._repairing = False
-        self._guard.gate = gate
+        self._session.gate = gate
         self._changed.notify_all()
 
     def _work(self) -> None:
@@ -265,9 +268,15 @@ class Recovery:
             self._changed.notify_all()
 
     def _replace(self, dead: Any) -> None:
-        self._let_finish(self._guard.tracker.batches(dead), time.monotonic() + SETTLE_S)
-        self._guard.producer = self._guard.builder.build(dead)
+        self._let_finish(
+            self._session.tracker.batches(dead), time.monotonic() + SETTLE_S
+        )
+        successor = self._session.builder.build(dead)
         with self._changed:
+            if self._closed:
+                self._retire(successor)
+                raise IllegalStateError("the producer was closed meanwhile")
+            self._session.producer = successor
             self._dead = None
             self._retired.append(dead)
         _log.warning(
@@ -297,8 +306,10 @@ class Recovery:
             for rescue in rescues:
                 self._fail(rescue, error)
             self._open_gate(refuse if self._dead is not None else None)
-            self._fire()
             self._thread = None
+        for batch in {rescue.batch for rescue in rescues}:
+            self._session.tracker.resolve(batch)
+        self._fire()
 
     def _try_once_more(self, reason: str) -> None:
         """Replace the dead producer after all, or say why that is not possible."""
@@ -310,7 +321,7 @@ class Recovery:
                 self._start()
         if rested:
             self.wait_at_gate()
-        if self._guard.gate is not None:
+        if self._session.gate is not None:
             raise errors.make(
                 ClientClosedError,
                 f"the producer is dead and could not be replaced: {reason}; nothing "
@@ -331,10 +342,10 @@ class Recovery:
             for rescue in rescues:
                 if (rescue.record.key is None) == keyless:
                     self._try_again(rescue, later[rescue.batch.topic_partition])
-            batches = self._guard.tracker.batches()
+            batches = self._session.tracker.batches()
             self._let_finish(batches, time.monotonic() + SETTLE_S)
         for batch in {rescue.batch for rescue in rescues}:
-            self._guard.tracker.resolve(batch)
+            self._session.tracker.resolve(batch)
 
     def _later_batches(
         self, rescues: list[Rescue]
@@ -343,7 +354,7 @@ class Recovery:
         first: dict[Any, TrackedBatch] = {}
         for rescue in rescues:
             first.setdefault(rescue.batch.topic_partition, rescue.batch)
-        later = {tp: self._guard.tracker.later(batch) for tp, batch in first.items()}
+        later = {tp: self._session.tracker.later(batch) for tp, batch in first.items()}
         deadline = time.monotonic() + SETTLE_S
         self._let_finish([b for line in later.values() for b in line], deadline)
         return {
@@ -354,10 +365,10 @@ class Recovery:
         }
 
     def _let_finish(self, batches: list[TrackedBatch], deadline: float) -> None:
-        with _insides.flushing(self._guard.producer):
+        with _insides.flushing(self._session.producer):
             for batch in batches:
                 batch.result.wait(max(0.0, deadline - time.monotonic()))
-        self._guard.tracker.settle_done()
+        self._session.tracker.settle_done()
 
     def _try_again(
         self, rescue: Rescue, later: list[tuple[int, set[bytes | None] | None]]
@@ -375,11 +386,11 @@ class Recovery:
             self._fail(rescue, error)
 
     def _hand_over(self, rescue: Rescue) -> None:
-        producer = self._guard.producer
+        producer = self._session.producer
         place = rescue.batch.topic_partition
         producer.partitions_for(place.topic)
         rescue.future.follow(_insides.append(producer, place, rescue.record))
-        self._guard.tracker.add(producer, rescue.future)
+        self._session.tracker.add(producer, rescue.future)
 
     def _fail(self, rescue: Rescue, why: BaseException) -> None:
         error = rescue.error

@@ -40,12 +40,14 @@ class TrackedBatch:
         futures: The guarded futures of its records.
         settled: How many of them are settled.
         accepted: The broker took it.
+        held: Some of its records wait to be sent again.
         resolved: Nothing is left to do about it.
     """
 
     __slots__ = (
         "accepted",
         "futures",
+        "held",
         "number",
         "producer",
         "resolved",
@@ -62,6 +64,7 @@ class TrackedBatch:
         self.futures: list[GuardedFuture] = []
         self.settled = 0
         self.accepted = False
+        self.held = False
         self.resolved = False
 
     @property

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 import weakref
+from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from kafka import KafkaProducer
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery import (
@@ -15,7 +18,6 @@ from kafkaguard._delivery import (
     DeliveryFailed,
     DeliveryReport,
     ForkedProducerError,
-    Ledger,
     worst,
 )
 from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
@@ -24,8 +26,7 @@ from kafkaguard_adapters.kafka_python import _insides, errors
 from kafkaguard_adapters.kafka_python._building import Builder, settings_of
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
 from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck, ask_with
-from kafkaguard_adapters.kafka_python._recovery import Recovery
-from kafkaguard_adapters.kafka_python._tracking import Tracker
+from kafkaguard_adapters.kafka_python._session import Session
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -42,6 +43,19 @@ CLOSE_S = 30.0
 FLUSH_MARGIN_S = 5.0
 #: Seconds that the client's thread has to end.
 STOP_S = 1.0
+
+
+def _passed_on(name: str, **known: Any) -> Callable[..., Any]:
+    """Make a method that is the client's own, but for the class of what it raises."""
+
+    @wraps(getattr(KafkaProducer, name))
+    def method(self: GuardedProducer, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return getattr(self._session.producer, name)(*args, **kwargs)
+        except KafkaError as error:
+            raise errors.translate(error, **known) from error
+
+    return method
 
 
 class GuardedProducer:
@@ -76,34 +90,30 @@ class GuardedProducer:
         facts_patience: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.producer = producer
-        self.builder = builder
-        self.is_transactional = bool(producer.config["transactional_id"])
-        self._rescue = rescue
-        self._resend_in_doubt = resend_in_doubt
-        self._checks_keys = null_key == "reject"
+        self._builder = builder
         self._cache = TopicFactsCache(topics, ttl=facts_ttl, clock=clock)
         self._clock = clock
-        self._harmless = self._cache.harmless
-        self._serializes = producer.config["key_serializer"] is not None
-        self._patience = facts_patience
+        self._checks_keys = null_key == "reject"
         self._disguised = disguised_null_key
-        self._begin()
+        self._rescue = rescue
+        self._resend_in_doubt = resend_in_doubt
+        self._patience = facts_patience
+        self._begin(producer)
         _LIVE.add(self)
 
-    def _begin(self) -> None:
-        """Start with nothing on its way, for the producer at hand."""
-        #: Called by a send before anything else, where there is something to wait for.
-        self.gate: Callable[[], None] | None = None
-        self.ledger = Ledger()
-        self._recovery = Recovery(
-            self, rescue=self._rescue, resend_in_doubt=self._resend_in_doubt
+    def _begin(self, producer: Any) -> None:
+        """Start with nothing on its way."""
+        self._session = session = Session(
+            producer,
+            self._builder,
+            self._cache,
+            clock=self._clock,
+            rescue=self._rescue,
+            resend_in_doubt=self._resend_in_doubt,
         )
-        self.tracker = Tracker(self.ledger, self._recovery.failed)
-        self._open = self.tracker.open
-        ask = ask_with(lambda: settings_of(self.producer))
-        self._facts = TopicFactsLookup(ask, self._cache, patience=self._patience)
-        self._null_keys = NullKeyCheck(self._facts, disguised=self._disguised)
+        ask = ask_with(lambda: settings_of(session.producer))
+        lookup = TopicFactsLookup(ask, self._cache, patience=self._patience)
+        self._null_keys = NullKeyCheck(lookup, disguised=self._disguised)
 
     # --- sending ----------------------------------------------------------------------
 
@@ -127,35 +137,37 @@ class GuardedProducer:
                 kafka-python.
             KafkaGuardError: What else the client raises, also of its own class.
         """
-        if self.gate is not None:
-            self.gate()
-        producer = self.producer
-        if (key is None or self._serializes) and (
-            self._harmless.get(topic, 0.0) <= self._clock()
+        session = self._session
+        if session.gate is not None:
+            session.gate()
+            session = self._session
+        if (key is None or session.serializes) and (
+            session.harmless.get(topic, 0.0) <= session.clock()
         ):
             self._check_key(topic, key, headers)
+        producer = session.producer
         try:
             inner = producer.send(topic, value, key, headers, partition, timestamp_ms)
         except KafkaError as error:
-            if producer is not self.producer:  # it was replaced in this very moment
+            if producer is not session.producer:  # it was replaced in this very moment
                 return self.send(topic, value, key, headers, partition, timestamp_ms)
             raise self._not_sent(error, topic, partition) from error
-        future = GuardedFuture(inner, self.tracker)
+        future = GuardedFuture(inner, session.tracker)
         result = inner._produce_future  # noqa: SLF001 - see _insides
-        batch = self._open.get(result)
+        batch = session.open.get(result)
         if batch is None:
             self._follow(producer, future)
         else:
             batch.futures.append(future)
             if result.is_done:
-                self.tracker.settle(batch)
+                session.tracker.settle(batch)
         return future
 
     def _check_key(self, topic: str, key: Any, headers: Any) -> None:
         if not self._checks_keys:
             return
         try:
-            serializer = self.producer.config["key_serializer"]
+            serializer = self._session.producer.config["key_serializer"]
             self._null_keys.check(topic, key, headers, serializer)
         except InvalidRecordKeyError:
             raise
@@ -166,7 +178,9 @@ class GuardedProducer:
         """Begin to follow a batch; a fault in that must not fail the send."""
         try:
             if future.result.is_done or not future.needs_settling:
-                self.tracker.add(producer, future)
+                self._session.tracker.add(producer, future)
+            else:  # the client failed it before it came into any batch
+                self._session.tracker.settle_future(future)
         except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("a record could not be followed; it is sent all the same")
 
@@ -184,8 +198,8 @@ class GuardedProducer:
         """Say which of the causes of a timeout in send() it was."""
         if not isinstance(error, KafkaTimeoutError):
             return None
-        limit = self.producer.config["max_block_ms"] / 1000
-        if not _insides.has_connection(self.producer):
+        limit = self._session.producer.config["max_block_ms"] / 1000
+        if not _insides.has_connection(self._session.producer):
             why = "no broker answers: check bootstrap_servers and the network"
         else:
             why = f"the brokers do not know topic {topic}, or not to this client"
@@ -208,10 +222,12 @@ class GuardedProducer:
                 pending in the end (then also a ``KafkaTimeoutError``).
             CallbackError: A callback of the application has raised.
         """
-        if self.gate is not None and self._is_forked():
-            self.gate()
+        self._pass_fork()
         if timeout is None:
-            timeout = self.config["delivery_timeout_ms"] / 1000 + FLUSH_MARGIN_S
+            timeout = (
+                self._session.producer.config["delivery_timeout_ms"] / 1000
+                + FLUSH_MARGIN_S
+            )
         self._wait(time.monotonic() + timeout)
         return self._report()
 
@@ -236,20 +252,20 @@ class GuardedProducer:
             return DeliveryReport()
         limit = CLOSE_S if timeout is None else timeout
         deadline = time.monotonic() + limit
-        in_callback = _insides.is_sender_thread(self.producer)
+        in_callback = _insides.is_sender_thread(self._session.producer)
         if not in_callback:
             self._wait(deadline)
-        self._recovery.close(max(0.0, deadline - time.monotonic()))
-        if self.tracker.pending():
-            _insides.stop(self.producer, STOP_S)
-            self.tracker.settle_done()
+        self._session.recovery.close(max(0.0, deadline - time.monotonic()))
+        if self._session.tracker.pending():
+            _insides.stop(self._session.producer, STOP_S)
+            self._session.tracker.settle_done()
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(0 if in_callback else left, null_logger)
         return self._report()
 
     def _close_client(self, timeout: float, null_logger: bool) -> None:
         try:
-            self.producer.close(timeout, null_logger)
+            self._session.producer.close(timeout, null_logger)
         except KafkaTimeoutError as error:
             raise self._not_sent(error, "", None) from error
 
@@ -260,24 +276,24 @@ class GuardedProducer:
             return max(0.0, deadline - time.monotonic())
 
         while True:
-            rounds = self._recovery.rounds
-            batches = self.tracker.batches()
-            with _insides.flushing(self.producer):
+            rounds = self._session.recovery.rounds
+            batches = self._session.tracker.batches()
+            with _insides.flushing(self._session.producer):
                 if not all(batch.result.wait(left()) for batch in batches):
                     break
-            self.tracker.settle_done()
+            self._session.tracker.settle_done()
             split = any(not batch.result.is_done for batch in batches)
-            idle = self._recovery.wait(left())
-            if not idle or (rounds == self._recovery.rounds and not split):
+            idle = self._session.recovery.wait(left())
+            if not idle or (rounds == self._session.recovery.rounds and not split):
                 break
-        self.tracker.settle_done()
+        self._session.tracker.settle_done()
 
     def _report(self) -> DeliveryReport:
-        pending = self.tracker.pending() + self._recovery.pending()
-        report = self.ledger.report(pending)
+        pending = self._session.tracker.pending() + self._session.recovery.pending()
+        report = self._session.ledger.report(pending)
         if report.errors or report.pending:
             raise _delivery_failed(report)
-        raised = self.ledger.take_callback_error()
+        raised = self._session.ledger.take_callback_error()
         if raised is not None:
             raise errors.make(
                 CallbackError,
@@ -286,30 +302,26 @@ class GuardedProducer:
             ) from raised
         return report
 
-    def forget_facts(self, topic: str) -> None:
-        """Drop what was known of a topic, since a broker contradicted it."""
-        self._facts.drop(topic)
-
     # --- standing in for the client ------------------------------------------
 
     @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
     def __class__(self) -> type:
         """The client's class, so that ``isinstance`` holds."""
-        return type(self.producer)
+        return type(self._session.producer)
 
     def __getattr__(self, name: str) -> Any:
         """Hand everything else on to the client."""
-        if name == "producer":  # not there yet, or no more
+        if name == "_session":  # not there yet
             raise AttributeError(name)
-        return getattr(self.producer, name)
+        return getattr(self._session.producer, name)
 
     def __dir__(self) -> list[str]:
         """List the client's names."""
-        return dir(self.producer)
+        return dir(self._session.producer)
 
     def __repr__(self) -> str:
         """Show what is guarded."""
-        return f"<guarded {self.producer!s}>"
+        return f"<guarded {self._session.producer!s}>"
 
     def __enter__(self) -> Self:
         """Enter; leaving closes it."""
@@ -336,28 +348,47 @@ class GuardedProducer:
             "used, in the worker itself"
         )
 
+    partitions_for = _passed_on("partitions_for", api="Metadata")
+    init_transactions = _passed_on("init_transactions", api="InitProducerId")
+    begin_transaction = _passed_on("begin_transaction")
+    send_offsets_to_transaction = _passed_on(
+        "send_offsets_to_transaction", api="TxnOffsetCommit"
+    )
+    commit_transaction = _passed_on(
+        "commit_transaction", api="EndTxn", context={"phase": "commit"}
+    )
+    abort_transaction = _passed_on(
+        "abort_transaction", api="EndTxn", context={"phase": "abort"}
+    )
+
     # --- forks ---------------------------------------------------------------
 
     def _is_forked(self) -> bool:
-        return self.gate is not None and self.gate == self._in_child
+        return self._session.gate == self._in_child
+
+    def _pass_fork(self) -> None:
+        if self._is_forked():
+            self._in_child()
 
     def _after_fork(self) -> None:
         """In the child: leave the parent's connections alone."""
-        _insides.disown(self.producer)
-        _PARENTS.append(self.producer)
-        self.gate = self._in_child
+        _insides.disown(self._session.producer)
+        _PARENTS.append(self._session.producer)
+        self._fork_lock = threading.Lock()
+        self._session.gate = self._in_child
 
     def _in_child(self) -> None:
         """Build a producer of the child's own, or say that it must do so."""
-        if not self.builder.was_given:
+        if not self._builder.was_given:
             raise dual(ForkedProducerError, IllegalStateError)(
                 "this producer was made before fork(), and its thread is not in this "
                 f"process ({os.getpid()}): build it after the fork, or use "
                 "guard(factory=KafkaProducer, config={...})",
                 client=errors.CLIENT,
             )
-        self.producer = self.builder.build()
-        self._begin()
+        with self._fork_lock:
+            if self._is_forked():
+                self._begin(self._builder.build())
 
 
 _LIVE: weakref.WeakSet[GuardedProducer] = weakref.WeakSet()

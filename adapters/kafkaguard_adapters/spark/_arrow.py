@@ -61,22 +61,26 @@ class Columns:
 
     def records(self) -> Iterator[Record]:
         """Go through the records."""
-        return map(Record._make, self.rows())
+        keys, headers = self._bytes("key"), self._headers or repeat(None)
+        rest = zip(headers, self._partitions(), strict=False)
+        for topic, key, value, (names, partition) in zip(
+            self._topics(), keys, self._bytes("value"), rest, strict=False
+        ):
+            yield Record(topic, key, value, names, partition)
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether no record has headers or a partition of its own."""
+        return not {"headers", "partition"} & set(self._names)
+
+    def plain(self) -> Iterator[tuple[Any, ...]]:
+        """Go through topic, value and key only, as fast as can be."""
+        columns = self._topics(), self._bytes("value"), self._bytes("key")
+        return zip(*columns, strict=False)
 
     def record(self, row: int) -> Record:
         """Pick one record."""
         return next(Columns(self._batch.slice(row, 1), self._topic).records())
-
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Go through the records as plain tuples, which is faster."""
-        return zip(
-            self._list("topic", repeat(self._topic, len(self))),
-            self._bytes("key"),
-            self._bytes("value"),
-            self._headers,
-            self._partitions(),
-            strict=True,
-        )
 
     def by_topic(self) -> Iterator[tuple[str | None, Any]]:
         """Go through the topics, each with a mask of its rows; None stands for all."""
@@ -96,7 +100,9 @@ class Columns:
 
     def sizes(self) -> Any:
         """Count the bytes of key, value and headers of each row."""
-        total = pa.array(map(_size, self._headers), pa.int64())
+        total = pa.scalar(0)
+        if self._headers:
+            total = pa.array(map(_size, self._headers), pa.int64())
         for name in {"key", "value"} & set(self._names):
             length = pc.binary_length(self._batch.column(name))
             total = pc.add(total, pc.fill_null(length, 0))
@@ -104,8 +110,9 @@ class Columns:
 
     @cached_property
     def _headers(self) -> list[list[Header] | None]:
+        """The headers of each record; empty if there is no such column."""
         if "headers" not in self._names:
-            return [None] * len(self)
+            return []
         return [_pairs(row) for row in self._batch.column("headers").to_pylist()]
 
     def _bytes(self, name: str) -> Iterable[bytes | None]:
@@ -122,11 +129,11 @@ class Columns:
         partitions: list[int] = column.to_pylist()
         return partitions
 
-    def _list(self, name: str, default: Iterable[Any]) -> Iterable[Any]:
-        if name not in self._names:
-            return default
-        values: list[Any] = self._batch.column(name).to_pylist()
-        return values
+    def _topics(self) -> Iterable[str | None]:
+        if "topic" not in self._names:
+            return repeat(self._topic, len(self))
+        topics: list[str | None] = self._batch.column("topic").to_pylist()
+        return topics
 
 
 def _size(headers: list[Header] | None) -> int:

@@ -64,10 +64,13 @@ _REFUSED = {
     "interceptor.classes": "they are Java classes, and the sink writes from Python",
     "max.block.ms": "the sink waits as long as kafka.delivery.timeout.ms says",
     "ssl.truststore.password": "name a PEM file with kafka.ssl.ca.location instead",
-    "ssl.truststore.type": "name a PEM file with kafka.ssl.ca.location instead",
     "delivery.report.only.error": "the sink accounts for each record by it",
     "partitioner": "keys must land where Java's clients look for them",
 }
+_ONLY_PKCS12 = (
+    "only PKCS12 can be read here; or name PEM files with "
+    "kafka.ssl.certificate.location and kafka.ssl.key.location"
+)
 _RENAMED = {"max.request.size": "message.max.bytes"}
 _LOGIN = re.compile(
     r"\.(?:PlainLoginModule|ScramLoginModule)\s+required\b.*?"
@@ -102,8 +105,9 @@ def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
         ClientConfigurationError: A setting cannot work here; the text says why.
     """
     translated: dict[str, str] = {}
-    for name, value in given.items():
-        translated |= _translate(name.lower(), str(value))
+    lowered = {name.lower(): str(value) for name, value in given.items()}
+    for name, value in lowered.items():
+        translated |= _translate(name, value, lowered)
     idempotent = translated.get("enable.idempotence", "true").lower()
     if idempotent != "true":
         raise _refuse("enable.idempotence", "without it a retry may write twice")
@@ -112,7 +116,7 @@ def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
     return merged
 
 
-def _translate(name: str, value: str) -> dict[str, str]:
+def _translate(name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:
     if name in _REFUSED:
         raise _refuse(name, _REFUSED[name])
     if name == "acks" and value.strip() not in ("all", "-1"):
@@ -122,7 +126,11 @@ def _translate(name: str, value: str) -> dict[str, str]:
     if name == "buffer.memory":
         return {"queue.buffering.max.kbytes": str(int(value) // 1024)}
     if name == "ssl.truststore.location":
-        return _truststore(value)
+        return _truststore(value, given.get("ssl.truststore.type", ""))
+    if name == "ssl.keystore.type" and value.upper() != "PKCS12":
+        raise _refuse(name, _ONLY_PKCS12)
+    if name in ("ssl.truststore.type", "ssl.keystore.type"):
+        return {}
     return {_RENAMED.get(name, name): value}
 
 
@@ -137,8 +145,8 @@ def _login(value: str) -> dict[str, str]:
     return {f"sasl.{part}": found[part] for part in ("username", "password")}
 
 
-def _truststore(value: str) -> dict[str, str]:
-    if not value.endswith(".pem"):
+def _truststore(value: str, kind: str) -> dict[str, str]:
+    if kind.upper() != "PEM" and not value.endswith(".pem"):
         raise _refuse(
             "ssl.truststore.location",
             "Java key stores cannot be read here; export the certificates to a PEM "

@@ -132,7 +132,10 @@ class Delivery:
         if refused:
             columns = columns.without(refused)
         self._sent.append(columns)
-        self._produce(columns.rows())
+        if columns.are_plain:
+            self._produce_plain(columns.plain())
+        else:
+            self._produce(columns.records())
         self._open += len(columns)
         self._producer.poll(0)
         if self._open >= self._window or self._failed:
@@ -244,32 +247,39 @@ class Delivery:
         for error, record in failed:
             raise self._translated(error, record, self._verdict(error, record, None))
 
-    def _produce(self, rows: Iterable[tuple[Any, ...]]) -> None:
+    def _produce_plain(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Hand over topics, values and keys; what a record costs is decided here."""
         from confluent_kafka import KafkaException
 
         produce = self._producer.produce
-        for topic, key, value, headers, partition in rows:
+        for topic, value, key in rows:
             try:
-                produce(topic, value, key, partition, headers=headers)
-            except BufferError:
-                self._wait_and_produce(topic, value, key, partition, headers)
+                produce(topic, value, key)
+            except (BufferError, KafkaException):
+                self._produce([Record(topic, key, value)])
+
+    def _produce(self, records: Iterable[Record]) -> None:
+        from confluent_kafka import KafkaException
+
+        for record in records:
+            try:
+                self._wait_and_produce(record)
             except KafkaException as error:
-                record = Record(topic, key, value, headers, partition)
                 self._failed.append((error.args[0], record))
 
-    def _wait_and_produce(self, *record: Any) -> None:
-        """Hand over a record when the queue has room for it again.
+    def _wait_and_produce(self, record: Record) -> None:
+        """Hand over a record, when the queue has room for it.
 
         Raises:
             KafkaGuardError: It had none for longer than a record may take.
         """
-        topic, value, key, partition, headers = record
+        topic, key, value, headers, partition = record
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
-            self._producer.poll(_FULL_QUEUE_WAIT_S)
             try:
                 self._producer.produce(topic, value, key, partition, headers=headers)
             except BufferError:
+                self._producer.poll(_FULL_QUEUE_WAIT_S)
                 continue
             return
         raise make(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import time
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Seconds until a cluster that does not answer counts as unreachable.
 ANSWER_TIMEOUT_S = 8.0
+_GLANCE_S = 0.1
+_log = logging.getLogger("kafkaguard.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,12 @@ class Brokers:
         found = {}
         for name in wanted:
             with self._explained(name):
-                found[name] = len(futures[name].result(ANSWER_TIMEOUT_S + 1).partitions)
+                found[name] = len(self._answer(futures[name]).partitions)
         return {name: self._with_settings(name, found[name]) for name in wanted}
 
-    def end_offsets(self, topics: Iterable[SinkTopic]) -> int:
-        """Sum up how many records were ever appended to the topics."""
-        from confluent_kafka import IsolationLevel, TopicPartition
+    def end_offsets(self, topics: Iterable[SinkTopic]) -> int | None:
+        """Sum up how many records were ever appended to the topics; None: not known."""
+        from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
         asked = {
@@ -88,9 +92,12 @@ class Brokers:
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=ANSWER_TIMEOUT_S,
         )
-        return sum(
-            future.result(ANSWER_TIMEOUT_S + 1).offset for future in futures.values()
-        )
+        try:
+            offsets = [int(self._answer(each).offset) for each in futures.values()]
+        except KafkaException as error:
+            _log.warning("end offsets are not known: %s", error.args[0].name())
+            return None
+        return sum(offsets)
 
     def _with_settings(self, name: str, partitions: int) -> SinkTopic:
         """Add a topic's settings; a client that may not see them can still write."""
@@ -102,7 +109,7 @@ class Brokers:
             [resource], request_timeout=ANSWER_TIMEOUT_S
         )
         try:
-            settings = futures[resource].result(ANSWER_TIMEOUT_S + 1)
+            settings = self._answer(futures[resource])
         except KafkaException as error:
             warnings.warn(
                 f"topic {name}: its settings cannot be read ({error.args[0].name()}), "
@@ -121,6 +128,8 @@ class Brokers:
 
         try:
             yield
+        except e.KafkaGuardError:
+            raise
         except KafkaException as error:
             code = error.args[0].code()
             if code == e.UnknownTopicOrPartitionError.code:
@@ -130,19 +139,35 @@ class Brokers:
                 raise self._unreachable() from None
             raise translate(error, topic=topic, api="Metadata") from None
 
-    def _unreachable(self) -> e.KafkaGuardError:
-        """Say why nobody answers: authentication hides behind a timeout."""
-        from confluent_kafka import KafkaError
+    def _answer(self, future: Any) -> Any:
+        """Wait for an answer, unless the client says that there will be none.
 
-        auth = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - documented constants
-        telling = [error for error in self._said if error.code() in auth]
-        if telling:
-            return translate(telling[0], api="Metadata")
+        Raises:
+            KafkaGuardError: The brokers refuse the client; that hides behind timeouts.
+        """
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S + 1
+        while time.monotonic() < deadline:
+            with suppress(TimeoutError):
+                return future.result(_GLANCE_S)
+            self._admin.poll(0)
+            if refused := [
+                error for error in self._said if error.code() in _refusals()
+            ]:
+                raise translate(refused[0], api="Metadata")
+        raise self._unreachable()
+
+    def _unreachable(self) -> e.KafkaGuardError:
         return make(
             e.ClientNotConnectedError,
             f"no broker at {self._servers} answered within {ANSWER_TIMEOUT_S:g} s: "
             "check the address, and whether the listener wants TLS or a login",
         )
+
+
+def _refusals() -> tuple[int, ...]:
+    from confluent_kafka import KafkaError
+
+    return KafkaError._AUTHENTICATION, KafkaError._SSL  # noqa: SLF001 - documented constants
 
 
 def look_up(settings: SinkSettings) -> tuple[Brokers, dict[str, SinkTopic]]:

@@ -29,12 +29,12 @@ class Growth:
 
     Attributes:
         topics: The topics watched.
-        before: The sum of their end offsets at the beginning.
+        before: The sum of their end offsets at the beginning; None: not known.
         started: When that was, in seconds since the epoch.
     """
 
     topics: tuple[SinkTopic, ...]
-    before: int
+    before: int | None
     started: float
 
     @classmethod
@@ -44,9 +44,10 @@ class Growth:
         before = Brokers(settings.client).end_offsets(watched)
         return cls(watched, before, time.time())
 
-    def appended(self, settings: SinkSettings) -> int:
-        """Count what was appended since, by anybody."""
-        return Brokers(settings.client).end_offsets(self.topics) - self.before
+    def appended(self, settings: SinkSettings) -> int | None:
+        """Count what was appended since, by anybody; None: not known."""
+        after = Brokers(settings.client).end_offsets(self.topics)
+        return None if after is None or self.before is None else after - self.before
 
 
 def write(  # noqa: PLR0913 - one for each setting
@@ -131,7 +132,9 @@ def write(  # noqa: PLR0913 - one for each setting
 
 def _landed(growth: Growth, settings: SinkSettings) -> str:
     names = " and ".join(topic.name for topic in growth.topics)
-    return f"{growth.appended(settings):,} records were appended to {names}"
+    appended = growth.appended(settings)
+    number = "an unknown number of" if appended is None else f"{appended:,}"
+    return f"{number} records were appended to {names}"
 
 
 def make_report(
