@@ -28,6 +28,7 @@ _API_VERSIONS: Final = 18
 _FETCH: Final = 1
 BROKER_TAKEN_AWAY: Final = "the broker was taken away"
 _SASL_HANDSHAKE: Final = 17
+_ACCEPT_TIMEOUT_S: Final = 2.0
 # Bounds that no real cluster of tests or staging comes near to.
 _MAX_BROKERS: Final = 256
 _MAX_TOPICS: Final = 100_000
@@ -145,6 +146,10 @@ class Hub:
             absence.cancel()
         for listener in self.listeners.values():
             await self.close(listener, "the proxy stopped")
+        # Clients that were being accepted meanwhile are turned away by _accept().
+        if accepting := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(accepting, timeout=_ACCEPT_TIMEOUT_S)
+        await asyncio.sleep(0)
 
     def take_down(self, listener: Listener, seconds: float) -> None:
         """Take a broker away for some seconds."""
@@ -206,6 +211,9 @@ class Hub:
         return Answer(raw, answered_errors(answer, self._topic_name))
 
     def _accept(self, listener: Listener, client: Any) -> None:
+        if not listener.is_up:
+            client[1].transport.abort()
+            return
         self._connections += 1
         connection = Connection(self._connections, self, listener, client)
         task = asyncio.create_task(connection.run())

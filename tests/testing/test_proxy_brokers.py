@@ -75,6 +75,17 @@ def test_new_leaders_are_behind_the_proxy(api, proxy, client, cluster):
     assert [proxy.brokers[leader]] == [_address(e) for e in answer.node_endpoints]
 
 
+def test_another_name_is_advertised(cluster):
+    """Clients are told a name of the machine that the proxy runs on."""
+    with (
+        FaultProxy(cluster, advertised_host="localhost") as proxy,
+        RawClient(proxy.bootstrap_servers) as client,
+    ):
+        brokers = client.ask(MetadataRequest(version=12, topics=[])).brokers
+        assert {broker.host for broker in brokers} == {"localhost"}
+        assert proxy.bootstrap_servers.count("localhost:") == 3
+
+
 def test_requests_are_counted_by_broker(proxy, client):
     """The journal knows which broker was asked, and so do faults."""
     proxy.on("DescribeCluster", broker=2).fail("BROKER_NOT_AVAILABLE")
