@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import socket
 import time
 
@@ -214,3 +216,16 @@ def test_sasl_passes(mechanism, kafka_users):
             producer.send(topic, b"value").get(20)
     assert fault.fired == 1
     assert proxy.requests("SaslAuthenticate")
+
+
+def test_stopping_at_once_leaves_no_socket_behind(kafka_cluster):
+    """Clients that have just come are turned away, whatever was done for them so far."""
+    for _ in range(20):
+        proxy = FaultProxy(kafka_cluster).start()
+        host, port = proxy.bootstrap_servers.split(":")
+        clients = [socket.create_connection((host, int(port)), 5) for _ in range(5)]
+        proxy.stop()
+        for client in clients:
+            with client, contextlib.suppress(ConnectionResetError):
+                assert client.recv(1) == b""
+    gc.collect()
