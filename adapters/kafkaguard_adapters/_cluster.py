@@ -104,6 +104,20 @@ class Cluster:
             text = f"no answer within {max(0.0, deadline - started):.3g} s"
             raise self.make(ClientTimeoutError, text, **place) from None
 
+    async def version(self, request: Any, broker: int | None, deadline: float) -> int:
+        """Return the highest version of a request that a broker and we have; 0: none.
+
+        Raises:
+            KafkaGuardError: The broker cannot be reached.
+        """
+        try:
+            async with asyncio.timeout_at(deadline):
+                connection = await self.connection(broker)
+        except TimeoutError:
+            place = {"api": api_name(request), "broker": broker}
+            raise self.make(ClientTimeoutError, "no connection", **place) from None
+        return connection.version(request) or 0
+
     async def _ask(
         self, request: Any, broker: int | None, max_version: int | None, place: Any
     ) -> Any:
