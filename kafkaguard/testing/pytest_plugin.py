@@ -1,0 +1,89 @@
+"""Fixtures for your tests: a real broker, a topic, users, and faults on the wire.
+
+pytest loads this by itself where kafkaguard is installed; nothing of Kafka is imported
+and nothing is started before a test asks for a fixture.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from kafkaguard.testing import FaultProxy, KafkaCluster
+
+_TOPIC_MARK = (
+    "kafka_topic(partitions=1, replication_factor=None, config=None): "
+    "how the topic of the fixture kafka_topic is made"
+)
+
+_SHOWN_LINES = 50
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line("markers", _TOPIC_MARK)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what went over the wire below a test that failed with faults."""
+    report = yield
+    faults = getattr(item, "funcargs", {}).get("kafka_faults")
+    if faults is not None and report.when == "call" and report.failed:
+        lines = str(faults.journal).splitlines()[-_SHOWN_LINES:]
+        report.sections.append(("Kafka conversation", "\n".join(lines)))
+    return report
+
+
+@pytest.fixture(scope="session")
+def kafka_options() -> dict[str, Any]:
+    """Arguments of the :class:`~kafkaguard.testing.KafkaCluster`; yours to override."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(kafka_options: dict[str, Any]) -> Iterator[KafkaCluster]:
+    """A real broker for the whole run, or one for each of its parallel workers."""
+    from kafkaguard.testing import KafkaCluster
+
+    with KafkaCluster(**kafka_options) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka_topic(kafka_cluster: KafkaCluster, request: pytest.FixtureRequest) -> str:
+    """An empty topic that no other test uses, made as the marker says."""
+    marker = request.node.get_closest_marker("kafka_topic")
+    return kafka_cluster.create_topic(**(marker.kwargs if marker else {}))
+
+
+@pytest.fixture
+def kafka_faults(kafka_cluster: KafkaCluster) -> Iterator[FaultProxy]:
+    """A :class:`~kafkaguard.testing.FaultProxy` in front of the broker, without faults.
+
+    What went over it is shown below a test that fails.
+    """
+    from kafkaguard.testing import FaultProxy
+
+    with FaultProxy(kafka_cluster) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="session")
+def kafka_users() -> Iterator[KafkaCluster]:
+    """A broker of its own with users: ``alice`` may do everything, ``bob`` nothing.
+
+    ``kafka_users.client_config("SASL_PLAIN", user="bob")`` has a client's settings.
+    """
+    from kafkaguard.testing import KafkaCluster
+
+    passwords = {name: secrets.token_urlsafe() for name in ("alice", "bob")}
+    with KafkaCluster(users=passwords, super_users=["alice"]) as cluster:
+        yield cluster
