@@ -11,10 +11,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._reports import TopicPartition, as_partition, raise_gravest
-from kafkaguard.errors import KafkaGuardError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from kafkaguard.errors import KafkaGuardError
 
 
 class LagReason(StrEnum):

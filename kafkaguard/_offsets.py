@@ -18,7 +18,10 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
-ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+ISOLATION_LEVELS = {
+    "read_uncommitted": READ_UNCOMMITTED,
+    "read_committed": READ_COMMITTED,
+}
 
 
 @dataclass(frozen=True, slots=True)

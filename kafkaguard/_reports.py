@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaguard.errors import KafkaGuardError, for_code
 
@@ -28,18 +29,9 @@ def as_partition(value: Any) -> TopicPartition:
     return TopicPartition(value.topic, value.partition)
 
 
-class Make(Protocol):
-    """Makes an error; each client's module ``errors`` has one for its users."""
-
-    def __call__(
-        self,
-        error: int | type[KafkaGuardError],
-        message: str | None = None,
-        /,
-        **place: Any,
-    ) -> KafkaGuardError:
-        """Make an error of a code or a class, with a text and a place."""
-        ...
+#: Makes an error of a code or a class, a text and a place; each client's module
+#: ``errors`` has one for its users.
+Make = Callable[..., KafkaGuardError]
 
 
 def make(

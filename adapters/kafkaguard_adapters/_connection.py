@@ -32,6 +32,8 @@ MAX_FRAME_BYTES: Final = 100_000_000
 #: The share of a SASL session after which a new connection is made (KIP-368).
 _SESSION_SHARE: Final = 0.85
 _OLD_STYLE: Final = 35
+_SIZE_BYTES: Final = 4
+_NUMBER_BYTES: Final = 4
 
 
 class ConnectionLostError(Exception):
@@ -74,7 +76,11 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, address: tuple[str, int], settings: Settings, make: Make, broker: int | None
+        cls,
+        address: tuple[str, int],
+        settings: Settings,
+        make: Make,
+        broker: int | None,
     ) -> Connection:
         """Connect, agree on versions and log in.
 
@@ -91,8 +97,8 @@ class Connection:
         except ssl.SSLError as error:
             raise make(
                 ClientConfigurationError,
-                f"TLS with {place} failed: {error.reason or error}. Look at the trusted "
-                "certificates, and whether this port speaks TLS at all",
+                f"TLS with {place} failed: {error.reason or error}. Look at the "
+                "trusted certificates, and whether this port speaks TLS at all",
                 broker=broker,
             ) from error
         except OSError as error:
@@ -100,13 +106,13 @@ class Connection:
             raise make(ClientNotConnectedError, text, broker=broker) from error
         connection = cls(reader, writer, settings, make, address, broker)
         try:
-            await connection._enter(host)  # noqa: SLF001 - our own
+            await connection._enter(host)
         except ConnectionLostError as error:
             connection.close()
             raise make(
                 ClientNotConnectedError,
-                f"{place} closed the connection at once: does the security protocol fit "
-                "this port?",
+                f"{place} closed the connection at once: does the security protocol "
+                "fit this port?",
                 broker=broker,
             ) from error
         except BaseException:
@@ -157,8 +163,8 @@ class Connection:
         if version is None:
             raise self._make(
                 UnsupportedVersionError,
-                f"the broker offers {_range(self.offered(request))}, and kafkaguard has "
-                f"up to {request.max_version}"
+                f"the broker offers {_range(self.offered(request))}, and kafkaguard "
+                f"has up to {request.max_version}"
                 + ("" if max_version is None else f", capped at {max_version}")
                 + "; nothing was sent",
                 api=api_name(request),
@@ -186,8 +192,10 @@ class Connection:
     async def _receive(self) -> None:
         try:
             while True:
-                size = int.from_bytes(await self._reader.readexactly(4), "big")
-                if not 4 <= size <= MAX_FRAME_BYTES:
+                size = int.from_bytes(
+                    await self._reader.readexactly(_SIZE_BYTES), "big"
+                )
+                if not _NUMBER_BYTES <= size <= MAX_FRAME_BYTES:
                     return
                 self._deliver(await self._reader.readexactly(size))
         except (OSError, asyncio.IncompleteReadError):
@@ -196,7 +204,9 @@ class Connection:
             self._give_up()
 
     def _deliver(self, frame: bytes) -> None:
-        answer, response = self._waiting.pop(int.from_bytes(frame[:4], "big"), (None, None))
+        answer, response = self._waiting.pop(
+            int.from_bytes(frame[:_NUMBER_BYTES], "big"), (None, None)
+        )
         if answer is None or response is None or answer.done():
             return
         try:
@@ -233,7 +243,8 @@ class Connection:
                 break
         self._check(answer, request)
         self._offered = {
-            each.api_key: (each.min_version, each.max_version) for each in answer.api_keys
+            each.api_key: (each.min_version, each.max_version)
+            for each in answer.api_keys
         }
 
     async def _log_in(self, login: Login) -> None:

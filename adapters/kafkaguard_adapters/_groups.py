@@ -81,9 +81,8 @@ async def _list_groups(
             return cluster.make(answer.error_code, api="ListGroups", broker=broker)
         return answer
 
-    return dict(
-        zip(brokers, await asyncio.gather(*map(ask, brokers)), strict=True)
-    )
+    answers: list[Any] = await asyncio.gather(*map(ask, brokers))
+    return dict(zip(brokers, answers, strict=True))
 
 
 class CommittedReader:

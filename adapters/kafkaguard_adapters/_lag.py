@@ -84,8 +84,12 @@ async def read_lag(
     if question.groups is None:
         states, broker_errors = await list_groups(cluster, deadline)
     reader = CommittedReader(cluster, deadline, stable=question.stable)
-    committed = await reader.read(states if question.groups is None else question.groups)
-    topics = sorted({t for each in committed.values() for t in question.topics_of(each)})
+    committed = await reader.read(
+        states if question.groups is None else question.groups
+    )
+    topics = sorted(
+        {t for each in committed.values() for t in question.topics_of(each)}
+    )
     found = await leaders(cluster, topics, deadline)
     logs = Logs(cluster, found, facts, deadline, question.isolation)
     await logs.read_ends()
@@ -183,7 +187,9 @@ class _Join:
         """List what was committed, and what else the same topics have."""
         topics = self._question.topics_of(committed)
         own = (p for p in (*committed.offsets, *committed.errors) if p.topic in topics)
-        others = (p for topic in topics for p in self._logs.leaders.partitions_of(topic))
+        others = (
+            p for topic in topics for p in self._logs.leaders.partitions_of(topic)
+        )
         places = sorted({*own, *others})
         empty = topics - {place.topic for place in places}
         return places + [TopicPartition(topic, 0) for topic in sorted(empty)]

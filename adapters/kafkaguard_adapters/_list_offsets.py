@@ -15,10 +15,8 @@ from kafka.protocol.consumer import ListOffsetsRequest
 
 from kafkaguard._classification import classify
 from kafkaguard._offsets import (
-    LATEST,
     MAX_TIMESTAMP,
     READ_UNCOMMITTED,
-    OffsetsReport,
     PartitionOffset,
 )
 from kafkaguard._reports import TopicPartition

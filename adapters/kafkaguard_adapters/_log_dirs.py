@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkaguard._log_dirs import BrokerLogDirs, LogDirsReport
     from kafkaguard_adapters._cluster import Cluster
 
+
 async def log_dirs(
     cluster: Cluster,
     topics: Iterable[str] | Mapping[str, Collection[int]] | None,

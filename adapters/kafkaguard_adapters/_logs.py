@@ -81,7 +81,9 @@ class Logs:
 
     async def fill(self, column: str, places: Iterable[TopicPartition]) -> None:
         """Fill a column where it is empty, with one ListOffsets a leader."""
-        missing = [p for p in places if column not in self.columns[p] and p in self.ends]
+        missing = [
+            p for p in places if column not in self.columns[p] and p in self.ends
+        ]
         kind = _KINDS[column]
         if kind == (LATEST, self._isolation):
             answers = self.ends

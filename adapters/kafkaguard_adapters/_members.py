@@ -99,7 +99,9 @@ def _assigned(group: Any) -> Iterator[tuple[TopicPartition, Member]]:
 def _classic(group: Any) -> Described:
     if group.error_code:
         return Described(_UNKNOWN if group.error_code == _NOT_FOUND else None)
-    if group.group_state == "Dead":  # what versions below 6 say of one that is not there
+    if (
+        group.group_state == "Dead"
+    ):  # what versions below 6 say of one that is not there
         return Described(_UNKNOWN)
     return Described(group.group_state, dict(_assigned_by_leader(group)))
 

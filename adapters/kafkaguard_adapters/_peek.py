@@ -59,7 +59,10 @@ class Next:
 
 
 async def peek_ends(
-    cluster: Cluster, leader: int, offsets: Mapping[TopicPartition, int], deadline: float
+    cluster: Cluster,
+    leader: int,
+    offsets: Mapping[TopicPartition, int],
+    deadline: float,
 ) -> dict[TopicPartition, Ends]:
     """Ask a leader for all ends at once, with one Fetch that reads nothing.
 

@@ -88,15 +88,15 @@ class Login:
         except Exception as error:
             raise self._make(
                 ClientConfigurationError,
-                f"SASL {settings.mechanism} cannot begin ({type(error).__name__}): look "
-                "at the sasl settings and at what the mechanism needs to be installed",
+                f"SASL {settings.mechanism} cannot begin ({type(error).__name__}): "
+                "look at the sasl settings and at what the mechanism needs to be installed",
             ) from error
 
     async def _fetch(self) -> tuple[str, Mapping[str, str]]:
         assert self._settings.token is not None
         try:
             return await self._settings.token()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it raises
             # The text of a provider's exception may hold a credential: not in ours.
             raise self._make(
                 ClientConfigurationError,

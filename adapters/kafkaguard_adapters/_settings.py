@@ -44,7 +44,9 @@ class Settings:
     )
 
 
-def read_bootstrap(value: str | Iterable[str], make: Make) -> tuple[tuple[str, int], ...]:
+def read_bootstrap(
+    value: str | Iterable[str], make: Make
+) -> tuple[tuple[str, int], ...]:
     """Read ``"host:port,..."`` or a list of such; the port is 9092 where none is given.
 
     Raises:
@@ -72,7 +74,9 @@ def check_protocol(value: str | None, make: Make) -> tuple[bool, bool]:
     protocol = (value or "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise refuse(
-            make, f"security protocol {value!r}", f"it is one of {', '.join(_PROTOCOLS)}"
+            make,
+            f"security protocol {value!r}",
+            f"it is one of {', '.join(_PROTOCOLS)}",
         )
     return protocol.endswith("SSL"), protocol.startswith("SASL")
 

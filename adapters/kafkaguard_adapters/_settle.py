@@ -22,13 +22,16 @@ _UNKNOWN_SERVER_ERROR: Final = -1
 _FEW: Final = 4
 
 
-def backoff(tries: int, uniform: Callable[[float, float], float] = random.uniform) -> float:
+def backoff(
+    tries: int, uniform: Callable[[float, float], float] = random.uniform
+) -> float:
     """Return how long to wait after so many tries, in seconds.
 
     It doubles from 0.1 to 1 and jitters upwards only, so 0.1 is the floor.
     """
     base = min(BACKOFF_FLOOR_S * 2 ** (tries - 1), BACKOFF_CEILING_S)
-    return base * uniform(1.0, 1.0 + _JITTER)
+    delay: float = base * uniform(1.0, 1.0 + _JITTER)
+    return delay
 
 
 async def settle(

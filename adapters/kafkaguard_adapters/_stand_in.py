@@ -15,8 +15,8 @@ class StandIn:
     def __init__(self, client: Any) -> None:
         self.client = client
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]  # stands for the client's
+    @property  # type: ignore[misc]  # that of object can be set, too
+    def __class__(self) -> type:
         """The client's class, so that ``isinstance`` holds."""
         return type(self.client)
 

@@ -71,7 +71,9 @@ class Leaders:
         return [place for place in self.partitions if place.topic == topic]
 
 
-def _leader(place: TopicPartition, each: Any, cluster: Cluster) -> int | KafkaGuardError:
+def _leader(
+    place: TopicPartition, each: Any, cluster: Cluster
+) -> int | KafkaGuardError:
     if each.leader_id != _NO_LEADER and each.error_code in {0, *_HARMLESS}:
         leader: int = each.leader_id
         return leader

@@ -169,7 +169,7 @@ class AsyncClusterCalls:
             partitions: Pairs of topic and partition, or any client's TopicPartition.
             timeout: Seconds for the whole report. Default: 30.
         """
-        return await self._offsets(dict.fromkeys(partitions, EARLIEST), timeout)
+        return await self._list(dict.fromkeys(partitions, EARLIEST), timeout)
 
     async def end_offsets(
         self,
@@ -178,9 +178,9 @@ class AsyncClusterCalls:
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> OffsetsReport:
-        """Ask for the ends of logs, as :meth:`beginning_offsets` does for the starts."""
+        """Ask for ends of logs, as :meth:`beginning_offsets` does for the starts."""
         wanted = dict.fromkeys(partitions, LATEST)
-        return await self._offsets(wanted, timeout, _isolation(isolation))
+        return await self._list(wanted, timeout, _isolation(isolation))
 
     async def offsets_for_times(
         self,
@@ -193,7 +193,7 @@ class AsyncClusterCalls:
             times: Milliseconds since 1970 by partition, as Kafka's clients take them.
             timeout: Seconds; looking in remote storage can take long (KIP-1075).
         """
-        return await self._offsets({p: int(time) for p, time in times.items()}, timeout)
+        return await self._list({p: int(time) for p, time in times.items()}, timeout)
 
     async def max_timestamp_offsets(
         self,
@@ -205,13 +205,16 @@ class AsyncClusterCalls:
         Of a tiered topic brokers look at local segments only, without a word; here
         ``is_local_only`` says so (KAFKA-17552).
         """
-        return await self._offsets(dict.fromkeys(partitions, MAX_TIMESTAMP), timeout)
+        return await self._list(dict.fromkeys(partitions, MAX_TIMESTAMP), timeout)
 
-    async def _offsets(
-        self, wanted: Mapping[Any, int], timeout: float, isolation: int = READ_UNCOMMITTED
+    async def _list(
+        self,
+        wanted: Mapping[Any, int],
+        seconds: float,
+        isolation: int = READ_UNCOMMITTED,
     ) -> OffsetsReport:
         view = self.cluster_view
-        deadline = asyncio.get_running_loop().time() + timeout
+        deadline = asyncio.get_running_loop().time() + seconds
         lister = OffsetLister(view.cluster(), view.facts, deadline, isolation=isolation)
         places = {as_partition(each): when for each, when in wanted.items()}
         return OffsetsReport(await lister.list(places))
@@ -299,7 +302,7 @@ class ClusterCalls:
     def max_timestamp_offsets(
         self, partitions: Iterable[Any], timeout: float = TIMEOUT_S
     ) -> OffsetsReport:
-        """Ask for the latest, as :meth:`AsyncClusterCalls.max_timestamp_offsets` says."""
+        """Ask for the latest records, as the method of that name for who awaits."""
         return run(self._awaited.max_timestamp_offsets(partitions, timeout))
 
     def close_view(self) -> None:

@@ -9,9 +9,9 @@ from kafka.protocol.api_message import ApiMessage
 _HERE = sys.modules[__name__]
 
 
-class ConsumerGroupDescribeRequest(ApiMessage, load_json=_HERE):  # type: ignore[misc]  # kafka-python is untyped
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=_HERE):  # type: ignore[call-arg,misc]  # untyped base
     """Asks a coordinator about groups of the new protocol."""
 
 
-class ConsumerGroupDescribeResponse(ApiMessage, load_json=_HERE):  # type: ignore[misc]  # kafka-python is untyped
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=_HERE):  # type: ignore[call-arg,misc]  # untyped base
     """What it knows of each."""

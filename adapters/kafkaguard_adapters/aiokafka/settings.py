@@ -53,7 +53,7 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
         if name.startswith(("ssl_", "sasl_")) and name not in _READ and value:
             raise refuse(make, name, "kafkaguard does not know what it means")
     has_tls, has_sasl = check_protocol(config.get("security_protocol"), make)
-    context = config.get("ssl_context")
+    context: Any = config.get("ssl_context")
     if has_tls and context is None:
         raise refuse(make, "ssl_context=None", "aiokafka's TLS needs a context")
     mechanism = (config.get("sasl_mechanism") or "PLAIN") if has_sasl else None
