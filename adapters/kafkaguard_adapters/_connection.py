@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 MAX_FRAME_BYTES: Final = 100_000_000
 #: The share of a SASL session after which a new connection is made (KIP-368).
 _SESSION_SHARE: Final = 0.85
-_OLD_STYLE: Final = 35
 _SIZE_BYTES: Final = 4
 _NUMBER_BYTES: Final = 4
 
@@ -233,14 +232,17 @@ class Connection:
         self.is_new = True
 
     async def _agree(self) -> None:
-        """Ask what the broker has; an old one answers once more in version 0."""
-        for version in (ApiVersionsRequest.max_version, 0):
-            request = ApiVersionsRequest(
-                client_software_name="kafkaguard", client_software_version=__version__
-            )
-            answer = await self._ask(request, version)
-            if answer.error_code != _OLD_STYLE:
-                break
+        """Ask what the broker has, an old one once more in version 0 (KIP-511)."""
+        request = ApiVersionsRequest(
+            client_software_name="kafkaguard", client_software_version=__version__
+        )
+        try:
+            answer = await self._ask(request, ApiVersionsRequest.max_version)
+            is_old = answer.error_code == UnsupportedVersionError.code
+        except ClientProtocolError:  # some servers answer in a layout of their own
+            is_old = True
+        if is_old:
+            answer = await self._ask(request, 0)
         self._check(answer, request)
         self._offered = {
             each.api_key: (each.min_version, each.max_version)

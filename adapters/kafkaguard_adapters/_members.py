@@ -89,7 +89,10 @@ async def _ask(
 def _assigned(group: Any) -> Iterator[tuple[TopicPartition, Member]]:
     for each in group.members:
         member = Member(
-            each.member_id, each.client_id, each.client_host, each.instance_id
+            each.member_id,
+            each.client_id,
+            each.client_host.lstrip("/"),
+            each.instance_id,
         )
         for topic in each.assignment.topic_partitions:
             for partition in topic.partitions:

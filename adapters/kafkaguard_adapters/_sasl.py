@@ -89,7 +89,7 @@ class Login:
             raise self._make(
                 ClientConfigurationError,
                 f"SASL {settings.mechanism} cannot begin ({type(error).__name__}): "
-                "look at the sasl settings and at what the mechanism needs to be installed",
+                "look at the sasl settings, and at what the mechanism needs",
             ) from error
 
     async def _fetch(self) -> tuple[str, Mapping[str, str]]:

@@ -8,7 +8,7 @@ import time
 import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from cluster_clients import CLIENTS, admin_of, words_of
+from cluster_clients import admin_of, words_of
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
@@ -64,8 +64,10 @@ class LogDirsContract:
                 there = words_of(self.client, proxy.bootstrap_servers)
                 with admin_of(self.client, config | there) as admin:
                     report = admin.log_dirs()
-                assert [version] == [r.version for r in proxy.requests("DescribeLogDirs")]
-            assert 31 == report.brokers[0].error.code
+                assert [version] == [
+                    r.version for r in proxy.requests("DescribeLogDirs")
+                ]
+            assert report.brokers[0].error.code == 31
             assert not report.complete
             with pytest.raises(errors.ClusterAuthorizationFailedError):
                 report.raise_for_errors()
@@ -183,7 +185,7 @@ def test_b40_silence_of_an_old_broker_ends_in_time(kafka_faults):
         assert time.monotonic() - started < 5
     assert isinstance(answer.error, errors.ClientTimeoutError)
     assert "user's rights" in answer.error.__notes__[0]
-    assert [2] == [r.version for r in kafka_faults.requests("DescribeLogDirs")]
+    assert [r.version for r in kafka_faults.requests("DescribeLogDirs")] == [2]
 
 
 def test_b40_newer_versions_are_used_where_they_are(kafka_faults):
@@ -193,7 +195,7 @@ def test_b40_newer_versions_are_used_where_they_are(kafka_faults):
     config = {"bootstrap_servers": kafka_faults.bootstrap_servers}
     with admin_of("kafka-python", config) as admin:
         answer = admin.log_dirs().brokers[0]
-    assert (4, 31, False) == (answer.version, answer.error.code, answer.is_concluded)
+    assert (answer.version, answer.error.code, answer.is_concluded) == (4, 31, False)
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +232,7 @@ def test_b42_api_that_is_not_there_is_not_asked(kafka_faults):
     assert isinstance(answer.error, errors.UnsupportedVersionError)
     assert answer.version is None
     assert "nothing was sent" in str(answer.error)
-    assert [] == kafka_faults.requests("DescribeLogDirs")
+    assert kafka_faults.requests("DescribeLogDirs") == []
 
 
 @pytest.mark.parametrize("highest", [2, 3])
@@ -259,8 +261,8 @@ def test_b44_denied_log_dirs_do_not_hide_the_lag(kafka_users):
         lag = admin.lag([topic])
         dirs = admin.log_dirs()
     assert lag.complete
-    assert 0 == lag.groups[topic].partitions[topic, 0].lag
-    assert 31 == dirs.brokers[0].error.code
+    assert lag.groups[topic].partitions[topic, 0].lag == 0
+    assert dirs.brokers[0].error.code == 31
 
 
 def test_b47_confluents_settings_must_be_given(kafka_cluster):
@@ -302,13 +304,13 @@ def test_offline_directory_is_listed_with_its_error(kafka_faults):
 
 def test_unreachable_cluster_is_an_error_that_names_the_address():
     """Nothing can be said of any broker, so this one is raised."""
-    from kafkaguard_adapters.kafka_python.settings import read_settings
-    from kafkaguard_adapters._view import ClusterView
     from kafkaguard._reports import make
+    from kafkaguard_adapters._view import ClusterView
+    from kafkaguard_adapters.kafka_python.settings import read_settings
 
     def settings():
         return read_settings({"bootstrap_servers": "127.0.0.1:1"}, make)
 
     calls = blocking_calls(ClusterView(settings, make))
-    with pytest.raises(errors.ClientNotConnectedError, match="127.0.0.1:1"):
+    with pytest.raises(errors.ClientNotConnectedError, match=r"127\.0\.0\.1:1"):
         calls.log_dirs(timeout=3.0)

@@ -50,7 +50,7 @@ def test_b45_shared_storage_counts_once_and_local_copies_each():
     )
     found = report(4, one, one, one)
     assert 360 == found.local_size("t") == found.local_size("t", 0)
-    assert 120 == found.remote_size("t")
+    assert found.remote_size("t") == 120
     assert 0 == found.local_size("t", 1) == found.local_size("u")
 
 
@@ -59,16 +59,16 @@ def test_b46_future_replicas_stand_apart_and_unknown_lag_is_none():
     both = directory("/a", (0, 10, -1, False), (0, 4, -1, True))
     (log_dir,) = report(1, answer(1, both)).brokers[0].dirs.values()
     (current,), (future,) = log_dir.replicas, log_dir.future_replicas
-    assert (None, False, 10) == (current.offset_lag, current.is_future, current.size)
-    assert (None, True, 4) == (future.offset_lag, future.is_future, future.size)
-    assert 10 == log_dir.size
+    assert (current.offset_lag, current.is_future, current.size) == (None, False, 10)
+    assert (future.offset_lag, future.is_future, future.size) == (None, True, 4)
+    assert log_dir.size == 10
 
 
 def test_size_of_disks_and_what_is_used():
     """From version 4 on the disk's size is known; -1 there is still not a size."""
     found = report(4, answer(4, directory("/a", total=100, usable=25), directory("/b")))
     used = {path: each.used for path, each in found.brokers[0].dirs.items()}
-    assert {"/a": 0.75, "/b": None} == used
+    assert used == {"/a": 0.75, "/b": None}
 
 
 def test_empty_answer_means_denied_only_below_version_3():
@@ -82,7 +82,7 @@ def test_empty_answer_means_denied_only_below_version_3():
 def test_top_level_code_is_that_brokers_error_and_unknown_codes_are_kept():
     """Any code, also one from the future, stays on its broker."""
     found = report(5, answer(5, error_code=31), answer(5, error_code=4711))
-    assert [31, 4711] == [each.code for each in found.errors]
+    assert [each.code for each in found.errors] == [31, 4711]
     assert not found.complete
 
 
@@ -96,5 +96,5 @@ def test_raise_for_errors_raises_the_gravest_and_notes_the_others():
             found.raise_for_errors()
         except errors.ClusterAuthorizationFailedError as error:
             caught = error
-    assert 1 == len(caught.__notes__)
+    assert len(caught.__notes__) == 1
     assert "log directory /a" in caught.__notes__[0]

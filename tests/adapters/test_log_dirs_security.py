@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections import namedtuple
+from typing import NamedTuple
 
 import pytest
 import trustme
@@ -21,8 +21,17 @@ from kafkaguard_adapters.confluent.settings import read_settings as read_conflue
 from kafkaguard_adapters.kafka_python.admin import GuardedAdmin
 from kafkaguard_adapters.kafka_python.settings import read_settings as read_kafka_python
 
-SECRET = "s3cret-of-alice"  # noqa: S105 - a test's own
-Way = namedtuple("Way", "listener user mechanism", defaults=(None, None))
+SECRET = "s3cret-of-alice"
+
+
+class Way(NamedTuple):
+    """A way into the cluster."""
+
+    listener: str
+    user: str | None = None
+    mechanism: str | None = None
+
+
 WAYS = (
     Way("TLS"),
     Way("SASL_PLAIN", "alice"),
@@ -72,9 +81,9 @@ def secured(authority, tmp_path_factory):
 def every_call(admin):
     """Make every call that needs a connection of our own."""
     assert admin.log_dirs().complete
-    assert 0 == admin.lag("g", columns=["time", "members", "facts"]).groups["g"].total
-    assert {("t", 0): 0} == admin.beginning_offsets([("t", 0)]).offsets
-    assert {("t", 0): 0} == admin.end_offsets([("t", 0)]).offsets
+    assert admin.lag("g", columns=["time", "members", "facts"]).groups["g"].total == 0
+    assert admin.beginning_offsets([("t", 0)]).offsets == {("t", 0): 0}
+    assert admin.end_offsets([("t", 0)]).offsets == {("t", 0): 0}
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -105,7 +114,7 @@ def test_client_certificates(secured, client, authority, tmp_path):
     with admin_of(client, config) as admin:
         every_call(admin)
         others = admin.lag("not-carols").groups["not-carols"]
-    assert 30 == others.error.code  # so it is she, and not just anybody
+    assert others.error.code == 30  # so it is she, and not just anybody
 
 
 def _certificate(client, certfile, keyfile):
@@ -130,25 +139,26 @@ def test_wrong_password_is_an_error_without_it(secured, mechanism):
         admin.log_dirs(timeout=10.0)
     texts = f"{caught.value} {caught.value!r} {admin!r} {vars(caught.value)}"
     assert "gu3ss" not in texts
-    assert "CONFIGURE" == caught.value.verdict.action
+    assert caught.value.verdict.action == "CONFIGURE"
 
 
 def test_mechanism_that_the_broker_has_not_got(secured):
     """The error has the mechanisms that there are."""
     config = secured.client_config("SASL_PLAIN", user="alice")
     wrong = {**config, "sasl_mechanism": "SCRAM-SHA-512"}
-    with GuardedAdmin(KafkaAdminClient(**config), wrong) as admin:
-        with pytest.raises(errors.UnsupportedSaslMechanismError, match="offers PLAIN"):
-            admin.log_dirs(timeout=10.0)
+    admin = GuardedAdmin(KafkaAdminClient(**config), wrong)
+    refused = pytest.raises(errors.UnsupportedSaslMechanismError, match="offers PLAIN")
+    with admin, refused:
+        admin.log_dirs(timeout=10.0)
 
 
 def test_untrusted_certificate_says_so(secured):
     """TLS that fails is a matter of configuration, not of waiting."""
     config = secured.client_config("TLS")
     unknown = {**config, "ssl_cafile": None}
-    with GuardedAdmin(KafkaAdminClient(**config), unknown) as admin:
-        with pytest.raises(errors.ClientConfigurationError, match="trusted"):
-            admin.log_dirs(timeout=10.0)
+    admin = GuardedAdmin(KafkaAdminClient(**config), unknown)
+    with admin, pytest.raises(errors.ClientConfigurationError, match="trusted"):
+        admin.log_dirs(timeout=10.0)
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
@@ -162,9 +172,9 @@ def test_protocol_that_does_not_fit_the_port_ends_in_time(secured, protocol):
         "sasl_plain_username": "alice",
         "sasl_plain_password": SECRET,
     }
-    with GuardedAdmin(KafkaAdminClient(**config), wrong) as admin:
-        with pytest.raises(errors.KafkaGuardError) as caught:
-            admin.log_dirs(timeout=5.0)
+    admin = GuardedAdmin(KafkaAdminClient(**config), wrong)
+    with admin, pytest.raises(errors.KafkaGuardError) as caught:
+        admin.log_dirs(timeout=5.0)
     assert SECRET not in str(caught.value)
 
 
@@ -176,9 +186,10 @@ def test_failing_token_provider_keeps_its_text_to_itself(secured):
 
     good = secured.client_config("OAUTHBEARER", client="confluent", user="alice")
     bad = {k: v for k, v in good.items() if not k.startswith(("enable", "sasl.oauth"))}
-    with ConfluentAdmin(AdminClient(good), {**bad, "oauth_cb": provider}) as admin:
-        with pytest.raises(errors.ClientConfigurationError, match="RuntimeError") as e:
-            admin.log_dirs(timeout=10.0)
+    admin = ConfluentAdmin(AdminClient(good), {**bad, "oauth_cb": provider})
+    refused = pytest.raises(errors.ClientConfigurationError, match="RuntimeError")
+    with admin, refused as e:
+        admin.log_dirs(timeout=10.0)
     assert SECRET not in str(e.value)
     assert e.value.__suppress_context__
 
@@ -191,8 +202,16 @@ UNTRANSLATABLE = (
     (read_kafka_python, {"bootstrap_servers": "host:port"}, "host:port"),
     (read_kafka_python, {"bootstrap_servers": []}, None),
     (read_confluent, {}, "bootstrap servers"),
-    (read_confluent, {"bootstrap.servers": "h", "ssl.engine.location": "e"}, "ssl.engine"),
-    (read_confluent, {"bootstrap.servers": "h", "ssl.keystore.location": "k"}, "keystore"),
+    (
+        read_confluent,
+        {"bootstrap.servers": "h", "ssl.engine.location": "e"},
+        "ssl.engine",
+    ),
+    (
+        read_confluent,
+        {"bootstrap.servers": "h", "ssl.keystore.location": "k"},
+        "keystore",
+    ),
     (read_confluent, {"bootstrap.servers": "h", "plugin.library.paths": "p"}, "plugin"),
     (
         read_confluent,
@@ -217,7 +236,7 @@ UNTRANSLATABLE = (
 def test_what_cannot_be_translated_is_named(read, config, named):
     """Left out, it would lead to another place, or in as somebody else."""
     if named is None:  # kafka-python's own default stands in
-        assert (("localhost", 9092),) == read(config, make).bootstrap
+        assert read(config, make).bootstrap == (("localhost", 9092),)
         return
     with pytest.raises(errors.ClientConfigurationError, match=named):
         read(config, make)
@@ -237,5 +256,5 @@ def test_settings_show_no_credential():
     }
     settings = read_confluent(config, make)
     assert SECRET not in repr(settings)
-    assert (("::1", 9093), ("broker", 9092), ("host", 1)) == settings.bootstrap
-    assert ssl.CERT_NONE == settings.tls().verify_mode
+    assert settings.bootstrap == (("::1", 9093), ("broker", 9092), ("host", 1))
+    assert settings.tls().verify_mode == ssl.CERT_NONE
