@@ -88,6 +88,8 @@ class PartitionLag:
         log_start: The first offset that is still there.
         next_timestamp: When the next record to read was written, in seconds since 1970.
         time_lag: How many seconds ago that was; 0 at the end of the log.
+        read_error: Why a reader cannot go on at the committed offset, as remote storage
+            that is not ready (with the column ``time``, or found by a watch).
         member: Who is to read the partition.
         compacted: ``cleanup.policy`` contains ``compact``: offsets have gaps.
         tiered: ``remote.storage.enable`` is true.
@@ -105,6 +107,7 @@ class PartitionLag:
     log_start: int | None = None
     next_timestamp: float | None = None
     time_lag: float | None = None
+    read_error: KafkaGuardError | None = None
     member: Member | None = None
     compacted: bool | None = None
     tiered: bool | None = None

@@ -136,7 +136,9 @@ class CommittedReader:
         except KafkaGuardError as error:
             return dict.fromkeys(groups, error)
 
-    async def _ask_for_many(self, coordinator: int, groups: Collection[str]) -> Any:
+    async def _ask_for_many(
+        self, coordinator: int, groups: Collection[str]
+    ) -> dict[str, Any]:
         named = OffsetFetchRequest.OffsetFetchRequestGroup
         request = OffsetFetchRequest(
             groups=[named(group_id=group, topics=None) for group in groups],

@@ -74,7 +74,11 @@ class Question:
 
 
 async def read_lag(
-    cluster: Cluster, facts: FactsOfTopics, question: Question, deadline: float
+    cluster: Cluster,
+    facts: FactsOfTopics,
+    question: Question,
+    deadline: float,
+    read_errors: Mapping[TopicPartition, KafkaGuardError],
 ) -> LagReport:
     """Read the lag of groups; see :meth:`~._view.AsyncClusterCalls.lag`."""
     if not cluster.addresses:
@@ -98,7 +102,7 @@ async def read_lag(
     if "facts" in question.columns:
         known = await facts.get(cluster, topics, deadline)
     described = await _describe(cluster, committed, question, deadline)
-    join = _Join(question, logs, known, time.time())
+    join = _Join(question, logs, known, read_errors, time.time())
     groups = {
         name: join.group(name, each, described.get(name), states.get(name))
         for name, each in committed.items()
@@ -159,11 +163,13 @@ class _Join:
         question: Question,
         logs: Logs,
         facts: Mapping[str, TopicFacts],
+        read_errors: Mapping[TopicPartition, KafkaGuardError],
         now: float,
     ) -> None:
         self._question = question
         self._logs = logs
         self._facts = facts
+        self._read_errors = read_errors
         self.now = now
 
     def group(
@@ -200,6 +206,7 @@ class _Join:
         offset = committed.offsets.get(place)
         known: dict[str, Any] = dict(self._logs.columns.get(place, {}))
         known["member"] = described.members.get(place)
+        known["read_error"] = self._read_errors.get(place)
         if place.topic in self._facts:
             known["compacted"] = self._facts[place.topic].compacted
             known["tiered"] = self._facts[place.topic].tiered
@@ -227,7 +234,7 @@ class _Join:
 
     def _time(
         self, place: TopicPartition, offset: int | None, end: int
-    ) -> dict[str, float]:
+    ) -> dict[str, Any]:
         if "time" not in self._question.columns or offset is None:
             return {}
         if offset >= end:
@@ -235,6 +242,8 @@ class _Join:
         record = self._logs.next.get((place, offset))
         if record is None:
             return {}
+        if isinstance(record, KafkaGuardError):
+            return {"read_error": record}
         if record.timestamp is None:
             return {"time_lag": 0.0}
         written = record.timestamp / 1000

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkaguard._offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from kafkaguard_adapters._list_offsets import OffsetLister
-from kafkaguard_adapters._peek import next_records, peek_ends
+from kafkaguard_adapters._peek import next_records, peek_ends, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from kafkaguard._offsets import PartitionOffset
     from kafkaguard._reports import TopicPartition
+    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters._cluster import Cluster
     from kafkaguard_adapters._peek import Next
     from kafkaguard_adapters._topics import FactsOfTopics, Leaders
@@ -49,7 +50,7 @@ class Logs:
         self.leaders = leaders
         self.ends: dict[TopicPartition, PartitionOffset] = {}
         self.columns: dict[TopicPartition, dict[str, int | None]] = defaultdict(dict)
-        self.next: dict[tuple[TopicPartition, int], Next] = {}
+        self.next: dict[tuple[TopicPartition, int], Next | KafkaGuardError] = {}
         self._cluster = cluster
         self._facts = facts
         self._deadline = deadline
@@ -113,7 +114,7 @@ class Logs:
 
     async def _next_at(
         self, leader: int, offsets: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, Next]:
+    ) -> Mapping[TopicPartition, Next | KafkaGuardError]:
         spans = {
             place: (
                 max(offset, self.columns[place].get("log_start") or 0),
@@ -121,9 +122,24 @@ class Logs:
             )
             for place, offset in offsets.items()
         }
-        return await next_records(
+        found = await next_records(
             self._cluster, leader, spans, self._deadline, isolation=self._isolation
         )
+        return await self._judged(leader, found)
+
+    async def _judged(
+        self, leader: int, found: Mapping[TopicPartition, Next | int]
+    ) -> dict[TopicPartition, Next | KafkaGuardError]:
+        refused = {
+            place.topic for place, each in found.items() if isinstance(each, int)
+        }
+        facts = await self._facts.get(self._cluster, refused, self._deadline)
+        return {
+            place: refusal(self._cluster, leader, place, each, facts[place.topic])
+            if isinstance(each, int)
+            else each
+            for place, each in found.items()
+        }
 
     async def _list(
         self, places: Iterable[TopicPartition], when: int, isolation: int

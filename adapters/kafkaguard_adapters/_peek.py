@@ -96,7 +96,7 @@ async def next_records(
     deadline: float,
     *,
     isolation: int,
-) -> dict[TopicPartition, Next]:
+) -> dict[TopicPartition, Next | int]:
     """Ask a leader when the next record in each span of offsets was written.
 
     One Fetch, one more for each partition whose batch is larger than 64 KiB, and one
@@ -110,9 +110,10 @@ async def next_records(
         isolation: 0 or 1, as a reader has it.
 
     Returns:
-        The records where Read is allowed and there was time.
+        The records, or the codes with which they were refused; nothing where there was
+        no time.
     """
-    found: dict[TopicPartition, Next] = {}
+    found: dict[TopicPartition, Next | int] = {}
     pending = {place: first for place, (first, _) in spans.items()}
     progress = True
     while pending and progress:
@@ -128,28 +129,33 @@ async def next_records(
             break
         progress = False
         for place, each in _partitions(answer):
-            step = _step(each, pending[place], spans[place][1])
-            progress |= step != pending[place]
-            if isinstance(step, int):
-                pending[place] = step
-                continue
-            del pending[place]
-            if step is not None:
+            step = each.error_code or _step(each, pending[place], spans[place][1])
+            if isinstance(step, _Onward):
+                progress |= step.offset != pending[place]
+                pending[place] = step.offset
+            else:
+                progress = True
                 found[place] = step
+                del pending[place]
     return found
 
 
-def _step(each: Any, offset: int, stop: int) -> Next | int | None:
-    """Read one partition of an answer: a record, where to look next, or a refusal."""
-    if each.error_code:
-        return None
+@dataclass(frozen=True, slots=True)
+class _Onward:
+    """There was no record yet; look from here on."""
+
+    offset: int
+
+
+def _step(each: Any, offset: int, stop: int) -> Next | _Onward:
+    """Read one partition of an answer: the next record, or where to look for it."""
     for batch in _batches(each.records):
         if batch.next_offset <= offset:
             continue
         if not batch.is_control_batch:
             return Next(_timestamp(batch, offset))
         offset = batch.next_offset
-    return Next(None) if offset >= stop else offset
+    return Next(None) if offset >= stop else _Onward(offset)
 
 
 def _timestamp(batch: Any, offset: int) -> int:
@@ -182,6 +188,17 @@ async def probe(
     code = next((each.error_code for _, each in _partitions(answer)), 0)
     if not code:
         return None
+    return refusal(cluster, leader, place, code, facts)
+
+
+def refusal(
+    cluster: Cluster,
+    leader: int,
+    place: TopicPartition,
+    code: int,
+    facts: TopicFacts | None,
+) -> KafkaGuardError:
+    """Make the error of a Fetch that was refused; the topic's settings have a say."""
     verdict = classify(code, api=API, facts=facts)
     return cluster.make(
         verdict.error_class,

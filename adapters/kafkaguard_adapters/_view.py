@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from kafkaguard._lag import LagReport
     from kafkaguard._log_dirs import LogDirsReport
-    from kafkaguard._reports import Make
+    from kafkaguard._reports import Make, TopicPartition
+    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters._settings import Settings
 
 #: Seconds for a whole call, all brokers and all attempts together.
@@ -48,6 +49,8 @@ class ClusterView:
         self._settings = settings
         self._make = make
         self.facts = FactsOfTopics()
+        #: Where remote storage keeps readers waiting, as a watch has found.
+        self.read_errors: dict[TopicPartition, KafkaGuardError] = {}
         self._cluster: Cluster | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -152,7 +155,9 @@ class AsyncClusterCalls:
         )
         view = self.cluster_view
         deadline = asyncio.get_running_loop().time() + timeout
-        return await read_lag(view.cluster(), view.facts, question, deadline)
+        return await read_lag(
+            view.cluster(), view.facts, question, deadline, view.read_errors
+        )
 
     async def beginning_offsets(
         self,
