@@ -152,9 +152,11 @@ class Cluster:
             return known
 
     def _known(self, broker: int | None) -> Connection | None:
+        for each in [b for b, c in self._connections.items() if not c.is_open]:
+            self._connections.pop(each).close()
         found = self._connections.values()
         return next(
-            (c for c in found if broker in (None, c.broker) and c.is_open),
+            (c for c in found if broker in (None, c.broker)),
             None,
         )
 
