@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint unit wheel docs bench demo generate clean
+.PHONY: help test lint unit wheel docs fuzz bench demo generate clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ wheel: .venv/installed ## Build the wheel and try it outside the checkout
 
 docs: .venv/installed ## The documentation, warnings as errors
 	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build/html
+
+fuzz: .venv/installed ## A million mutated messages (Linux)
+	$(BIN)/python scripts/fuzz_protocol.py
 
 bench: .venv/installed ## Measure what guarding costs
 	$(BIN)/python -m benchmarks

@@ -13,33 +13,55 @@ from kafkaguard._version import __version__
 if TYPE_CHECKING:
     from kafkaguard import errors
     from kafkaguard._classification import classify
+    from kafkaguard._delivery import (
+        CallbackError,
+        DeliveryFailed,
+        DeliveryReport,
+        ForkedProducerError,
+        SupersededError,
+    )
     from kafkaguard._verdict import Action, RuleInfo, TopicFacts, Verdict
-    from kafkaguard_policies import PolicyError, RetryPolicy, load_policy
+    from kafkaguard_adapters._guard import guard
+    from kafkaguard_policies import PolicyError, RetryPolicy, load_policy, retry
 
 #: Where each public name lives; loaded at its first use.
 _HOMES = {
     "Action": "kafkaguard._verdict",
+    "CallbackError": "kafkaguard._delivery",
+    "DeliveryFailed": "kafkaguard._delivery",
+    "DeliveryReport": "kafkaguard._delivery",
+    "ForkedProducerError": "kafkaguard._delivery",
     "PolicyError": "kafkaguard_policies",
     "RetryPolicy": "kafkaguard_policies",
     "RuleInfo": "kafkaguard._verdict",
+    "SupersededError": "kafkaguard._delivery",
     "TopicFacts": "kafkaguard._verdict",
     "Verdict": "kafkaguard._verdict",
     "classify": "kafkaguard._classification",
+    "guard": "kafkaguard_adapters._guard",
     "load_policy": "kafkaguard_policies",
+    "retry": "kafkaguard_policies",
 }
 _MODULES = frozenset({"errors"})
 
 __all__ = [
     "Action",
+    "CallbackError",
+    "DeliveryFailed",
+    "DeliveryReport",
+    "ForkedProducerError",
     "PolicyError",
     "RetryPolicy",
     "RuleInfo",
+    "SupersededError",
     "TopicFacts",
     "Verdict",
     "__version__",
     "classify",
     "errors",
+    "guard",
     "load_policy",
+    "retry",
 ]
 
 

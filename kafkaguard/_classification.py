@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, get_args
+from operator import index
+from typing import TYPE_CHECKING, Any, get_args
 
 from kafkaguard import errors as e
 from kafkaguard._apis import API_KEYS
@@ -17,6 +18,9 @@ from kafkaguard._verdict import (
     TopicFacts,
     Verdict,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _PHASES = frozenset(get_args(Phase))
 _SEVERITY = {action: rank for rank, action in enumerate(Action)}
@@ -47,9 +51,11 @@ def classify(
     (see ``kafkaguard._rules``).
 
     Args:
-        error: A code (int), an exception of kafka-python, confluent-kafka, aiokafka,
-            kafkaguard or Python, or a ``confluent_kafka.KafkaError``. Causes are
-            followed where they say more. Of a group the severest member counts.
+        error: A code (int) as it stood in an answer; or an exception of kafka-python,
+            confluent-kafka, aiokafka, kafkaguard or Python, or a
+            ``confluent_kafka.KafkaError``: then the client has given up on the request.
+            Causes are followed where they say more. Of a group the severest member
+            counts.
         api: The request that was answered, by its Kafka name (``"Produce"``). Default:
             not known; for our own exceptions the one that they carry.
         client: The library that reported it. Default: told from the exception.
@@ -59,14 +65,15 @@ def classify(
         transactional: Whether a transaction was open. Default: False.
         phase: ``"enqueue"``: raised before the client took the record. ``"single"``:
             about this record alone. ``"background"``: reported by the client aside
-            (``error_cb``). ``"commit"``, ``"abort"``: ending a transaction. Default:
-            an ordinary answer.
+            (``error_cb``). ``"commit"``, ``"abort"``: ending a transaction, which is
+            an ``"EndTxn"``. Default: an ordinary answer.
 
     Returns:
         The verdict; the same object for the same decision.
 
     Raises:
-        TypeError: ``error`` is neither a code nor an exception.
+        TypeError: ``error`` is neither a code nor an exception, or another argument
+            has the wrong type.
         ValueError: Kafka has no request named ``api``, or there is no such ``phase``.
     """
     if error.__class__ is int:
@@ -87,7 +94,11 @@ def classify(
         transactional,
         phase,
     )
-    return _MEMO.get(key) or _decide(key)
+    try:
+        return _MEMO.get(key) or _decide(key)
+    except TypeError:
+        _check_facts(facts)
+        raise
 
 
 _Context = tuple[
@@ -110,8 +121,10 @@ def _closer_look(error: Any, client: str | None, context: _Context) -> Verdict:
     """Judge an exception whose class alone does not say everything."""
     if isinstance(error, BaseExceptionGroup):
         # A group may be tried again only if each of its members may.
-        verdicts = [_closer_look(m, client, context) for m in error.exceptions]
+        verdicts = [_closer_look(m, client, context) for m in _members(error)]
         return max(verdicts, key=lambda verdict: _SEVERITY[verdict.action])
+    if hasattr(error, "__index__") and not isinstance(error, bool):
+        return _of_code(index(error), client, context)
     signal = signal_of(error)
     if signal is None:
         raise TypeError(
@@ -120,8 +133,26 @@ def _closer_look(error: Any, client: str | None, context: _Context) -> Verdict:
         )
     if isinstance(error, e.KafkaGuardError):
         context = _with_own_facts(error, context)
+    _check_facts(context[2])
     key = (signal.key, client or signal.client, signal.flag, *context)
     return _MEMO.get(key) or _decide(key)
+
+
+def _of_code(code: int, client: str | None, context: _Context) -> Verdict:
+    """Judge a code that is a number without being a plain int, as an IntEnum."""
+    _check_facts(context[2])
+    return _decide((code, client, None, *context))
+
+
+def _members(group: BaseExceptionGroup[Any]) -> Iterator[Any]:
+    """Return the exceptions of a group and of the groups in it, however deep."""
+    open_groups = [group]
+    while open_groups:
+        for member in open_groups.pop().exceptions:
+            if isinstance(member, BaseExceptionGroup):
+                open_groups.append(member)
+            else:
+                yield member
 
 
 def _with_own_facts(error: e.KafkaGuardError, context: _Context) -> _Context:
@@ -141,6 +172,10 @@ def _decide(key: _Key) -> Verdict:
     """Find the rule for a combination met for the first time, and remember it."""
     signal, client, flag, api, null_key, facts, idempotent, transactional, phase = key
     _check(api, phase)
+    _check_types(client, null_key, idempotent, transactional)
+    _check_facts(facts)
+    if api is None and phase in ("commit", "abort"):
+        api = "EndTxn"
     code = signal if isinstance(signal, int) else None
     cls = signal if code is None else e.for_code(code)
     known = facts or _NO_FACTS
@@ -169,6 +204,28 @@ def _check(api: str | None, phase: str | None) -> None:
     if phase is not None and phase not in _PHASES:
         allowed = ", ".join(sorted(_PHASES))
         raise ValueError(f"there is no phase {phase!r}; the phases are {allowed}")
+
+
+def _check_types(
+    client: Any, null_key: Any, idempotent: Any, transactional: Any
+) -> None:
+    """Refuse what only looks like an answer: the text "false" is true in Python."""
+    for name, value, allowed in (
+        ("client", client, (str, type(None))),
+        ("null_key", null_key, (bool, type(None))),
+        ("idempotent", idempotent, (bool, type(None))),
+        ("transactional", transactional, (bool,)),
+    ):
+        if type(value) not in allowed:
+            kinds = " or ".join(kind.__name__ for kind in allowed)
+            raise TypeError(f"classify(): {name} is {kinds}, not {value!r}")
+
+
+def _check_facts(facts: Any) -> None:
+    if not isinstance(facts, TopicFacts | None):
+        raise TypeError(
+            f"classify(): facts is TopicFacts(compacted=..., tiered=...), not {facts!r}"
+        )
 
 
 def _intern(rule: Rule, error_class: type[e.KafkaGuardError]) -> Verdict:

@@ -14,6 +14,10 @@ every combination ends somewhere:
 Two principles decide where the facts are not known. A request that is not named is
 judged as the costlier one: it may have been a write. And a producer that is not known
 to be idempotent is judged as one that is not.
+
+A sequence number protects only the client's own repeat of a batch. So what an exception
+or a delivery report says is judged as of a producer without one: the client has given
+up, and whoever sends the record again sends a new record.
 """
 
 from __future__ import annotations
@@ -84,6 +88,10 @@ CHANGES: frozenset[Api] = (
 )
 #: Requests that do a second thing when they are sent a second time.
 NOT_REPEATABLE: frozenset[Api] = PRODUCE | {"CreateDelegationToken"}
+#: Requests that change something, and nothing more at the second time.
+REPEATABLE: frozenset[Api] = CHANGES - NOT_REPEATABLE - {"EndTxn"}
+#: The phases in which the client had taken the record.
+SENT = (None, "single")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +148,6 @@ def _rule(  # noqa: PLR0913 - a rule is a row of a table, and these are its colu
     return Rule(info, action, written, on, apis, when, error_class)
 
 
-NOT_IDEMPOTENT = (False, None)
-
 RULES: tuple[Rule, ...] = (
     _rule(
         "no-error",
@@ -151,6 +157,24 @@ RULES: tuple[Rule, ...] = (
         written="yes",
         scenario="Code 0 was handed over like an error.",
         source="org.apache.kafka.common.protocol.Errors.NONE",
+    ),
+    _rule(
+        "interrupted-change",
+        Action.IN_DOUBT,
+        "the caller ended the call; what it asked for may have been done",
+        on=(e.CallInterruptedError,),
+        apis=CHANGES,
+        written="maybe",
+        scenario="A cancelled task, Ctrl-C, an exit. It is passed on untouched.",
+        source="aiokafka PR #25, PR #241",
+    ),
+    _rule(
+        "interrupted",
+        Action.REJECT,
+        "the caller ended the call; it is passed on untouched and never repeated",
+        on=(e.CallInterruptedError,),
+        scenario="A cancelled task, Ctrl-C, an exit.",
+        source="aiokafka PR #25",
     ),
     # --- what a client says about itself goes before what a code says -------------
     _rule(
@@ -175,6 +199,26 @@ RULES: tuple[Rule, ...] = (
             "partition leader means less by it."
         ),
         source="KIP-588; TransactionManager's response handlers; KAFKA-9911",
+    ),
+    _rule(
+        "denied",
+        Action.CONFIGURE,
+        "access is denied: grant the ACL or mend the credentials",
+        on=(e.AuthenticationError, e.AuthorizationError),
+        scenario=(
+            "Repeating a denied request hides the cause behind a timeout; repeating a "
+            "wrong password can lock the account."
+        ),
+        source="kafka-python #2078; librdkafka #2215, #2543; KafkaAdminClient",
+    ),
+    _rule(
+        "misconfigured-for-good",
+        Action.CONFIGURE,
+        "the client is of no use with these settings: mend them, then build a new one",
+        on=(35, e.ClientConfigurationError),
+        flag=("fatal", "abort"),
+        scenario="A new client, or a new transaction, would fail the same way.",
+        source="librdkafka #2994; KIP-1050",
     ),
     _rule(
         "client-gave-itself-up",
@@ -221,15 +265,28 @@ RULES: tuple[Rule, ...] = (
         source="KAFKA-19176; librdkafka #4558",
     ),
     _rule(
-        "denied",
-        Action.CONFIGURE,
-        "access is denied: grant the ACL or mend the credentials",
-        on=(e.AuthenticationError, e.AuthorizationError),
+        "end-transaction-again-after-refresh",
+        Action.REFRESH,
+        "find the coordinator anew, then call the same commit or abort again; never "
+        "the transaction's sends",
+        on=(e.RefreshRetriableError,),
+        apis=frozenset({"EndTxn"}),
+        written="maybe",
+        scenario="The coordinator moved, or the connection to it broke.",
+        source="KAFKA-19176; KIP-98",
+    ),
+    _rule(
+        "end-transaction-again",
+        Action.RETRY,
+        "call the same commit or abort again; never the transaction's sends",
+        on=(7, 14, 51, e.ClientConnectionError),
+        apis=frozenset({"EndTxn"}),
+        written="maybe",
         scenario=(
-            "Repeating a denied request hides the cause behind a timeout; repeating a "
-            "wrong password can lock the account."
+            "The coordinator is loading or slow. Ending twice changes nothing, while "
+            "replaying the sends writes everything twice."
         ),
-        source="kafka-python #2078; librdkafka #2215, #2543; KafkaAdminClient",
+        source="KAFKA-19176; kafkajs #296",
     ),
     _rule(
         "client-closed",
@@ -252,6 +309,54 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- records -----------------------------------------------------------------
     _rule(
+        "null-key-in-transaction",
+        Action.ABORT,
+        "a compacted topic takes no record without a key: abort the transaction, then "
+        "go on without this record",
+        on=(87, 2),
+        apis=PRODUCE,
+        null_key=(True,),
+        compacted=(True, None),
+        transactional=(True,),
+        phase=SENT,
+        error_class=e.InvalidRecordKeyError,
+        scenario="The record was sent before anybody looked at its key.",
+        source="KIP-135, KIP-98",
+    ),
+    _rule(
+        "send-failed-in-transaction",
+        Action.ABORT,
+        "a send of this transaction failed: abort it, which settles the doubt too, "
+        "then go on",
+        on=(
+            *(-1, 7, 10, 12, 13, 17, 18, 20, 32, 87),
+            *(e.ClientTimeoutError, e.ClientConnectionError, e.RecordPurgedError),
+        ),
+        apis=PRODUCE,
+        transactional=(True,),
+        phase=SENT,
+        flag=("reported",),
+        scenario=(
+            "After a failed send a transaction can only be aborted; clients refuse "
+            "its commit. What was written of it is never shown to readers."
+        ),
+        source="KIP-98; TransactionManager.maybeTransitionToErrorState",
+    ),
+    _rule(
+        "null-key-behind-a-lost-code",
+        Action.REJECT,
+        "the client lost the code, but a compacted topic takes no record without a "
+        "key: give it one, or dead-letter it",
+        on=(-1,),
+        apis=PRODUCE,
+        client=("aiokafka",),
+        null_key=(True,),
+        compacted=(True,),
+        error_class=e.InvalidRecordKeyError,
+        scenario="aiokafka shows 87 as -1; the facts leave no other reason.",
+        source="KIP-135; aiokafka.errors.for_code",
+    ),
+    _rule(
         "null-key-on-compacted-topic",
         Action.REJECT,
         "a compacted topic takes no record without a key: give it one, or dead-letter "
@@ -271,7 +376,7 @@ RULES: tuple[Rule, ...] = (
         "refused-alone",
         Action.REJECT,
         "the broker refuses this very record",
-        on=(87,),
+        on=(87, e.BatchMateRefusedError),
         apis=PRODUCE,
         phase=("single",),
         scenario="record_errors names the record, or it was alone in its batch.",
@@ -366,45 +471,6 @@ RULES: tuple[Rule, ...] = (
         source="KIP-98; Sender.completeBatch",
     ),
     _rule(
-        "not-waited-for-replicas",
-        Action.IN_DOUBT,
-        "the leader has written it and the replicas may not keep it: sending it again "
-        "may write it twice",
-        on=(20,),
-        apis=PRODUCE,
-        written="maybe",
-        idempotent=NOT_IDEMPOTENT,
-        scenario="The ISR shrank after the append.",
-        source="kafka-python #1580; DelayedProduce",
-    ),
-    _rule(
-        "leader-lost-after-append",
-        Action.IN_DOUBT,
-        "the leader may have appended before it lost its role: sending it again may "
-        "write it twice",
-        on=(6,),
-        apis=frozenset({"Produce"}),
-        written="maybe",
-        idempotent=(False,),
-        scenario=(
-            "With acks=all a leader that steps down while it waits for its replicas "
-            "answers 6 for what it has appended."
-        ),
-        source="Partition.checkEnoughReplicasReachOffset; DelayedProduce",
-    ),
-    _rule(
-        "answer-lost",
-        Action.IN_DOUBT,
-        "the answer did not come, the write may have: sending it again may write it "
-        "twice",
-        on=(7, 13),
-        apis=NOT_REPEATABLE,
-        written="maybe",
-        idempotent=NOT_IDEMPOTENT,
-        scenario="A slow replica or a lost connection after the record was sent.",
-        source="kafka-python #2092; aiokafka #197; faststream #423",
-    ),
-    _rule(
         "sequence-protects",
         Action.RETRY,
         "the same batch again: its sequence number lets the broker drop a second copy",
@@ -412,9 +478,10 @@ RULES: tuple[Rule, ...] = (
         apis=PRODUCE,
         written="maybe",
         idempotent=(True,),
+        flag=(None,),
         scenario=(
-            "Holds for the client's own repeat of the batch. A new send() of the "
-            "record gets a new sequence number and is not protected."
+            "A code in an answer, for who repeats the batch itself. Once the client "
+            "has reported a failure, a new send() would get a new sequence number."
         ),
         source="KIP-98; ProducerStateManager",
     ),
@@ -427,8 +494,34 @@ RULES: tuple[Rule, ...] = (
         apis=PRODUCE,
         written="maybe",
         idempotent=(True,),
+        flag=(None,),
         scenario="As before; the leader is another one, or the connection is new.",
         source="KIP-98; ProducerStateManager",
+    ),
+    _rule(
+        "not-waited-for-replicas",
+        Action.IN_DOUBT,
+        "the leader has written it and the replicas may not keep it: sending it again "
+        "may write it twice",
+        on=(20,),
+        apis=PRODUCE,
+        written="maybe",
+        scenario="The ISR shrank after the append.",
+        source="kafka-python #1580; DelayedProduce",
+    ),
+    _rule(
+        "leader-lost-after-append",
+        Action.IN_DOUBT,
+        "the leader may have appended before it lost its role: sending it again may "
+        "write it twice",
+        on=(6,),
+        apis=frozenset({"Produce"}),
+        written="maybe",
+        scenario=(
+            "With acks=all a leader that steps down while it waits for its replicas "
+            "answers 6 for what it has appended."
+        ),
+        source="Partition.checkEnoughReplicasReachOffset; DelayedProduce",
     ),
     _rule(
         "gave-up-before-handing-over",
@@ -438,6 +531,39 @@ RULES: tuple[Rule, ...] = (
         phase=("enqueue",),
         scenario="send() waited max_block_ms for metadata or for room in the buffer.",
         source="kafka-python #607, #2240",
+    ),
+    _rule(
+        "not-connected",
+        Action.RETRY,
+        "there is no connection to a broker yet, so nothing was sent: try again",
+        on=(e.ClientNotConnectedError,),
+        scenario="Names do not resolve, no broker answers, a node is not ready.",
+        source="kafka-python #1627; librdkafka #3090",
+    ),
+    _rule(
+        "change-may-be-done",
+        Action.RETRY,
+        "the change may have been made, and asking for it again does no harm",
+        on=(7, 13, e.ClientTimeoutError, e.ClientConnectionError),
+        apis=REPEATABLE,
+        written="maybe",
+        flag=(None, "reported"),
+        scenario=(
+            "The answer to an administrative request or an offset commit was lost. A "
+            "repeated creation is then answered with 36 TOPIC_ALREADY_EXISTS."
+        ),
+        source="KafkaAdminClient; KIP-98",
+    ),
+    _rule(
+        "answer-lost",
+        Action.IN_DOUBT,
+        "the answer did not come, the write may have: sending it again may write it "
+        "twice",
+        on=(7, 13),
+        apis=NOT_REPEATABLE,
+        written="maybe",
+        scenario="A slow replica or a lost connection after the record was sent.",
+        source="kafka-python #2092; aiokafka #197; faststream #423",
     ),
     _rule(
         "gave-up-waiting",
@@ -454,14 +580,6 @@ RULES: tuple[Rule, ...] = (
         source="kafka-python #1627, #2092; aiokafka PR #25; librdkafka #4558",
     ),
     _rule(
-        "not-connected",
-        Action.RETRY,
-        "there is no connection to a broker yet, so nothing was sent: try again",
-        on=(e.ClientNotConnectedError,),
-        scenario="Names do not resolve, no broker answers, a node is not ready.",
-        source="kafka-python #1627; librdkafka #3090",
-    ),
-    _rule(
         "connection-lost-in-flight",
         Action.IN_DOUBT,
         "the connection broke with the record on its way: it may have been written",
@@ -471,6 +589,25 @@ RULES: tuple[Rule, ...] = (
         phase=(None, "single"),
         scenario="A delivery report with _TRANSPORT, a future failed by a disconnect.",
         source="librdkafka _TRANSPORT; aiokafka #1017",
+    ),
+    _rule(
+        "connection-lost",
+        Action.RETRY,
+        "the connection broke: a read can be repeated; for a write, name the request",
+        on=(e.ClientConnectionError,),
+        apis=frozenset({None}),
+        written="maybe",
+        scenario="A disconnect, and it is not said from which request.",
+        source="kafka-python #1627; librdkafka #2543",
+    ),
+    _rule(
+        "state-of-a-failed-transaction",
+        Action.RECREATE,
+        "the producer is in no state to go on with the transaction: build a new one",
+        on=(e.ClientStateError,),
+        transactional=(True,),
+        scenario="An abort that is refused after the transaction failed.",
+        source="kafka.producer.transaction_manager",
     ),
     _rule(
         "purged-in-flight",

@@ -18,44 +18,58 @@ if TYPE_CHECKING:
 MAX_DEPTH = 16
 
 
+REPORTED = "reported"
+
+
 class Signal(NamedTuple):
     """What an exception says.
 
     Attributes:
         key: A code (the broker's or librdkafka's), or the class of a condition.
         client: The library that said it.
-        flag: ``"fatal"``, ``"abort"`` or ``"retriable"`` where librdkafka says so.
+        flag: ``"fatal"``, ``"abort"`` or ``"retriable"`` where librdkafka says so;
+            otherwise ``"reported"``: the client has done what it does by itself, and
+            hands the error over.
     """
 
     key: int | type[e.KafkaGuardError]
     client: str | None = None
-    flag: str | None = None
+    flag: str | None = REPORTED
 
 
 UNRELATED = Signal(e.UnrelatedError)
 
 # Classes that kafka-python and aiokafka make up themselves (no broker said so).
-_CONDITIONS: dict[str, int | type[e.KafkaGuardError]] = {
+CONDITIONS: dict[str, int | type[e.KafkaGuardError]] = {
     "AuthenticationFailedError": e.AuthenticationError,
     "AuthenticationMethodNotSupported": e.AuthenticationError,
+    "AuthorizationError": e.AuthorizationError,
+    "BrokerResponseError": e.ClientStateError,
     "Cancelled": e.ClientConnectionError,
     "CommitFailedError": e.ClientGroupError,
+    "CorrelationIdError": e.ClientProtocolError,
     "ConsumerStoppedError": e.ClientClosedError,
     "IllegalArgumentError": e.ClientConfigurationError,
+    "IllegalOperation": e.ClientStateError,
     "IllegalStateError": e.ClientStateError,
     "IncompatibleBrokerVersion": e.ClientConfigurationError,
-    "InvalidSessionTimeoutError": e.InvalidSessionTimeoutError,
+    "InvalidMetadataError": e.InvalidMetadataError,
     "KafkaConfigurationError": e.ClientConfigurationError,
     "KafkaConnectionError": e.ClientConnectionError,
     "KafkaError": e.ClientStateError,
     "KafkaProtocolError": e.ClientProtocolError,
     "KafkaTimeoutError": e.ClientTimeoutError,
     "KafkaUnavailableError": e.ClientNotConnectedError,
+    "LogTruncationError": e.ClientStateError,
     "MetadataEmptyBrokerList": e.ClientNotConnectedError,
     "NoBrokersAvailable": e.ClientNotConnectedError,
+    "NoOffsetForPartitionError": e.ClientStateError,
     "NodeNotReadyError": e.ClientNotConnectedError,
     "ProducerClosed": e.ClientClosedError,
+    "ProducerFenced": e.ClientFencedError,
+    "QuotaViolationError": e.ClientStateError,
     "RecordTooLargeError": 10,
+    "RetriableError": e.RetriableError,
     "StaleMetadata": e.ClientMetadataError,
     "TooManyInFlightRequests": e.ClientQueueFullError,
     "TransactionAbortedError": e.RecordPurgedError,
@@ -65,17 +79,36 @@ _CONDITIONS: dict[str, int | type[e.KafkaGuardError]] = {
 }
 _CLIENTS = {"kafka": "kafka-python", "aiokafka": "aiokafka"}
 _CONFLUENT = frozenset({"confluent_kafka", "cimpl"})
+# What tells a confluent_kafka.KafkaError, which is no exception, from other objects.
+_OF_KAFKA_ERROR = "txn_requires_abort"
 
 # Exceptions of Python's own that stand for something on the way to a broker. By name,
 # since importing ssl, socket or asyncio for them would be paid by everyone.
-_PYTHON: dict[str, type[e.KafkaGuardError]] = {
-    "builtins.BufferError": e.ClientQueueFullError,
+PYTHON: dict[str, type[e.KafkaGuardError]] = {
     "builtins.ConnectionError": e.ClientConnectionError,
+    "builtins.GeneratorExit": e.CallInterruptedError,
+    "builtins.KeyboardInterrupt": e.CallInterruptedError,
+    "builtins.SystemExit": e.CallInterruptedError,
     "builtins.TimeoutError": e.ClientTimeoutError,
-    "asyncio.exceptions.CancelledError": e.ClientTimeoutError,
-    "concurrent.futures._base.CancelledError": e.ClientTimeoutError,
+    "asyncio.exceptions.CancelledError": e.CallInterruptedError,
+    "concurrent.futures._base.CancelledError": e.CallInterruptedError,
     "socket.gaierror": e.ClientNotConnectedError,
     "ssl.SSLError": e.ClientConfigurationError,
+}
+
+# Where only the text tells. kafka-python has one timeout for many things, and
+# confluent-kafka uses Python's own exceptions for some.
+TEXTS: dict[str, tuple[tuple[str, type[e.KafkaGuardError]], ...]] = {
+    "KafkaTimeoutError": (
+        ("Unable to bootstrap", e.ClientNotConnectedError),
+        ("Failed to update metadata", e.ClientMetadataError),
+    ),
+    "BufferError": (("Queue full", e.ClientQueueFullError),),
+    "RuntimeError": (
+        ("Consumer closed", e.ClientClosedError),
+        ("Producer closed", e.ClientClosedError),
+        ("Producer has been closed", e.ClientClosedError),
+    ),
 }
 
 #: What one of our own context classes implies, so that judging it again agrees.
@@ -99,15 +132,17 @@ def quick_signal(error: Any) -> tuple[Any, str | None, str | None] | None:
     cls = error.__class__
     if cls in _BY_CLASS:
         signal = _BY_CLASS[cls]
-        if signal.key.__class__ is int or _stands_alone(error):
+        if signal.key.__class__ is int:
             return signal
+        if _stands_alone(error):
+            return _by_text(error, cls) or signal
     elif cls in _CARRIERS:
         inner = error.args[0] if _CARRIERS[cls] else error
         code = inner.code()
         if (code >= -1 or inner is error or _stands_alone(error)) and not (
             inner.fatal() or inner.txn_requires_abort() or inner.retriable()
         ):
-            return code, "confluent-kafka", None
+            return code, "confluent-kafka", REPORTED
     return None
 
 
@@ -125,7 +160,7 @@ def signal_of(error: Any) -> Signal | None:
         The signal, or None if ``error`` is no exception and no ``KafkaError``.
     """
     best = _read(error)
-    if best is None or _rank(best) == 0:
+    if best is None or _rank(best) == 0 or best.key is e.CallInterruptedError:
         return best
     for cause in _causes(error):
         found = _read(cause)
@@ -137,15 +172,25 @@ def signal_of(error: Any) -> Signal | None:
 def _rank(signal: Signal) -> int:
     if isinstance(signal.key, int):
         return 0 if signal.key >= -1 else 1
-    if signal.key is e.UnrelatedError:
+    # asyncio.timeout raises its TimeoutError from the cancellation that it caused.
+    if signal.key in {e.UnrelatedError, e.CallInterruptedError}:
         return 3
     return 2 if signal.key is e.ClientTimeoutError else 1
 
 
 def _causes(error: Any) -> Iterator[Any]:
+    """Follow what an exception was raised from.
+
+    A context that nobody named is followed only from a client's exception: a bug in an
+    ``except`` block is not the Kafka error that was being handled.
+    """
     for _ in range(MAX_DEPTH):
         cause = getattr(error, "__cause__", None)
-        if cause is None and not getattr(error, "__suppress_context__", True):
+        if (
+            cause is None
+            and not getattr(error, "__suppress_context__", True)
+            and _read(error) is not UNRELATED
+        ):
             cause = error.__context__
         if cause is None:
             return
@@ -155,21 +200,37 @@ def _causes(error: Any) -> Iterator[Any]:
 
 def _read(error: Any) -> Signal | None:
     """Read what one exception says, leaving its causes aside."""
-    cls = error.__class__
-    if _package(cls) in _CONFLUENT:
-        return _of_confluent(error)
     if not isinstance(error, BaseException):
-        return None
+        return _of_confluent(error) if hasattr(error, _OF_KAFKA_ERROR) else None
+    if _package(type(error)) in _CONFLUENT:
+        return _of_confluent(error)
     if isinstance(error, e.KafkaGuardError):
         return _of_ours(error)
-    for parent in cls.__mro__:
+    return (
+        _by_text(error, type(error)) or _by_class(error) or _carried(error) or UNRELATED
+    )
+
+
+def _by_class(error: BaseException) -> Signal | None:
+    """Read an exception by the nearest class that is a client's or stands for one."""
+    for parent in type(error).__mro__:
         client = _CLIENTS.get(_package(parent))
         if client is not None:
-            return _of_named(error, cls, client)
-        condition = _PYTHON.get(f"{parent.__module__}.{parent.__qualname__}")
+            return _of_named(error, type(error), client)
+        condition = PYTHON.get(f"{parent.__module__}.{parent.__qualname__}")
         if condition is not None:
             return Signal(condition)
-    return _carried(error) or UNRELATED
+    return None
+
+
+def _by_text(error: BaseException, cls: type) -> Signal | None:
+    """Read an exception whose text tells what its class does not."""
+    texts = TEXTS.get(cls.__name__)
+    if texts and error.args and isinstance(error.args[0], str):
+        for text, condition in texts:
+            if text in error.args[0]:
+                return Signal(condition, _CLIENTS.get(_package(cls)))
+    return None
 
 
 def _package(cls: type) -> str:
@@ -186,10 +247,10 @@ def _of_ours(error: e.KafkaGuardError) -> Signal:
 def _of_confluent(error: Any) -> Signal:
     """Read a KafkaError, or the one that a KafkaException carries."""
     inner = error.args[0] if isinstance(error, BaseException) and error.args else error
-    if not hasattr(inner, "txn_requires_abort"):
+    if not hasattr(inner, _OF_KAFKA_ERROR):
         return Signal(e.ClientStateError, "confluent-kafka")
     _CARRIERS[error.__class__] = inner is not error
-    flag = None
+    flag = REPORTED
     if inner.fatal():
         flag = "fatal"
     elif inner.txn_requires_abort():
@@ -201,7 +262,7 @@ def _of_confluent(error: Any) -> Signal:
 
 def _carried(error: BaseException) -> Signal | None:
     """Read the KafkaError that a foreign exception carries as its first argument."""
-    if error.args and _package(type(error.args[0])) in _CONFLUENT:
+    if error.args and hasattr(error.args[0], _OF_KAFKA_ERROR):
         return _of_confluent(error.args[0])
     return None
 
@@ -217,7 +278,7 @@ def _of_named(error: Any, cls: type, client: str) -> Signal:
             _BY_CLASS[cls] = signal
         return signal
     names = (parent.__name__ for parent in cls.__mro__)
-    condition = next((_CONDITIONS[n] for n in names if n in _CONDITIONS), None)
+    condition = next((CONDITIONS[n] for n in names if n in CONDITIONS), None)
     signal = Signal(condition or e.ClientStateError, client)
     if _belongs_to_module(cls):
         _BY_CLASS[cls] = signal

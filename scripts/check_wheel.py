@@ -29,6 +29,8 @@ verdict = kafkaguard.classify(9, api="Metadata")
 assert verdict.action == "IGNORE", verdict
 error = kafkaguard.errors.for_code(87)("refused", topic="t")
 assert "INVALID_RECORD (87)" in str(error)
+from kafkaguard.protocol import broker_registration
+assert broker_registration.serialize_request({"broker_id": 1}, 4)
 print("wheel", kafkaguard.__version__, "works outside the checkout")
 """
 

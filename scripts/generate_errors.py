@@ -152,6 +152,7 @@ def errors_module(rows: list[Row]) -> str:
     written = ErrorClasses(rows).written
     exported = "".join(f'    "{name}",\n' for name in sorted(written))
     table = "".join(f"    {row.code}: {class_name(row.name)},\n" for row in rows)
+    java = "".join(f'    "{row.java}": {row.code},\n' for row in rows)
     retriable = "".join(f"        {row.code},\n" for row in rows if row.retriable)
     return (
         HEADER.format(version=VERSION, source="org.apache.kafka.common.protocol.Errors")
@@ -165,7 +166,9 @@ def errors_module(rows: list[Row]) -> str:
         + "\n\n".join(written.values())
         + "\n\nBY_CODE: dict[int, type[KafkaGuardError]] = {\n"
         + table
-        + "}\n\n# What Java's RetriableException holds, for comparison.\n"
+        + "}\n\n#: Codes by the name of Java's exception.\n"
+        + f"JAVA_NAMES: dict[str, int] = {{\n{java}}}\n"
+        + "\n# What Java's RetriableException holds, for comparison.\n"
         + f"RETRIABLE_CODES = frozenset(\n    {{\n{retriable}    }}\n)\n"
     )
 

@@ -16,6 +16,6 @@ def main() -> None:
             "pip install 'kafkaguard[cli]'\n"
         )
         sys.exit(2)
-    from kafkaguard.cli._main import cli
+    from kafkaguard.cli._main import run
 
-    cli()
+    sys.exit(run(sys.argv[1:]))

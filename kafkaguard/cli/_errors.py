@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from typing import Literal
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from kafkaguard._classification import classify
+from kafkaguard._verdict import Action
 from kafkaguard.cli._explain import request_name
 from kafkaguard.errors import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
 
 
 @click.command()
 @click.option("--api", help="Judge the codes as answers to this request.")
-@click.option("--action", help="Only those with this next step, as RETRY.")
+@click.option(
+    "--action",
+    type=click.Choice([str(action) for action in Action], case_sensitive=False),
+    help="Only those with this next step.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def errors(*, api: str | None, action: str | None, as_json: bool) -> None:
     """List the broker's error codes and what to do about each."""
@@ -39,7 +45,8 @@ def errors(*, api: str | None, action: str | None, as_json: bool) -> None:
         return
     table = Table(title=f"{len(rows)} error codes of Kafka {KAFKA_VERSION}")
     for heading in ("Code", "Name", "Java retries", "Next step", "Rule"):
-        table.add_column(heading, justify="right" if heading == "Code" else "left")
+        justify: Literal["left", "right"] = "right" if heading == "Code" else "left"
+        table.add_column(heading, justify=justify, overflow="fold")
     for row in rows:
         table.add_row(
             str(row["code"]),

@@ -16,7 +16,7 @@ from kafkaguard import errors
 from kafkaguard._apis import API_KEYS
 from kafkaguard._classification import classify
 from kafkaguard._verdict import TopicFacts
-from kafkaguard.cli._lookup import find_code, nearest_name
+from kafkaguard.cli._lookup import Found, find_error, nearest_name
 from kafkaguard.cli._main import Problem
 from kafkaguard.errors._meanings import MEANINGS
 
@@ -40,16 +40,18 @@ _CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-@click.command()
-@click.argument("error", nargs=-1)
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("error", nargs=-1, type=click.UNPROCESSED)
 @click.option("--api", help="The request that was answered, as Produce or Fetch.")
 @click.option("--null-key/--key", default=None, help="Whether the record has no key.")
 @click.option("--idempotent/--not-idempotent", default=None, help="The producer.")
 @click.option("--transactional", is_flag=True, help="A transaction was open.")
 @click.option("--compacted", is_flag=True, help="The topic is compacted.")
 @click.option("--tiered", is_flag=True, help="The topic has remote storage.")
+@click.option("--topic", help="The topic concerned, for policies that look at it.")
+@click.option("--policy", help="Say what this policy does: a preset or a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def explain(
+def explain(  # noqa: PLR0913 - one for each option
     error: tuple[str, ...],
     *,
     api: str | None,
@@ -58,6 +60,8 @@ def explain(
     transactional: bool,
     compacted: bool,
     tiered: bool,
+    topic: str | None,
+    policy: str | None,
     as_json: bool,
 ) -> None:
     """Explain ERROR: a code, a name, an exception's text, or a traceback (- for stdin).
@@ -65,10 +69,7 @@ def explain(
     Examples: `kafkaguard explain 87`, `kafkaguard explain NOT_COORDINATOR --api
     OffsetCommit`, `kafkaguard explain - < traceback.txt`.
     """
-    text = " ".join(error)
-    if text in ("", "-"):
-        text = sys.stdin.read()
-    code = _code(text)
+    found = _find(_given(error))
     context: dict[str, Any] = {
         "api": request_name(api),
         "null_key": null_key,
@@ -76,25 +77,67 @@ def explain(
         "transactional": transactional,
         "facts": TopicFacts(compacted or None, tiered or None),
     }
-    verdict = classify(code, **context)
-    others = list(_depends(code, context))
+    verdict = classify(found.subject, **context)
+    others = list(_depends(found.subject, context))
+    tries = None if policy is None else _tries(policy, verdict, found, topic, context)
     if as_json:
-        click.echo(json.dumps(_as_dict(code, verdict, others), indent=2))
+        explained = {**_as_dict(found, verdict, others), "policy": tries}
+        click.echo(json.dumps(explained, indent=2))
     else:
-        _print(code, verdict, others)
+        _print(found, verdict, others, tries)
 
 
-def _code(text: str) -> int:
-    code = find_code(text)
-    if code is None:
-        near = nearest_name(text.strip())
-        hint = f" Did you mean {near}?" if near else ""
-        shown = text.strip().splitlines()[-1][:60] if text.strip() else "nothing"
-        raise Problem(
-            f"no Kafka error found in {shown!r}.{hint} Give a code (87), a name "
-            "(INVALID_RECORD) or a text that holds one; `kafkaguard errors` lists all."
-        )
-    return code
+def _tries(
+    source: str,
+    verdict: Verdict,
+    found: Found,
+    topic: str | None,
+    known: dict[str, Any],
+) -> str:
+    """Say what a policy does about it."""
+    from kafkaguard_policies import (
+        CallContext,
+        PolicyError,
+        explain_ruling,
+        load_policy,
+    )
+
+    try:
+        policy = load_policy(source)
+    except PolicyError as error:
+        raise Problem(str(error)) from None
+    code = found.error_class.code
+    return explain_ruling(policy, verdict, CallContext(topic=topic, **known), code)
+
+
+def _given(words: tuple[str, ...]) -> str:
+    """Return what was typed, or what comes on standard input."""
+    if words and words != ("-",):
+        return " ".join(words)
+    if sys.stdin is None or sys.stdin.closed:
+        raise Problem("there is no standard input to read an error from")
+    return sys.stdin.buffer.read(_MOST_BYTES).decode(errors="replace")
+
+
+def _find(text: str) -> Found:
+    found = find_error(text)
+    if found is not None:
+        return found
+    if not text.strip():
+        raise Problem(f"there is nothing to explain. {_USAGE}")
+    near = nearest_name(text.strip()) if len(text) < _LONG else None
+    hint = f" Did you mean {near}?" if near else ""
+    shown = "".join(c if c.isprintable() else "?" for c in text.strip()[-60:])
+    raise Problem(f"no Kafka error found in {shown!r}.{hint} {_USAGE}")
+
+
+#: More than any traceback; the rest of a longer input is not read.
+_MOST_BYTES = 4_000_000
+_LONG = 100
+_USAGE = (
+    "Give a code (87), a name (INVALID_RECORD) or a text that holds one; "
+    "`kafkaguard errors` lists all."
+)
 
 
 def request_name(api: str | None) -> str | None:
@@ -114,12 +157,12 @@ def request_name(api: str | None) -> str | None:
     return exact
 
 
-def _depends(code: int, given: dict[str, Any]) -> Iterator[tuple[str, Verdict]]:
+def _depends(subject: Any, given: dict[str, Any]) -> Iterator[tuple[str, Verdict]]:
     """Find the contexts in which another rule decides."""
-    seen = {classify(code, **given).rule.id}
+    seen = {classify(subject, **given).rule.id}
     apis = [given["api"]] if given["api"] else [None, *_APIS]
     for (label, context), api in product(_CONTEXTS, apis):
-        verdict = classify(code, **{**given, "api": api, **context})
+        verdict = classify(subject, **{**given, "api": api, **context})
         if verdict.rule.id not in seen:
             seen.add(verdict.rule.id)
             yield ", ".join(filter(None, (api, label))), verdict
@@ -133,13 +176,13 @@ _APIS = (
 
 
 def _as_dict(
-    code: int, verdict: Verdict, others: list[tuple[str, Verdict]]
+    found: Found, verdict: Verdict, others: list[tuple[str, Verdict]]
 ) -> dict[str, Any]:
-    cls = errors.for_code(code)
+    cls = found.error_class
     return {
-        "code": code,
+        "code": cls.code,
         "name": cls.name,
-        "meaning": MEANINGS.get(code),
+        "meaning": _meaning(found),
         "class": cls.__name__,
         "families": _families(cls),
         "verdict": _verdict_dict(verdict),
@@ -165,17 +208,32 @@ def _families(cls: type[errors.KafkaGuardError]) -> list[str]:
     return [c.__name__ for c in ours if c.__name__ != cls.__name__]
 
 
-def _print(code: int, verdict: Verdict, others: list[tuple[str, Verdict]]) -> None:
-    console = Console(soft_wrap=True)
-    cls = errors.for_code(code)
-    console.print(f"[bold]{cls.name}[/] ({code})", highlight=False)
-    console.print(MEANINGS.get(code, "A code that Kafka 4.4 does not have."))
+def _meaning(found: Found) -> str:
+    if isinstance(found.key, int):
+        unknown = "A code that Kafka 4.4 does not have."
+        return MEANINGS.get(found.key, unknown) if found.key else "There is no error."
+    return (found.key.__doc__ or "").partition("\n")[0]
+
+
+def _print(
+    found: Found,
+    verdict: Verdict,
+    others: list[tuple[str, Verdict]],
+    tries: str | None,
+) -> None:
+    console = Console(soft_wrap=True, highlight=False)
+    cls = found.error_class
+    number = "" if cls.code is None else f" ({cls.code})"
+    console.print(f"[bold]{cls.name}[/]{number}")
+    console.print(_meaning(found))
     families = " < ".join([cls.__name__, *_families(cls)])
-    console.print(f"class      kafkaguard.errors.{families}", highlight=False)
+    console.print(f"class      kafkaguard.errors.{families}")
     console.print(f"next step  [bold]{verdict.action}[/]: {verdict.rule.sentence}")
     console.print(f"written    {verdict.written}")
     console.print(f"why        {verdict.rule.scenario}")
     console.print(f"rule       {verdict.rule.id} ({verdict.rule.source})")
+    if tries is not None:
+        console.print(tries, highlight=False)
     if others:
         table = Table("When it is ...", "Next step", "Because", "Written", box=None)
         for when, other in others:

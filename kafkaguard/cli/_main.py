@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import sys
 from importlib import import_module
 
 import click
@@ -11,8 +15,13 @@ from kafkaguard._version import __version__
 #: Command, and what it does; ``kafkaguard.cli._<name>`` holds it under its name.
 COMMANDS = {
     "broker": "Start a real Kafka on this machine, until Ctrl-C.",
+    "demo": "Load real flights into Kafka, today's way and the guarded way.",
+    "decode": "Decode a message of Kafka: from digits, a file or standard input.",
     "errors": "List the broker's error codes and what to do about each.",
     "explain": "Explain an error: what it means, and the right next step.",
+    "pipeline": "Run a file that says what goes from where into which topic.",
+    "policy": "Check, show, preview and compare retry policies.",
+    "proxy": "Stand between clients and brokers, and let faults happen.",
 }
 
 
@@ -77,3 +86,37 @@ class Problem(click.ClickException):
 @click.version_option(__version__, prog_name="kafkaguard")
 def cli() -> None:
     """What every answer of a Kafka broker means, and the right next step."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command and return its exit code, whatever becomes of the output.
+
+    With ``--json`` among the arguments a problem is printed as JSON, too.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        return _run(arguments)
+    except BrokenPipeError:
+        # The reader has had enough, as `head` has. Python would complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        sys.stderr.write(f"kafkaguard: cannot write the output: {error}\n")
+        return 2
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        done = cli.main(arguments, "kafkaguard", standalone_mode=False)
+        sys.stdout.flush()
+    except click.Abort:
+        return 130
+    except click.ClickException as problem:
+        if "--json" in arguments:
+            click.echo(json.dumps({"error": problem.format_message()}))
+        else:
+            problem.show()
+        return problem.exit_code
+    return done if isinstance(done, int) else 0

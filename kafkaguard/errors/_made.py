@@ -49,7 +49,7 @@ def for_name(name: str) -> type[KafkaGuardError]:
         KeyError: Kafka has no such name; the message has the nearest one.
     """
     try:
-        return _BY_NAME[name]
+        return _BY_NAME[name.upper()]
     except KeyError:
         from difflib import get_close_matches
 

@@ -7,6 +7,7 @@ from kafkaguard.errors._generated import InvalidRecordError
 
 __all__ = [
     "BatchMateRefusedError",
+    "CallInterruptedError",
     "ClientClosedError",
     "ClientConfigurationError",
     "ClientConnectionError",
@@ -72,6 +73,13 @@ class ClientTimeoutError(RetriableError):
     """The client stopped waiting; the broker has not refused anything."""
 
     name = "CLIENT_TIMEOUT"
+    origin = "client"
+
+
+class CallInterruptedError(FatalError):
+    """The caller itself ended the call: a cancelled task, Ctrl-C, an exit."""
+
+    name = "CALL_INTERRUPTED"
     origin = "client"
 
 

@@ -1,1 +1,23 @@
-"""Kafka messages as dicts and bytes."""
+"""Kafka's messages as dicts and bytes.
+
+``broker_registration`` is one of them, ``message(name)`` any other. The schemas are
+those of kafka-python's protocol engine, loaded at first use, and our own where it has
+none.
+"""
+
+from __future__ import annotations
+
+from kafkaguard.protocol import broker_registration
+from kafkaguard.protocol._errors import ProtocolError
+from kafkaguard.protocol._message import Message, message, message_names
+from kafkaguard.protocol._uuids import format_uuid, parse_uuid
+
+__all__ = [
+    "Message",
+    "ProtocolError",
+    "broker_registration",
+    "format_uuid",
+    "message",
+    "message_names",
+    "parse_uuid",
+]

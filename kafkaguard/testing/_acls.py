@@ -2,60 +2,93 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard.testing._errors import ClusterError
-from kafkaguard.testing._topics import admin
-from kafkaguard.testing._wire import ask, wait_for_all
+from kafkaguard.testing._wire import ask, change, wait_for_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_LITERAL = 3  # the resource_pattern_type that takes a name as it stands
+_ANY_HOST = "*"
 
-def grant(
-    addresses: Sequence[str], user: str, operation: str, resource: str, name: str
-) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One operation on one resource that one user is allowed.
+
+    Attributes:
+        user: The user's name.
+        operation: Kafka's name of the operation.
+        resource: Kafka's name of the kind of resource.
+        name: The resource's name.
+    """
+
+    user: str
+    operation: str
+    resource: str
+    name: str
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return f"{self.user}'s right to {self.operation} {self.resource} {self.name}"
+
+    def creation(self) -> Any:
+        """Make the request that grants it."""
+        from kafka.protocol.admin import CreateAclsRequest
+
+        operation, permission, resource_type = self._codes()
+        acl = CreateAclsRequest.AclCreation(
+            resource_type=resource_type,
+            resource_name=self.name,
+            resource_pattern_type=_LITERAL,
+            principal=f"User:{self.user}",
+            host=_ANY_HOST,
+            operation=operation,
+            permission_type=permission,
+        )
+        return CreateAclsRequest(creations=[acl])
+
+    def lookup(self) -> Any:
+        """Make the request that finds it."""
+        from kafka.protocol.admin import DescribeAclsRequest
+
+        operation, permission, resource_type = self._codes()
+        return DescribeAclsRequest(
+            resource_type_filter=resource_type,
+            resource_name_filter=self.name,
+            pattern_type_filter=_LITERAL,
+            principal_filter=f"User:{self.user}",
+            host_filter=_ANY_HOST,
+            operation=operation,
+            permission_type=permission,
+        )
+
+    def _codes(self) -> tuple[int, int, int]:
+        from kafka.admin import ACLOperation, ACLPermissionType, ResourceType
+
+        try:
+            operation = ACLOperation[self.operation.upper()]
+            resource_type = ResourceType[self.resource.upper()]
+        except KeyError as error:
+            raise ClusterError(f"Kafka's access control knows no {error}") from error
+        return operation, ACLPermissionType.ALLOW, resource_type
+
+
+def grant(addresses: Sequence[str], wanted: Grant) -> None:
     """Allow a user an operation and wait until every broker knows.
 
     Raises:
-        ClusterError: Kafka refused, or not every broker knew in time.
+        kafka.errors.BrokerResponseError: The controller refused.
+        ClusterError: No such operation or resource, or not every broker knew in time.
     """
-    acl = _acl(user, operation, resource, name)
-    what = f"{user}'s right to {operation} {resource} {name}"
-    with admin(addresses) as client:
-        failed = client.create_acls([acl])["failed"]
-    if failed:
-        raise ClusterError(f"{what} was refused: {failed[0].__name__}")
-    wait_for_all(addresses, lambda address: _knows(address, acl), what)
+    from kafka.protocol.admin import CreateAclsResponse, DescribeAclsResponse
 
+    def knows(address: str) -> bool:
+        found = ask(address, wanted.lookup(), DescribeAclsResponse, version=3)
+        return bool(found.resources)
 
-def _acl(user: str, operation: str, resource: str, name: str) -> Any:
-    from kafka.admin import (
-        ACL,
-        ACLOperation,
-        ACLPermissionType,
-        ResourcePattern,
-        ResourceType,
-    )
-
-    try:
-        target = ResourcePattern(ResourceType[resource.upper()], name)
-        allowed = ACLOperation[operation.upper()]
-    except KeyError as error:
-        raise ClusterError(f"Kafka's access control has no {error}") from error
-    return ACL(f"User:{user}", "*", allowed, ACLPermissionType.ALLOW, target)
-
-
-def _knows(address: str, acl: Any) -> bool:
-    from kafka.protocol.admin import DescribeAclsRequest, DescribeAclsResponse
-
-    request = DescribeAclsRequest(
-        resource_type_filter=acl.resource_pattern.resource_type,
-        resource_name_filter=acl.resource_pattern.resource_name,
-        pattern_type_filter=acl.resource_pattern.pattern_type,
-        principal_filter=acl.principal,
-        host_filter=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission_type,
-    )
-    return bool(ask(address, request, DescribeAclsResponse, version=2).resources)
+    change(addresses, wanted.creation(), CreateAclsResponse, 3, "results")
+    wait_for_all(addresses, knows, str(wanted))

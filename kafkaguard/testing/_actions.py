@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaguard.testing._faults import Match, Request
+    from kafkaguard.testing._items import Item, Keys
     from kafkaguard.testing._journal import Exchange
-    from kafkaguard.testing._places import Item, Keys, Layout
+    from kafkaguard.testing._places import Layout
 
 Breakage = Literal["drop", "close", "reset", "cut", "garble"]
 

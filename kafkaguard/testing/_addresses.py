@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaguard.testing._frames import struct_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -36,6 +38,6 @@ def endpoints(api_key: int, answer: Any) -> Iterator[Any]:
 
 def node_id(endpoint: Any) -> int:
     """Return the id of the broker at an endpoint."""
-    fields = endpoint._struct.fields  # noqa: SLF001 - the schema
+    fields = struct_of(endpoint).fields
     found: int = endpoint.broker_id if "broker_id" in fields else endpoint.node_id
     return found

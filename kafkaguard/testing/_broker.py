@@ -7,6 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from kafkaguard.testing._errors import ClusterError, PortTakenError, StartError
+from kafkaguard.testing._log import quote
 from kafkaguard.testing._wire import knows_brokers, wait_for
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 30.0
-_LINES = 25
 
 
 class Broker:
@@ -98,14 +98,17 @@ class Broker:
         if not in_time:
             raise StartError(
                 f"broker {self.id} ({self.address}) does not see the brokers "
-                f"{sorted(brokers)} as alive after {timeout:g} s. {self._story()}"
+                f"{sorted(brokers)} as alive after {timeout:.1f} s. {self._story()}"
             )
 
-    def stop(self, timeout: float = _STOP_TIMEOUT_S) -> None:
+    def stop(self, timeout: float = _STOP_TIMEOUT_S) -> bool:
         """Shut the broker down in order (SIGTERM); kill it if that takes too long.
 
         Args:
             timeout: Seconds that it has to hand over its partitions and end.
+
+        Returns:
+            Whether it ended in order.
         """
         process = self._running_process()
         self.resume()
@@ -114,6 +117,8 @@ class Broker:
             self._workspace.reap(process, timeout)
         except subprocess.TimeoutExpired:
             self.kill()
+            return False
+        return True
 
     def kill(self) -> None:
         """End the broker at once (SIGKILL), as a crash of its machine would."""
@@ -143,15 +148,7 @@ class Broker:
         return kind(f"broker {self.id} ended with code {code} while starting. {story}")
 
     def _story(self) -> str:
-        """Quote from the log of this start: the first error, else the end."""
+        """Quote from the log of this start."""
         with self.log.open(errors="replace") as log:
             log.seek(self._log_start)
-            lines = log.read().splitlines()
-        first = next((at for at, line in enumerate(lines) if _is_error(line)), None)
-        quoted = lines[-_LINES:] if first is None else lines[first : first + _LINES]
-        where = "Its log ends" if first is None else "The first error in its log"
-        return f"{where}:\n" + "\n".join(quoted)
-
-
-def _is_error(line: str) -> bool:
-    return " ERROR " in line or line.startswith(("Exception in", "Error"))
+            return quote(log.read())

@@ -188,8 +188,10 @@ class KafkaCluster:
         return client_config(client, access)
 
     @property
-    def authority(self) -> Path:
-        """The certificate of the authority that TLS clients are to trust, as PEM."""
+    def authority(self) -> Path | None:
+        """The certificate that TLS clients are to trust, as PEM; None without TLS."""
+        if not self._blueprint.security.tls:
+            return None
         return authority_file(self._running.workspace.folder)
 
     @property
@@ -212,9 +214,11 @@ class KafkaCluster:
         return self.broker(node).log.read_text(errors="replace")
 
     @property
-    def remote_storage(self) -> Path:
-        """The folder to which a tiered cluster moves segments."""
-        return self._running.workspace.folder / "remote"
+    def remote_storage(self) -> Path | None:
+        """The folder to which segments move; None without tiered storage."""
+        if not self._blueprint.tiered:
+            return None
+        return self._running.workspace.remote
 
     def create_topic(
         self,
@@ -266,9 +270,10 @@ class KafkaCluster:
             name: Its name; ``*`` is all of them, ``kafka-cluster`` the one cluster.
 
         Raises:
-            ClusterError: The cluster has no users, refused, or did not know in time.
+            kafka.errors.SecurityDisabledError: The cluster has no users.
+            ClusterError: No such operation or resource, or not known in time.
         """
-        _acls.grant(self._serving(), user, operation, resource, name)
+        _acls.grant(self._serving(), _acls.Grant(user, operation, resource, name))
 
     @property
     def _running(self) -> Running:

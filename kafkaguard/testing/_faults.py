@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkaguard.testing._actions import Action
     from kafkaguard.testing._frames import Header
-    from kafkaguard.testing._places import Item
+    from kafkaguard.testing._items import Item
 
 _log = logging.getLogger("kafkaguard.testing")
 

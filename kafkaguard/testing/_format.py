@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from kafkaguard.testing._errors import StartError
+from kafkaguard.testing._log import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,5 +44,5 @@ def format_storage(
         processes.append(workspace.spawn(command, log))
     codes = [workspace.reap(process, _TIMEOUT_S) for process in processes]
     if any(codes):
-        said = log.read_text(errors="replace")[-2000:]
-        raise StartError(f"Kafka refused to format the brokers' folders:\n{said}")
+        said = quote(log.read_text(errors="replace"))
+        raise StartError(f"Kafka refused to format the brokers' folders. {said}")

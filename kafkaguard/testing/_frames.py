@@ -30,6 +30,7 @@ _MAX_VARINT_SHIFT: Final = 28
 # that grows with the square of the frame; the interpreted one, slower, has a bound.
 _COMPILED_UP_TO: Final = 32_768
 _API_VERSIONS: Final = 18
+_UNSUPPORTED_VERSION: Final = b"\0\x23"  # code 35, answered in the oldest format
 _PRODUCE: Final = 0
 
 
@@ -127,7 +128,7 @@ def decode_request(header: Header, frame: bytes) -> Any:
         GarbageError: It says that it is of a known version and is not.
     """
     schema = request_schema(header.api_key, header.version)
-    return schema and _decode(schema, header, frame, header.body_at)
+    return schema and _decode(schema, header.version, frame[header.body_at :])
 
 
 def decode_answer(header: Header, frame: bytes) -> Any:
@@ -137,7 +138,11 @@ def decode_answer(header: Header, frame: bytes) -> Any:
         GarbageError: It is not what an answer of this version looks like.
     """
     schema = answer_schema(header.api_key, header.version)
-    return schema and _decode(schema, header, frame, _answer_body_at(header, frame))
+    if schema is None:
+        return None
+    body = frame[_answer_body_at(header, frame) :]
+    unsupported = header.api_key == _API_VERSIONS and body[:2] == _UNSUPPORTED_VERSION
+    return _decode(schema, 0 if unsupported else header.version, body)
 
 
 def encode_request(header: Header, frame: bytes, body: Any) -> bytes:
@@ -163,6 +168,11 @@ def request_schema(api_key: int, version: int) -> Any:
 def answer_schema(api_key: int, version: int) -> Any:
     """Return the message class of an answer, None if it is not known."""
     return _known(_schemas()[1].get(api_key), version)
+
+
+def struct_of(message: Any) -> Any:
+    """Return the schema of a message, of its class, or of a part of it."""
+    return message._struct  # noqa: SLF001 - kafka-python has no public way to it
 
 
 def max_version(api_key: int) -> int | None:
@@ -229,30 +239,20 @@ def _varint(frame: bytes, at: int) -> tuple[int, int]:
     raise GarbageError("a number without end in a header")
 
 
-def _decode(schema: Any, header: Header, frame: bytes, at: int) -> Any:
-    version = header.version
-    if header.api_key == _API_VERSIONS and frame[at : at + 2] == b"\0\x23":
-        version = 0  # UNSUPPORTED_VERSION is answered in the oldest format
+def _decode(schema: Any, version: int, body: bytes) -> Any:
     flexible = schema.flexible_version_q(version)
-    body = frame[at:]
+    how = (version, flexible, flexible)
     try:
         if len(body) > _COMPILED_UP_TO:
             stream = io.BytesIO(body)
-            return schema._struct.decode(  # noqa: SLF001 - the only bounded decoder
-                stream, version, flexible, flexible, data_class=schema
-            )
-        message, end = schema._struct.compiled_decode_from(  # noqa: SLF001 - tells where it ended
-            version, flexible, flexible, schema
-        )(memoryview(body), 0)
+            return struct_of(schema).decode(stream, *how, data_class=schema)
+        decode = struct_of(schema).compiled_decode_from(*how, schema)
+        message, end = decode(memoryview(body), 0)
     except (ValueError, struct.error, IndexError, TypeError, OverflowError) as error:
-        raise GarbageError(_not_a(header, schema, error)) from None
+        raise GarbageError(f"not a {schema.__name__} v{version}: {error}") from None
     if end > len(body):
-        raise GarbageError(_not_a(header, schema, "it is cut short"))
+        raise GarbageError(f"a {schema.__name__} v{version} that is cut short")
     return message
-
-
-def _not_a(header: Header, schema: Any, why: object) -> str:
-    return f"not a {schema.__name__} v{header.version}: {why}"
 
 
 def _encode(body: Any, version: int) -> bytes:

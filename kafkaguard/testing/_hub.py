@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +13,7 @@ from kafkaguard.testing._connection import BUFFER_BYTES, Connection
 from kafkaguard.testing._faults import Fault, Request
 from kafkaguard.testing._frames import GarbageError
 from kafkaguard.testing._journal import AnsweredError, Journal, answered_errors
-from kafkaguard.testing._places import Item, layout
+from kafkaguard.testing._places import layout
 from kafkaguard.testing._plan import make_plan, shape
 from kafkaguard.testing._sessions import FetchSessions
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkaguard.testing._actions import Plan
-
-_log = logging.getLogger("kafkaguard.testing")
+    from kafkaguard.testing._items import Item
 
 Address = tuple[str, int]
 _API_VERSIONS: Final = 18

@@ -7,24 +7,22 @@ waited for the lock finds the work done; one that died leaves nothing that looks
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import shutil
-import sys
 import tempfile
 import time
 import zipfile
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkaguard.testing._cache import cache_folder, lock, say
 from kafkaguard.testing._errors import JarsNotFoundError
 from kafkaguard.testing._fetch import Artifact, fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 DEFAULT_VERSION = "4.3.1"
 _LIST = "jars.json"
@@ -105,21 +103,19 @@ def _checked(folder: Path, artifacts: Sequence[Artifact]) -> Path:
 
 
 def _cached(name: str, artifacts: Sequence[Artifact], *, alone: bool = False) -> Path:
-    folder = _cache() / name
+    folder = cache_folder() / name
     if _is_whole(folder):
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(folder.with_name("fetch.lock")):
-        if not _is_whole(folder):
-            _fetch(folder, artifacts, alone=alone)
+    try:
+        with lock("fetch"):
+            if not _is_whole(folder):
+                _fetch(folder, artifacts, alone=alone)
+    except OSError as error:
+        raise JarsNotFoundError(
+            f"cannot keep jars in {folder.parent} ({error}). Set KAFKAGUARD_CACHE to a "
+            "folder that can be written."
+        ) from error
     return folder
-
-
-def _cache() -> Path:
-    if given := os.environ.get("KAFKAGUARD_CACHE"):
-        return Path(given).absolute()
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home).absolute() / "kafkaguard"
 
 
 def _is_whole(folder: Path) -> bool:
@@ -134,15 +130,8 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {jar.name: jar.stat().st_size for jar in sorted(folder.glob("*.jar"))}
 
 
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _fetch(folder: Path, artifacts: Sequence[Artifact], *, alone: bool) -> None:
-    _say(f"fetching {', '.join(map(str, artifacts))}, once, into {folder}")
+    say(f"fetching {', '.join(map(str, artifacts))}, once, into {folder}")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
         fresh = Path(scratch) / "jars"
@@ -155,7 +144,7 @@ def _fetch(folder: Path, artifacts: Sequence[Artifact], *, alone: bool) -> None:
         (fresh / _LIST).write_text(json.dumps(_sizes(fresh), indent=1))
         shutil.rmtree(folder, ignore_errors=True)
         fresh.rename(folder)
-    _say(f"fetched in {time.monotonic() - started:.0f} s")
+    say(f"fetched in {time.monotonic() - started:.0f} s")
 
 
 def _verify(folder: Path, artifacts: Sequence[Artifact]) -> None:
@@ -171,8 +160,3 @@ def _opens(jar: Path) -> bool:
             return archive.testzip() is None
     except (OSError, zipfile.BadZipFile):
         return False
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"kafkaguard: {text}\n")
-    sys.stderr.flush()

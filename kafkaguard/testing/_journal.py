@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard.errors import for_code
+from kafkaguard.testing._frames import struct_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +136,19 @@ class Closure:
         return f"{self.at:9.3f}s #{self.connection} broker {broker} ends: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much there was since the start, or since the journal was cleared.
+
+    Attributes:
+        requests: By API.
+        errors: Answers with an error code, by API and code.
+    """
+
+    requests: Counter[str]
+    errors: Counter[tuple[str, int]]
+
+
 @dataclass
 class Journal:
     """The newest exchanges and closures, and counts of all.
@@ -144,8 +158,6 @@ class Journal:
     """
 
     size: int
-    counts: Counter[str] = field(default_factory=Counter)
-    error_counts: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Start the clock."""
@@ -153,6 +165,7 @@ class Journal:
         self._exchanges: deque[Exchange] = deque(maxlen=self.size)
         self._closures: deque[Closure] = deque(maxlen=self.size)
         self._number = 0
+        self._counts = Counts(Counter(), Counter())
         self.changed = threading.Condition()
 
     def now(self) -> float:
@@ -165,7 +178,7 @@ class Journal:
             self._number += 1
             exchange = Exchange(self._number, self.now(), **known)
             self._exchanges.append(exchange)
-            self.counts[exchange.api] += 1
+            self._counts.requests[exchange.api] += 1
             self.changed.notify_all()
         return exchange
 
@@ -184,7 +197,7 @@ class Journal:
             exchange.answer_size = size
             exchange.took = self.now() - exchange.at
             for code in {error.code for error in errors}:
-                self.error_counts[exchange.api, code] += 1
+                self._counts.errors[exchange.api, code] += 1
             self.changed.notify_all()
 
     def closure(self, connection: int, broker: int | None, reason: str) -> None:
@@ -203,13 +216,17 @@ class Journal:
         with self.changed:
             return list(self._closures)
 
+    def snapshot(self) -> Counts:
+        """Return the counts as they are now."""
+        with self.changed:
+            return Counts(self._counts.requests.copy(), self._counts.errors.copy())
+
     def clear(self) -> None:
         """Forget everything so far; the clock goes on."""
         with self.changed:
             self._exchanges.clear()
             self._closures.clear()
-            self.counts.clear()
-            self.error_counts.clear()
+            self._counts = Counts(Counter(), Counter())
 
     def __str__(self) -> str:
         """Return the conversation, a line for each exchange and each closure."""
@@ -231,7 +248,7 @@ def answered_errors(answer: Any, topic_name: Any) -> tuple[AnsweredError, ...]:
 def _errors(
     node: Any, topic_name: Any, topic: str | None, partition: int | None
 ) -> Iterator[AnsweredError]:
-    fields = node._struct.fields  # noqa: SLF001 - the schema
+    fields = struct_of(node).fields
     topic = _found(node, fields, _TOPIC_FIELDS, topic_name) or topic
     index = _found(node, fields, _PARTITION_FIELDS)
     partition = partition if index is None or topic is None else index

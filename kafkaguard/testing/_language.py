@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from kafkaguard.testing._faults import Request
 
-_ALL_VERSIONS = 32767
-
 
 class When:
     """Requests that are meant; its methods say what happens to them.

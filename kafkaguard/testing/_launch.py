@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kafkaguard.testing._archive import with_archive
 from kafkaguard.testing._broker import Broker
-from kafkaguard.testing._errors import PortTakenError
+from kafkaguard.testing._errors import PortTakenError, StartError
 from kafkaguard.testing._format import format_storage, random_cluster_id
+from kafkaguard.testing._jars import DEFAULT_VERSION
 from kafkaguard.testing._listeners import CONTROLLER, Listener, on_free_ports
 from kafkaguard.testing._properties import (
     cluster_settings,
@@ -16,26 +19,26 @@ from kafkaguard.testing._properties import (
     render,
 )
 from kafkaguard.testing._runtime import Runtime
+from kafkaguard.testing._security import Security
 from kafkaguard.testing._tiered import tiered_settings
 from kafkaguard.testing._workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaguard.testing._security import Security
-
 _TRIES = 3
+_RUN_ONCE_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
     """What a cluster is to be."""
 
-    brokers: int
-    version: str
-    settings: Mapping[str, object]
-    security: Security
-    tiered: bool
+    brokers: int = 1
+    version: str = DEFAULT_VERSION
+    settings: Mapping[str, object] = field(default_factory=dict)
+    security: Security = field(default_factory=Security)
+    tiered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +58,38 @@ def launch(blueprint: Blueprint, timeout: float) -> Running:
         ClusterError: It could not be done; nothing is left behind.
     """
     runtime = Runtime.of(blueprint.version, tiered=blueprint.tiered)
-    for _ in range(_TRIES - 1):
-        try:
-            return _launch(blueprint, runtime, timeout)
-        except PortTakenError:
-            continue
-    return _launch(blueprint, runtime, timeout)
+    return _launch(blueprint, with_archive(runtime, _run_once), timeout)
+
+
+def _run_once(runtime: Runtime) -> None:
+    """Run a broker from its start to an orderly end."""
+    running = _launch(Blueprint(), runtime, _RUN_ONCE_TIMEOUT_S)
+    try:
+        if not running.brokers[0].stop(_RUN_ONCE_TIMEOUT_S):
+            raise StartError(f"no orderly end within {_RUN_ONCE_TIMEOUT_S:g} s")
+    finally:
+        running.workspace.remove()
 
 
 def _launch(blueprint: Blueprint, runtime: Runtime, timeout: float) -> Running:
+    for _ in range(_TRIES - 1):
+        try:
+            return _try_to_launch(blueprint, runtime, timeout)
+        except PortTakenError:
+            continue
+    return _try_to_launch(blueprint, runtime, timeout)
+
+
+def _try_to_launch(blueprint: Blueprint, runtime: Runtime, timeout: float) -> Running:
     workspace = Workspace()
     try:
         running = _prepare(blueprint, runtime, workspace)
+        deadline = time.monotonic() + timeout
         for broker in running.brokers:
             broker.start(wait=False)
         for broker in running.brokers:
-            broker.wait_until_ready(set(range(blueprint.brokers)), timeout)
+            left = max(0.0, deadline - time.monotonic())
+            broker.wait_until_ready(set(range(blueprint.brokers)), left)
     except BaseException:
         workspace.remove()
         raise
@@ -105,6 +124,5 @@ def _shared_settings(blueprint: Blueprint, workspace: Workspace) -> dict[str, ob
     settings = cluster_settings(blueprint.brokers)
     settings.update(blueprint.security.settings(workspace.folder))
     if blueprint.tiered:
-        remote = workspace.folder / "remote"
-        settings.update(tiered_settings(remote, blueprint.brokers))
+        settings.update(tiered_settings(workspace.remote, blueprint.brokers))
     return settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard.testing import _frames
@@ -13,9 +14,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkaguard.testing._faults import Fault, Request
+    from kafkaguard.testing._items import Item, Keys
     from kafkaguard.testing._journal import Exchange
-    from kafkaguard.testing._places import Item, Keys
 
+_log = logging.getLogger("kafkaguard.testing")
 _PER_SECOND = 1000
 
 
@@ -86,7 +88,10 @@ def shape(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
     if plan.empty:
         place.clear(answer)
     for edit in plan.edits:
-        edit(answer)
+        try:
+            edit(answer)
+        except Exception:  # noqa: BLE001 - a user's hook never breaks the proxy
+            _log.exception("the function of an edit failed; the answer goes on")
     return answer
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
-from kafkaguard.testing import _language, _words
+from kafkaguard.testing import _language, _script, _words
 from kafkaguard.testing._frames import MAX_FRAME_BYTES
 from kafkaguard.testing._hub import BROKER_TAKEN_AWAY, Hub
 from kafkaguard.testing._journal import Journal
@@ -179,6 +180,25 @@ class FaultProxy:
             seed=seed,
             where=where,
         )
+
+    def load(
+        self, file: Path | str, *, rate: float | None = None, seed: int | None = None
+    ) -> list[Fault]:
+        """Set the faults of a YAML file; all of them or, if one is wrong, none.
+
+        Args:
+            file: Its path. Under ``faults`` it has a list, each entry in the words of
+                :meth:`on` (with ``on`` for the API) and of one method of
+                :class:`When`; beside it ``rate`` and ``seed`` for all.
+            rate: The share of requests, for faults that state none.
+            seed: Makes the choice of that share repeatable.
+
+        Raises:
+            FaultSpecError: With file and line, what is wrong and what would be right.
+            OSError: The file cannot be read.
+        """
+        faults = _script.read_faults(Path(file), rate=rate, seed=seed)
+        return [self._add(fault) for fault in faults]
 
     @property
     def faults(self) -> tuple[Fault, ...]:

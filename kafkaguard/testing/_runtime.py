@@ -26,10 +26,17 @@ _JVM_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A Java runtime and the jars of a Kafka version."""
+    """A Java runtime and the jars of a Kafka version.
+
+    Attributes:
+        java: The executable.
+        jars: Folders of jars, the broker's own first.
+        options: What Java is told beside our usual options.
+    """
 
     java: Path
     jars: tuple[Path, ...]
+    options: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, version: str, *, tiered: bool) -> Runtime:
@@ -41,5 +48,6 @@ class Runtime:
 
     def command(self, main_class: str, *arguments: str) -> list[str]:
         """Say how to run a class of Kafka's."""
-        classpath = ("-cp", ":".join(f"{folder}/*" for folder in self.jars))
-        return [str(self.java), *_JVM_OPTIONS, *classpath, main_class, *arguments]
+        classpath = ":".join(f"{folder}/*" for folder in self.jars)
+        options = [*_JVM_OPTIONS, *self.options, "-cp", classpath]
+        return [str(self.java), *options, main_class, *arguments]

@@ -38,10 +38,10 @@ class Security:
     everything; users only what was granted to them.
     """
 
-    users: Mapping[str, str] = field(repr=False)
-    super_users: frozenset[str]
-    tls: bool
-    oauth: bool
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    super_users: frozenset[str] = frozenset()
+    tls: bool = False
+    oauth: bool = False
 
     def check(self) -> None:
         """Refuse what no broker could be told.
@@ -97,7 +97,7 @@ class Security:
         listener: Listener,
         user: str | None,
         mechanism: str | None,
-        authority: Path,
+        authority: Path | None,
     ) -> Access:
         """Collect what a client needs to come in through a listener.
 
@@ -107,7 +107,8 @@ class Security:
         known = listener.mechanisms
         mechanism = mechanism or next(iter(known), None)
         if mechanism and mechanism not in known:
-            raise ClusterError(f"{listener.name} takes {known}, not {mechanism}")
+            takes = ", ".join(known) or "no mechanism"
+            raise ClusterError(f"{listener.name} takes {takes}, not {mechanism}")
         if mechanism and not user:
             raise ClusterError(f"say as which user= to come in through {listener.name}")
         password = self._password(user, mechanism) if user and mechanism else ""

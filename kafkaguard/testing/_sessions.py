@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkaguard.testing._places import Item, Keys
+    from kafkaguard.testing._items import Item, Keys
 
 _MAX_SESSIONS: Final = 1000  # max.incremental.fetch.session.cache.slots
 _FULL: Final = (0, -1)

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkaguard.testing._wire import ask, metadata, wait_for_all
+from kafkaguard.testing._wire import ask, change, metadata, wait_for_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-
-@contextmanager
-def admin(addresses: Sequence[str]) -> Iterator[Any]:
-    """Open kafka-python's admin client for the time of one change."""
-    from kafka import KafkaAdminClient
-
-    client = KafkaAdminClient(bootstrap_servers=list(addresses))
-    try:
-        yield client
-    finally:
-        client.close()
+_TIMEOUT_MS = 20_000
+_SET = 0  # the config_operation that replaces a value
 
 
 def create_topic(
@@ -32,14 +22,17 @@ def create_topic(
     config: Mapping[str, object],
 ) -> str:
     """Create a topic and wait until every broker sees leaders of all its partitions."""
+    from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
+
     name = name or f"topic-{uuid.uuid4().hex[:12]}"
-    options = {
-        "num_partitions": partitions,
-        "replication_factor": replication_factor,
-        "configs": _texts(config),
-    }
-    with admin(addresses) as client:
-        client.create_topics({name: options})
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[*_texts(config).items()],
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS)
+    change(addresses, request, CreateTopicsResponse, 7, "topics")
 
     def has_leaders(address: str) -> bool:
         return _led(address, name) == partitions
@@ -50,8 +43,11 @@ def create_topic(
 
 def delete_topic(addresses: Sequence[str], name: str) -> None:
     """Delete a topic and wait until no broker knows it any more."""
-    with admin(addresses) as client:
-        client.delete_topics([name])
+    from kafka.protocol.admin import DeleteTopicsRequest, DeleteTopicsResponse
+
+    topic = DeleteTopicsRequest.DeleteTopicState(name=name)
+    request = DeleteTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS)
+    change(addresses, request, DeleteTopicsResponse, 6, "responses")
 
     def is_gone(address: str) -> bool:
         return _led(address, name) == 0
@@ -63,12 +59,17 @@ def alter_topic(
     addresses: Sequence[str], name: str, config: Mapping[str, object]
 ) -> None:
     """Change settings of a topic and wait until every broker has them."""
-    from kafka.admin import ConfigResource, ConfigResourceType
+    from kafka.admin import ConfigResourceType
+    from kafka.protocol.admin import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
 
     wanted = _texts(config)
-    with admin(addresses) as client:
-        resource = ConfigResource(ConfigResourceType.TOPIC, name, wanted)
-        client.alter_configs([resource], incremental=True)
+    changes = [(key, _SET, value) for key, value in wanted.items()]
+    topic = (ConfigResourceType.TOPIC, name, changes)
+    request = IncrementalAlterConfigsRequest(resources=[topic], validate_only=False)
+    change(addresses, request, IncrementalAlterConfigsResponse, 1, "responses")
 
     def has_changed(address: str) -> bool:
         return _settings(address, name, list(wanted)) == wanted

@@ -15,24 +15,53 @@ from kafkaguard.testing._errors import ClusterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_ANSWER_TIMEOUT_S = 2.0
+_PROBE_TIMEOUT_S = 2.0
+_CHANGE_TIMEOUT_S = 30.0
 _SETTLE_TIMEOUT_S = 20.0
 _PAUSE_S = 0.03
 
 
-def ask(address: str, request: Any, response: Any, version: int) -> Any:
+def ask(
+    address: str,
+    request: Any,
+    response: Any,
+    version: int,
+    timeout: float = _PROBE_TIMEOUT_S,
+) -> Any:
     """Send a request of kafka-python's protocol engine; return the decoded answer.
 
     Raises:
-        OSError: The broker cannot be reached, or does not answer within 2 s.
+        OSError: The broker cannot be reached, or does not answer within the timeout.
     """
     host, port = address.rsplit(":", 1)
     request.with_header(client_id="kafkaguard-testing")
     frame = request.encode(version=version, header=True, framed=True)
-    with socket.create_connection((host, int(port)), _ANSWER_TIMEOUT_S) as connection:
+    with socket.create_connection((host, int(port)), timeout) as connection:
         connection.sendall(frame)
         size = int.from_bytes(_receive(connection, 4), "big")
         return response.decode(_receive(connection, size), version=version, header=True)
+
+
+def change(
+    addresses: Sequence[str], request: Any, response: Any, version: int, items: str
+) -> None:
+    """Send a request that changes something to one broker, which knows the controller.
+
+    Raises:
+        kafka.errors.BrokerResponseError: The controller refused an item.
+        ClusterError: No broker serves, or this one does not answer.
+    """
+    from kafka.errors import for_code
+
+    if not addresses:
+        raise ClusterError("no broker serves; start() one first")
+    try:
+        answer = ask(addresses[0], request, response, version, _CHANGE_TIMEOUT_S)
+    except OSError as error:
+        raise ClusterError(f"{addresses[0]} does not answer: {error}") from error
+    for item in getattr(answer, items):
+        if item.error_code:
+            raise for_code(item.error_code)(item.error_message)
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Final
 
 from kafkaguard._apis import API_KEYS
 from kafkaguard.errors import BY_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_ALIKE: Final = 0.6
 
 
 class FaultSpecError(ValueError):
@@ -57,7 +59,12 @@ def _in_range(code: int) -> int:
 
 
 def _nearest(word: str, choices: list[str]) -> str | None:
-    """Find the nearest choice, whatever the case of the letters."""
-    lowered = {choice.lower(): choice for choice in choices}
-    near = get_close_matches(word.lower(), lowered, n=1)
-    return lowered[near[0]] if near else None
+    """Find the nearest choice, whatever the case; the begin of one will do."""
+    word = word.lower()
+
+    def likeness(choice: str) -> float:
+        whole, begin = choice.lower(), choice.lower()[: len(word)]
+        return max(SequenceMatcher(None, word, each).ratio() for each in (whole, begin))
+
+    best = max(choices, key=likeness, default=None)
+    return best if best is not None and likeness(best) >= _ALIKE else None

@@ -32,9 +32,16 @@ class Workspace:
         self._watchdog = subprocess.Popen(
             [sys.executable, "-I", "-S", _watchdog.__file__, self.folder],
             stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         _open_workspaces.add(self)
+
+    @property
+    def remote(self) -> Path:
+        """The folder that plays the remote storage."""
+        return self.folder / "remote"
 
     def properties(self, node: int) -> Path:
         """Say where a broker's settings lie."""

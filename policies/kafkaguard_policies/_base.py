@@ -42,7 +42,7 @@ class Part(BaseModel):
         elif kind == "model_type" and not item["loc"]:
             kind = "not_a_mapping"
             text = f"must be a mapping of {', '.join(cls.model_fields)}"
-        said = PydanticCustomError(kind, text.replace("{", "{{").replace("}", "}}"))
+        said = PydanticCustomError(kind, text)
         return InitErrorDetails(type=said, loc=item["loc"], input=item["input"])
 
     @classmethod

@@ -2,16 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import timedelta
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from kafkaguard import errors
 from kafkaguard._apis import API_KEYS
-from kafkaguard._verdict import Action
+from kafkaguard._classification import classify
+from kafkaguard._engine import CallContext, OnReject, Ruling
+from kafkaguard._verdict import Action, Verdict
 from kafkaguard_policies._base import Part
 from kafkaguard_policies._fields import (
     Attempts,
@@ -23,8 +25,15 @@ from kafkaguard_policies._fields import (
     Tokens,
     Waits,
 )
+from kafkaguard_policies._names import error_class, nearest
+from kafkaguard_policies._retrier import Retrier
+from kafkaguard_policies._rulings import Rulings, failure_of
 
-OnReject = Literal["raise", "dead_letter", "drop"]
+if TYPE_CHECKING:
+    from kafkaguard_policies._preview import Preview
+
+T = TypeVar("T")
+
 Client = Literal["kafka-python", "confluent-kafka", "aiokafka", "spark"]
 #: Actions that an override may order. The others need a repair that no rule can order.
 Ordered = Literal["RETRY", "REFRESH", "REJECT", "CONFIGURE", "IN_DOUBT"]
@@ -40,7 +49,11 @@ def _absent(value: Any) -> Any:
     return None if value == "none" else value
 
 
-_NoneWord = BeforeValidator(_absent)
+Off = Literal["none"] | None
+
+
+def _one_or_more(item: Any) -> BeforeValidator:
+    return BeforeValidator(_as_tuple, json_schema_input_type=item | tuple[item, ...])
 
 
 class Backoff(Part):
@@ -148,23 +161,30 @@ class DeadLetter(Part):
         return self.topic.format(topic=topic)
 
 
+def _not_always_fenced(code: int | None) -> None:
+    if code is not None and classify(code).action is Action.FENCED:
+        raise ValueError(
+            f"code {code} always stops (FENCED): fencing back would never end"
+        )
+
+
 class When(Part):
     """Which failures an override is about. What is left out matches anything."""
 
-    code: Annotated[tuple[int, ...], BeforeValidator(_as_tuple)] = ()
+    code: Annotated[tuple[int, ...], _one_or_more(int)] = ()
     """Error codes, as the broker numbers them."""
-    error: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    error: Annotated[tuple[str, ...], _one_or_more(str)] = ()
     """Kafka's names (``NOT_LEADER_OR_FOLLOWER``) or classes of
     ``kafkaguard.errors``, with all that derive from them."""
-    action: Annotated[tuple[Action, ...], BeforeValidator(_as_tuple)] = ()
+    action: Annotated[tuple[Action, ...], _one_or_more(Action)] = ()
     """Actions of the verdict."""
-    rule: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    rule: Annotated[tuple[str, ...], _one_or_more(str)] = ()
     """Ids of the rules that decided."""
-    api: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    api: Annotated[tuple[str, ...], _one_or_more(str)] = ()
     """Requests, by Kafka's names."""
-    topic: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+    topic: Annotated[tuple[str, ...], _one_or_more(str)] = ()
     """Topics, as patterns: ``orders-*``."""
-    client: Annotated[tuple[Client, ...], BeforeValidator(_as_tuple)] = ()
+    client: Annotated[tuple[Client, ...], _one_or_more(Client)] = ()
     """Client libraries."""
 
     @field_validator("code")
@@ -176,13 +196,14 @@ class When(Part):
                     f"Kafka {errors.KAFKA_VERSION} has no error code {code}; "
                     f"the codes go from -1 to {max(errors.BY_CODE)}"
                 )
+            _not_always_fenced(code)
         return codes
 
     @field_validator("error")
     @classmethod
     def _known_errors(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            error_class(name)
+            _not_always_fenced(error_class(name).code)
         return names
 
     @field_validator("api")
@@ -191,7 +212,7 @@ class When(Part):
         for name in names:
             if name not in API_KEYS:
                 raise ValueError(
-                    f"Kafka has no request {name!r}{_nearest(name, API_KEYS)}"
+                    f"Kafka has no request {name!r}{nearest(name, API_KEYS)}"
                 )
         return names
 
@@ -203,7 +224,7 @@ class When(Part):
         known = {rule.info.id: rule for rule in RULES}
         for name in ids:
             if name not in known:
-                raise ValueError(f"there is no rule {name!r}{_nearest(name, known)}")
+                raise ValueError(f"there is no rule {name!r}{nearest(name, known)}")
         return ids
 
     @field_validator("action")
@@ -275,17 +296,23 @@ class RetryPolicy(Part):
     """How many attempts, the first one included."""
     deadline: Deadline = 120.0
     """How many seconds a call may take, with all attempts and waits."""
-    attempt_timeout: Annotated[Duration | None, _NoneWord] = None
+    attempt_timeout: Annotated[
+        Duration | None, BeforeValidator(_absent, json_schema_input_type=Duration | Off)
+    ] = None
     """How many seconds one attempt may take: for coroutines, and for adapters that
     can hand it to their client. Default: as long as the deadline allows."""
     max_waits: Waits = 1_000
     """How often a call may wait without an attempt being counted (``WAIT``)."""
     backoff: Backoff = Backoff()
     """How long to wait before the next attempt."""
-    budget: Annotated[Budget | None, _NoneWord] = Budget()
+    budget: Annotated[
+        Budget | None, BeforeValidator(_absent, json_schema_input_type=Budget | Off)
+    ] = Budget()
     """What retries may add to the load of the cluster; null (or ``none``) for no
     such bound."""
-    breaker: Annotated[Breaker | None, _NoneWord] = None
+    breaker: Annotated[
+        Breaker | None, BeforeValidator(_absent, json_schema_input_type=Breaker | Off)
+    ] = None
     """When to stop asking for a while; null (or ``none``) for never."""
     on_reject: OnReject = "raise"
     """What happens to a record that can never succeed."""
@@ -314,6 +341,10 @@ class RetryPolicy(Part):
             )
         return self
 
+    def __hash__(self) -> int:
+        """Hash the content, so that a policy can be a key."""
+        return hash(self.policy_id)
+
     @cached_property
     def policy_id(self) -> str:
         """Twelve hexadecimal digits that stand for the content.
@@ -330,36 +361,92 @@ class RetryPolicy(Part):
         kept = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**kept, **changes})
 
+    @cached_property
+    def _rulings(self) -> Rulings:
+        return Rulings(self)
 
-def error_class(name: str) -> type[errors.KafkaGuardError]:
-    """Return the error class of a Kafka name or a class name.
+    @cached_property
+    def first_ruling(self) -> Ruling:
+        """What holds before anything has failed."""
+        return self._rulings.plain(Action.RETRY)
 
-    Raises:
-        ValueError: There is neither; the message has the nearest one.
-    """
-    if name.isupper():
-        try:
-            return errors.for_name(name)
-        except KeyError as error:
-            raise ValueError(error.args[0]) from None
-    found = getattr(errors, name, None)
-    if isinstance(found, type) and issubclass(found, errors.KafkaGuardError):
-        return found
-    classes = {n for n in errors.__all__ if n.endswith("Error")}
-    raise ValueError(
-        f"kafkaguard.errors has no class {name!r}{_nearest(name, classes)}"
-    )
+    def ruling(
+        self, verdict: Verdict, context: CallContext, error: Any = None
+    ) -> Ruling:
+        """Return what this policy says about a failure.
 
+        Args:
+            verdict: What the failure means.
+            context: What is known about the call.
+            error: The exception or code, for overrides by code and client.
+        """
+        if not self.overrides:
+            return self._rulings.plain(verdict.action)
+        return self._rulings.ruling(failure_of(verdict, context, error))
 
-def matches_topic(patterns: tuple[str, ...], topic: str | None) -> bool:
-    """Tell whether a topic fits one of the patterns; no pattern fits every topic."""
-    if not patterns:
-        return True
-    return topic is not None and any(fnmatchcase(topic, p) for p in patterns)
+    @cached_property
+    def _retrier(self) -> Retrier:
+        return Retrier(self)
 
+    def preview(
+        self,
+        *,
+        action: Action = Action.RETRY,
+        seed: int = 0,
+        runs: int = 1_000,
+        limit: int = 50,
+    ) -> "Preview":
+        """Return the schedule of waits: a table, JSON and a picture.
 
-def _nearest(name: str, known: Any) -> str:
-    from difflib import get_close_matches
+        Args:
+            action: The kind of failure: RETRY, REFRESH and the repairs count
+                attempts; WAIT does not.
+            seed: Of the random numbers; the same seed gives the same preview.
+            runs: How many schedules are drawn for averages and percentiles.
+            limit: How many waits are shown at most.
+        """
+        from kafkaguard_policies._preview import draw_preview
 
-    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+        return draw_preview(self, action, seed=seed, runs=runs, limit=limit)
+
+    def call(
+        self,
+        fn: Callable[..., T],
+        /,
+        *args: Any,
+        deadline: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> T:
+        """Call a function, and again as this policy says.
+
+        Args:
+            fn: The function.
+            args: Its arguments.
+            deadline: Seconds (or a ``timedelta``) that the call may take with all
+                attempts and waits, if that is less than the policy's.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            What ``fn`` returned; None where its exception is no failure (IGNORE).
+
+        Raises:
+            TypeError: ``fn`` is a generator or a coroutine function, or the policy has
+                an ``attempt_timeout``.
+            Exception: What ``fn`` raised last; ``outcome_of`` tells why it ended.
+        """
+        return self._retrier.run(fn, args, kwargs, deadline)
+
+    def acall(
+        self,
+        fn: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        deadline: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, T]:
+        """Await a coroutine function, and again as this policy says.
+
+        As ``call``; the deadline and ``attempt_timeout`` also end an attempt that
+        hangs, with ``TimeoutError``. Cancellation passes untouched.
+        """
+        return self._retrier.arun(fn, args, kwargs, deadline)

@@ -80,7 +80,9 @@ def _read(source: str, folder: Path | None) -> tuple[Document, Path | None]:
         return parse(path.read_text(encoding="utf-8"), str(path)), path.parent
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise PolicyError(str(path), [Problem(f"cannot be read: {reason}")]) from error
+        raise PolicyError(
+            str(path), [Problem(f"{path} cannot be read: {reason}")]
+        ) from error
 
 
 def _build(document: Document, folder: Path | None) -> RetryPolicy:
@@ -114,8 +116,25 @@ def _base(
         message = f"{said}: name a preset, or a file beside this one"
         problem = Problem(message, ("extends",), document.line_of(("extends",)))
         raise PolicyError(document.source, [problem])
-    settings = _settings(*_read(parent, folder), depth + 1)
+    settings = _settings(*_parent(document, parent, folder), depth + 1)
     return {k: v for k, v in settings.items() if k not in {"name", "description"}}
+
+
+def _parent(
+    document: Document, parent: str, folder: Path | None
+) -> tuple[Document, Path | None]:
+    """Read what a document extends; if there is none, that is the child's mistake."""
+    try:
+        return _read(parent, folder)
+    except PolicyError as error:
+        if any(problem.line for problem in error.problems):
+            raise
+        path = ("extends",)
+        problems = [
+            Problem(problem.message, path, document.line_of(path))
+            for problem in error.problems
+        ]
+        raise PolicyError(document.source, problems) from error
 
 
 def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

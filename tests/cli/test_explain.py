@@ -29,12 +29,17 @@ def explained(*arguments, text=None):
     ("typed", "code"),
     [
         (("87",), 87),
-        (("--", "-192"), -192),
+        (("-192",), -192),
+        (("-1",), -1),
         (("INVALID_RECORD",), 87),
         (("invalid_record",), 87),
         (("_MSG_TIMED_OUT",), -192),
         (("NotCoordinatorError",), 16),
         (("KafkaError{code=_MSG_TIMED_OUT,val=-192,str=x}",), -192),
+        (("NotLeaderForPartitionError",), 6),
+        (("org.apache.kafka.common.errors.TopicAuthorizationException:", "no"), 29),
+        (("Broker:", "Not", "leader", "for", "partition"), 6),
+        (("Local:", "Queue", "full"), -184),
         (("kafka.errors.NotLeaderForPartitionError:", "[Error", "6]", "moved"), 6),
     ],
 )
@@ -52,6 +57,111 @@ During handling of the above exception, another exception occurred:
 kafka.errors.TopicAuthorizationFailedError: [Error 29] topic secret
 """
     assert explained("-", text=trace)["code"] == 29
+
+
+@pytest.mark.parametrize(
+    ("typed", "cls"),
+    [
+        ("aiokafka.errors.KafkaConnectionError: Unable to", "ClientConnectionError"),
+        (
+            "kafka.errors.KafkaTimeoutError: KafkaTimeoutError: Unable to bootstrap",
+            "ClientNotConnectedError",
+        ),
+        ("NoBrokersAvailable", "ClientNotConnectedError"),
+        ("CommitFailedError", "ClientGroupError"),
+        ("BufferError: Local: Queue full", "ClientQueueFullError"),
+        ("TimeoutError", "ClientTimeoutError"),
+        ("ConnectionRefusedError: [Errno 111] refused", "ClientConnectionError"),
+        ("ProducerFenced", "ClientFencedError"),
+    ],
+)
+def test_errors_without_a_code_are_explained(typed, cls):
+    """What a client says by itself has a class, a meaning and a next step."""
+    found = explained(typed)
+    assert found["class"] == cls
+    assert found["meaning"]
+
+
+CHAINED = """Traceback (most recent call last):
+  File "a.py", line 1, in <module>
+    raise kafka.errors.TopicAuthorizationFailedError("t")
+{first}
+
+{between}:
+
+Traceback (most recent call last):
+  File "a.py", line 2, in <module>
+    raise TopicAuthorizationFailedError
+{second}
+"""
+CAUSE = "The above exception was the direct cause of the following exception"
+CONTEXT = "During handling of the above exception, another exception occurred"
+DENIED = "kafka.errors.TopicAuthorizationFailedError: [Error 29] denied"
+
+
+@pytest.mark.parametrize(
+    ("between", "second", "code"),
+    [
+        (CAUSE, "kafka.errors.KafkaTimeoutError: 60 s", 29),
+        (CONTEXT, "kafka.errors.KafkaTimeoutError: 60 s", 29),
+        (CAUSE, "RuntimeError: in the application", 29),
+    ],
+)
+def test_a_traceback_is_read_as_classify_reads_the_exception(between, second, code):
+    """The last exception counts, and its causes where they say more."""
+    trace = CHAINED.format(first=DENIED, between=between, second=second)
+    assert code == explained("-", text=trace)["code"]
+
+
+def test_a_bug_in_a_handler_is_not_the_error_that_was_handled():
+    """Nor is a name in a line of source."""
+    trace = CHAINED.format(first=DENIED, between=CONTEXT, second="ValueError: y")
+    assert "no Kafka error found" in invoke("explain", "-", text=trace, code=2)
+
+
+def test_an_exceptions_text_is_past_the_clients_own_repeats():
+    """A bare code may be repeated by who repeats the batch; a report may not."""
+    bare = explained("7", "--api", "Produce", "--idempotent")
+    assert bare["verdict"]["action"] == "RETRY"
+    text = "kafka.errors.RequestTimedOutError: [Error 7] after 2499 ms"
+    told = explained(text, "--api", "Produce", "--idempotent")
+    assert told["verdict"]["action"] == "IN_DOUBT"
+
+
+def shell(script):
+    """Run a line of bash with the command line in it."""
+    return subprocess.run(
+        ["bash", "-c", script.replace("KG", f"{sys.executable} -m kafkaguard")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "said"),
+    [
+        ("KG explain - <&-", 2, "no standard input"),
+        ("KG errors > /dev/full", 2, "cannot write the output"),
+        ("LC_ALL=C PYTHONIOENCODING=ascii KG errors", 0, ""),
+        ("KG errors | head -1; exit ${PIPESTATUS[0]}", 0, ""),
+        ("head -c 3000 /dev/urandom | KG explain -", 2, "no Kafka error found"),
+        ("KG explain - < /dev/null", 2, "nothing to explain"),
+    ],
+)
+def test_streams_that_misbehave_are_no_traceback(script, code, said):
+    """Closed, full, of another encoding, cut short, binary or empty."""
+    done = shell(script)
+    assert code == done.returncode, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_problem_is_json_where_json_is_asked_for():
+    """A script gets its answer in the form that it asked for."""
+    done = shell("KG explain nope --json")
+    assert done.returncode == 2
+    assert "no Kafka error found" in json.loads(done.stdout)["error"]
 
 
 def test_explanation_says_meaning_step_reason_and_source():
@@ -91,6 +201,7 @@ def test_a_code_from_the_future_is_explained_too():
         (("explain", "hello"), "no Kafka error found in 'hello'"),
         (("explain", "6", "--api", "Produse"), "did you mean Produce?"),
         (("errors", "--api", "Fetsh"), "did you mean Fetch?"),
+        (("errors", "--action", "FOO"), "is not one of"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(arguments, words):

@@ -81,9 +81,9 @@ def _raise_in_worker():
 
 def test_text_says_what_where_and_next():
     """One line holds the code, the place, the broker's words and the next step."""
-    text = str(e.NotLeaderOrFollowerError(**ATTRIBUTES))
+    text = str(e.NotCoordinatorError(**{**ATTRIBUTES, "api": "OffsetFetch"}))
     assert text == (
-        "NOT_LEADER_OR_FOLLOWER (6) [Produce, topic flights, partition 3, broker 1, "
+        "NOT_COORDINATOR (16) [OffsetFetch, topic flights, partition 3, broker 1, "
         "kafka-python]: the broker's words -> REFRESH: the client's view is stale: "
         "refresh metadata or coordinator, then the same"
     )

@@ -364,3 +364,10 @@ def test_a_wrong_word_is_answered_with_the_right_one(wrong, hint, kafka_faults):
         wrong(kafka_faults.on)
     assert hint in str(caught.value)
     assert kafka_faults.faults == ()
+
+
+def test_an_edit_that_fails_is_logged(kafka_faults, client, kafka_topic, caplog):
+    """The answer goes on as it is."""
+    kafka_faults.on("ListOffsets").edit(lambda answer: answer.no_such_field)
+    assert _end_offset(client, kafka_topic) == 0
+    assert "the function of an edit failed" in caplog.text

@@ -1,0 +1,287 @@
+"""The future of a guarded record: kafka-python's, with the guard's outcome on top."""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import KafkaTimeoutError
+
+from kafkaguard._delivery import Outcome
+from kafkaguard_adapters.kafka_python import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.kafka_python._tracking import Tracker
+
+_log = logging.getLogger("kafkaguard.producer")
+
+
+class GuardedFuture:
+    """Stands for kafka-python's ``FutureRecordMetadata``.
+
+    It follows the client's future. Where that fails, the guard decides: the record is
+    sent again and this future follows the new one, or it fails with an error that is
+    both kafkaguard's and kafka-python's.
+    """
+
+    __slots__ = ("_hooks", "_inner", "_outcome", "_tracker")
+
+    def __init__(self, inner: Any, tracker: Tracker) -> None:
+        self._inner = inner
+        self._tracker = tracker
+        self._outcome: Outcome | None = None
+        self._hooks: list[tuple[bool, Callable[[Any], Any]]] | None = None
+
+    @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
+    def __class__(self) -> type:
+        """The client's class, so that ``isinstance`` holds."""
+        return type(self._inner)
+
+    def __getattr__(self, name: str) -> Any:
+        """Hand everything else on to the client's future."""
+        return getattr(self._inner, name)
+
+    def __repr__(self) -> str:
+        """Show the state, never the record."""
+        state = "pending"
+        if self.is_done:
+            state = "failed" if self._error() else "delivered"
+        return f"<GuardedFuture {state}>"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the record was delivered or has failed for good."""
+        outcome = self._current()
+        if outcome is None:
+            return bool(self._inner.is_done)
+        return outcome.error is not None
+
+    @property
+    def value(self) -> Any:
+        """The RecordMetadata of a delivered record, else None."""
+        return self._inner.value if self._current() is None else None
+
+    @property
+    def exception(self) -> BaseException | None:
+        """Why the record failed for good, else None."""
+        return self._look()
+
+    def succeeded(self) -> bool:
+        """Tell whether the record was delivered."""
+        return self.is_done and self._look() is None
+
+    def failed(self) -> bool:
+        """Tell whether the record failed for good."""
+        return self._look() is not None
+
+    def retriable(self) -> bool:
+        """Tell whether the record failed and the same one may be sent again."""
+        error = self._look()
+        return error is not None and error.verdict.retriable
+
+    def success(self, value: Any) -> GuardedFuture:
+        """Settle the client's future by hand."""
+        self._inner.success(value)
+        return self
+
+    def failure(self, error: Any) -> GuardedFuture:
+        """Fail the client's future by hand."""
+        self._inner.failure(error)
+        return self
+
+    def get(self, timeout: float | None = None) -> Any:
+        """Wait for the record's outcome.
+
+        Args:
+            timeout: Seconds to wait at most. Default: as long as it takes; the
+                client's ``delivery_timeout_ms`` bounds that.
+
+        Returns:
+            The RecordMetadata.
+
+        Raises:
+            KafkaGuardError: Why it failed; also of kafka-python's class.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            outcome = self._current()
+            if outcome is None:
+                inner = self._inner
+                try:
+                    return inner.get(left)
+                except Exception as error:
+                    if inner.failed():
+                        continue
+                    raise self._still_open(error, timeout) from error
+            if outcome.error is not None:
+                outcome.seen = True
+                raise outcome.error
+            if not outcome.decided.wait(left):
+                raise self._still_open(KafkaTimeoutError(), timeout)
+
+    def add_callback(self, f: Any, *args: Any, **kwargs: Any) -> GuardedFuture:
+        """Call ``f`` with the RecordMetadata once the record is delivered."""
+        return self._hook(True, f, args, kwargs)
+
+    def add_errback(self, f: Any, *args: Any, **kwargs: Any) -> GuardedFuture:
+        """Call ``f`` with the exception once the record has failed for good."""
+        return self._hook(False, f, args, kwargs)
+
+    def add_both(self, f: Any, *args: Any, **kwargs: Any) -> GuardedFuture:
+        """Call ``f`` with the RecordMetadata or the exception."""
+        self.add_callback(f, *args, **kwargs)
+        return self.add_errback(f, *args, **kwargs)
+
+    def chain(self, future: Any) -> GuardedFuture:
+        """Settle another future with this one's outcome."""
+        self.add_callback(future.success)
+        return self.add_errback(future.failure)
+
+    def __await__(self) -> Generator[GuardedFuture, None, Any]:
+        """Wait within kafka-python's own event loop."""
+        if not self.is_done:
+            yield self
+        error = self._look()
+        if error is not None:
+            raise error
+        return self.value
+
+    # --- for the guard ------------------------------------------------------------
+
+    @property
+    def result(self) -> Any:
+        """The client's future of the whole batch."""
+        return self._inner._produce_future  # noqa: SLF001 - see _insides
+
+    @property
+    def index(self) -> int:
+        """The record's place in its batch."""
+        place: int = self._inner.args[0]
+        return place
+
+    @property
+    def key_is_null(self) -> bool:
+        """Whether the record has no key, after serialisers."""
+        return bool(self._inner.args[3] == -1)
+
+    @property
+    def needs_settling(self) -> bool:
+        """Whether the client's future failed and nobody has decided about it yet."""
+        undecided = self._outcome is None or self._outcome.rescued
+        return undecided and bool(self._inner.failed())
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it was sent again, or has failed for good."""
+        return self._outcome is not None and self._outcome.decided.is_set()
+
+    @property
+    def was_rescued(self) -> bool:
+        """Whether this record was sent again already."""
+        return self._outcome is not None
+
+    def original(self, result: Any) -> BaseException:
+        """Return the client's own exception, also before its callbacks have run."""
+        error = self._inner.exception
+        if error is None:
+            error = result.value[2](self.index)
+        found: BaseException = error
+        return found
+
+    def hold(self) -> None:
+        """Stay pending: the record is going to be sent again."""
+        self._outcome = Outcome()
+
+    def fail(self, error: KafkaGuardError) -> None:
+        """Fail for good."""
+        outcome = self._outcome = self._outcome or Outcome()
+        outcome.error = error
+        outcome.rescued = False
+        outcome.decided.set()
+        self._tracker.ledger.failed(outcome)
+
+    def follow(self, inner: Any) -> None:
+        """Go on with the future of the record that was sent again."""
+        outcome = self._outcome
+        assert outcome is not None
+        self._inner = inner
+        outcome.rescued = True
+        outcome.decided.set()
+        if self._hooks:
+            self._watch()
+
+    def fire(self, _: Any = None) -> None:
+        """Run the application's callbacks, if the outcome is there."""
+        if not self.is_done:
+            return
+        error = self._error()
+        while self._hooks:
+            try:
+                on_success, hook = self._hooks.pop(0)
+            except IndexError:  # another thread took the last one
+                return
+            if on_success == (error is None):
+                self._run(hook, error)
+
+    def _run(self, hook: Callable[[Any], Any], error: BaseException | None) -> None:
+        try:
+            hook(self._inner.value if error is None else self._look())
+        except Exception as raised:  # noqa: BLE001 - it is the application's
+            _log.exception("a callback of the application raised")
+            self._tracker.ledger.callback_raised(raised)
+
+    def _hook(self, on_success: bool, f: Any, args: Any, kwargs: Any) -> GuardedFuture:
+        if args or kwargs:
+            f = partial(f, *args, **kwargs)
+        if self._hooks is None:
+            self._hooks = []
+        self._hooks.append((on_success, f))
+        if self.is_done:
+            self.fire()
+        else:
+            self._watch()
+        return self
+
+    def _watch(self) -> None:
+        """Be told of the client's outcome; of a failure the tracker decides first."""
+        self._inner.add_callback(self.fire)
+        self._inner.add_errback(self._settle)
+
+    def _settle(self, _: Any) -> None:
+        self._tracker.settle_future(self)
+
+    def _current(self) -> Outcome | None:
+        """Return the guard's outcome, None as long as the client's future counts."""
+        if self.needs_settling:
+            self._tracker.settle_future(self)
+        outcome = self._outcome
+        return None if outcome is None or outcome.rescued else outcome
+
+    def _error(self) -> KafkaGuardError | None:
+        outcome = self._current()
+        return None if outcome is None else outcome.error
+
+    def _look(self) -> KafkaGuardError | None:
+        """Return the error and note that the application has seen it."""
+        outcome = self._current()
+        if outcome is None or outcome.error is None:
+            return None
+        outcome.seen = True
+        return outcome.error
+
+    def _still_open(self, original: Exception, timeout: float | None) -> Exception:
+        topic, partition = self.result.topic_partition
+        return errors.translate(
+            original,
+            message=f"no outcome within {timeout:g} s; the record may still be "
+            "delivered: wait for the same future again",
+            api="Produce",
+            topic=topic,
+            partition=partition,
+        )

@@ -1,0 +1,130 @@
+"""Records without a key do not belong into compacted topics (KIP-135)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kafka import KafkaAdminClient
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from kafkaguard._verdict import TopicFacts
+from kafkaguard.errors import InvalidRecordKeyError, for_code
+from kafkaguard_adapters.kafka_python import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard._topic_facts import TopicFactsLookup
+
+_log = logging.getLogger("kafkaguard.producer")
+
+_TOPIC = 2
+_CLEANUP, _TIERED = "cleanup.policy", "remote.storage.enable"
+#: What serialisers make of None, so that all such records share one "key".
+_DISGUISES = frozenset({b"null", b"None"})
+_LOOK_UP_TIMEOUT_MS = 10_000
+
+
+class NullKeyCheck:
+    """Refuses a record without a key for a compacted topic.
+
+    Args:
+        lookup: Knows, or finds out, which topics are compacted.
+        disguised: What to do about a key of None that a serialiser turned into the
+            text ``null`` or ``None``: ``"warn"``, ``"reject"`` or ``"send"``.
+    """
+
+    def __init__(self, lookup: TopicFactsLookup, *, disguised: str = "warn") -> None:
+        self._lookup = lookup
+        self._disguised = disguised
+        self._warned: set[str] = set()
+
+    def check(self, topic: str, key: Any, headers: Any, serializer: Any) -> None:
+        """Refuse a record, or let it pass.
+
+        A record with a key never waits for a look-up.
+
+        Raises:
+            InvalidRecordKeyError: It has no key and the topic is compacted.
+        """
+        known = self._lookup.known(topic)
+        if known is not None and not known.compacted:
+            return
+        sent = (
+            key if serializer is None else _serialized(serializer, topic, headers, key)
+        )
+        disguised = key is None and sent in _DISGUISES
+        if sent is not None and not (disguised and self._disguised != "send"):
+            return
+        if self._lookup.facts(topic).compacted:
+            self._refuse(topic, disguised)
+
+    def _refuse(self, topic: str, disguised: bool) -> None:
+        if disguised and self._disguised == "warn":
+            if topic not in self._warned:
+                self._warned.add(topic)
+                _log.warning(
+                    "the key serialiser turns a key of None into text; topic %s is "
+                    "compacted and keeps only the last of all such records",
+                    topic,
+                )
+            return
+        raise errors.make(
+            InvalidRecordKeyError,
+            "topic is compacted and the record has no key; nothing was sent. Give it "
+            "a key, or send it to another topic",
+            api="Produce",
+            topic=topic,
+        )
+
+
+def _serialized(serializer: Any, topic: str, headers: Any, key: Any) -> Any:
+    """Return the key as it would be sent; where that fails, the client will say so."""
+    try:
+        return serializer.serialize(topic, headers or [], key)
+    except Exception:  # noqa: BLE001 - the client serialises again and raises it then
+        return key if key is not None else b""
+
+
+def ask_with(settings: Callable[[], dict[str, Any]]) -> Callable[[str], TopicFacts]:
+    """Return a function that asks the cluster about a topic on its own connection.
+
+    Args:
+        settings: Returns the settings of the producer, which say how to connect.
+    """
+
+    def ask(topic: str) -> TopicFacts:
+        known = KafkaAdminClient.DEFAULT_CONFIG.keys() - {"metric_reporters"}
+        mine = {name: v for name, v in settings().items() if name in known}
+        for bound in ("bootstrap_timeout_ms", "request_timeout_ms"):
+            mine[bound] = min(
+                mine.get(bound) or _LOOK_UP_TIMEOUT_MS, _LOOK_UP_TIMEOUT_MS
+            )
+        admin = KafkaAdminClient(**mine)
+        try:
+            return _facts_of(_describe(admin, topic))
+        finally:
+            admin.close()
+
+    return ask
+
+
+def _describe(admin: Any, topic: str) -> Any:
+    """Ask for a topic's settings, with the error code that describe_configs() drops."""
+    request = DescribeConfigsRequest(resources=[(_TOPIC, topic, [_CLEANUP, _TIERED])])
+    manager = admin._manager  # noqa: SLF001 - see above
+    (result,) = manager.run(manager.send, request).results
+    if result.error_code:
+        raise for_code(result.error_code)(
+            result.error_message, api="DescribeConfigs", topic=topic
+        )
+    return result
+
+
+def _facts_of(result: Any) -> TopicFacts:
+    values = {entry.name: entry.value for entry in result.configs}
+    return TopicFacts(
+        compacted="compact" in (values.get(_CLEANUP) or ""),
+        tiered=values.get(_TIERED) == "true",
+    )

@@ -1,0 +1,148 @@
+"""A batch of records as Arrow columns, whatever columns the frame has."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaguard_adapters.spark._refusal import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kafkaguard._dead_letter import Header
+
+#: "Let the partitioner decide", in confluent-kafka's ``produce``.
+ANY_PARTITION = -1
+
+
+class Record(NamedTuple):
+    """A record on its way."""
+
+    topic: str | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header] | None = None
+    partition: int = ANY_PARTITION
+
+    @property
+    def size(self) -> int:
+        """How many bytes key, value and headers have."""
+        return len(self.key or b"") + len(self.value or b"") + _size(self.headers)
+
+
+class Columns:
+    """The columns of a batch.
+
+    Args:
+        batch: What Spark hands over.
+        topic: The topic of all records, where no column says it.
+    """
+
+    def __init__(self, batch: Any, topic: str | None) -> None:
+        self._batch = batch
+        self._topic = topic
+        self._names = batch.schema.names
+
+    def __len__(self) -> int:
+        """Count the records."""
+        rows: int = self._batch.num_rows
+        return rows
+
+    def without(self, refused: Iterable[int]) -> Columns:
+        """Leave some rows out."""
+        gone = set(refused)
+        kept = [row for row in range(len(self)) if row not in gone]
+        return Columns(self._batch.take(pa.array(kept, pa.int64())), self._topic)
+
+    def records(self) -> Iterator[Record]:
+        """Go through the records."""
+        keys, headers = self._bytes("key"), self._headers or repeat(None)
+        rest = zip(headers, self._partitions(), strict=False)
+        for topic, key, value, (names, partition) in zip(
+            self._topics(), keys, self._bytes("value"), rest, strict=False
+        ):
+            yield Record(topic, key, value, names, partition)
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether no record has headers or a partition of its own."""
+        return not {"headers", "partition"} & set(self._names)
+
+    def plain(self) -> Iterator[tuple[Any, ...]]:
+        """Go through topic, value and key only, as fast as can be."""
+        columns = self._topics(), self._bytes("value"), self._bytes("key")
+        return zip(*columns, strict=False)
+
+    def record(self, row: int) -> Record:
+        """Pick one record."""
+        return next(Columns(self._batch.slice(row, 1), self._topic).records())
+
+    def by_topic(self) -> Iterator[tuple[str | None, Any]]:
+        """Go through the topics, each with a mask of its rows; None stands for all."""
+        if "topic" not in self._names:
+            yield self._topic, None
+            return
+        topics = self._batch.column("topic")
+        for topic in pc.unique(topics).to_pylist():
+            rows = pc.is_null(topics) if topic is None else pc.equal(topics, topic)
+            yield topic, pc.fill_null(rows, fill_value=False)
+
+    def no_key(self) -> Any:
+        """Return the mask of the rows without a key."""
+        if "key" not in self._names:
+            return pa.array([True] * len(self), pa.bool_())
+        return pc.is_null(self._batch.column("key"))
+
+    def sizes(self) -> Any:
+        """Count the bytes of key, value and headers of each row."""
+        total = pa.scalar(0)
+        if self._headers:
+            total = pa.array(map(_size, self._headers), pa.int64())
+        for name in {"key", "value"} & set(self._names):
+            length = pc.binary_length(self._batch.column(name))
+            total = pc.add(total, pc.fill_null(length, 0))
+        return total
+
+    @cached_property
+    def _headers(self) -> list[list[Header] | None]:
+        """The headers of each record; empty if there is no such column."""
+        if "headers" not in self._names:
+            return []
+        return [_pairs(row) for row in self._batch.column("headers").to_pylist()]
+
+    def _bytes(self, name: str) -> Iterable[bytes | None]:
+        if name not in self._names:
+            return repeat(None, len(self))
+        column = self._batch.column(name)
+        values: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+        return values
+
+    def _partitions(self) -> Iterable[int]:
+        if "partition" not in self._names:
+            return repeat(ANY_PARTITION, len(self))
+        column = pc.fill_null(self._batch.column("partition"), ANY_PARTITION)
+        partitions: list[int] = column.to_pylist()
+        return partitions
+
+    def _topics(self) -> Iterable[str | None]:
+        if "topic" not in self._names:
+            return repeat(self._topic, len(self))
+        topics: list[str | None] = self._batch.column("topic").to_pylist()
+        return topics
+
+
+def _size(headers: list[Header] | None) -> int:
+    return sum(len(name) + len(value or b"") for name, value in headers or ())
+
+
+def _pairs(headers: list[dict[str, Any]] | None) -> list[Header] | None:
+    if headers is None:
+        return None
+    if any(header is None or header["key"] is None for header in headers):
+        raise refuse("a record has a header without a name, which Kafka does not know")
+    return [(header["key"], header["value"]) for header in headers]

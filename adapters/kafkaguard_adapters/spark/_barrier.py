@@ -1,0 +1,92 @@
+"""The plan under a write: checks, then a shuffle, then the order that is asked for.
+
+Spark finishes all tasks below a shuffle before it starts those above it. So where a
+refused record fails the job, the checks below it fail it before anything is sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from kafkaguard_adapters.spark._delivery import refusal
+from kafkaguard_adapters.spark._known_topics import KnownTopics
+from kafkaguard_adapters.spark._marker import as_text
+from kafkaguard_adapters.spark._refused_columns import refusals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from kafkaguard._dead_letter import Reason
+    from kafkaguard_adapters.spark._settings import SinkSettings
+    from kafkaguard_adapters.spark._topics import SinkTopic
+
+_FEWEST, _MOST = 4, 64
+
+
+def under_write(
+    df: DataFrame,
+    settings: SinkSettings,
+    topics: dict[str, SinkTopic],
+    columns: Sequence[str],
+    *,
+    partitions: int | None = None,
+    order_by: Sequence[str | Column] = (),
+) -> DataFrame:
+    """Build what is written from what the user gave.
+
+    Args:
+        df: The user's frame.
+        settings: How to write.
+        topics: What the driver knows of the topics.
+        columns: The columns that are written.
+        partitions: How many tasks write. Default: as many as the topic has
+            partitions, at least 4 and at most 64.
+        order_by: By what the records of a key are ordered. Default: not at all.
+    """
+    if settings.on_reject == "fail":
+        df = df.withColumn("value", _checked(df, settings, topics))
+    shuffled = df.repartition(partitions or _tasks(settings, topics), _spread(df))
+    if order_by:
+        shuffled = shuffled.sortWithinPartitions(*order_by)
+    return shuffled.select(*columns)
+
+
+def _tasks(settings: SinkSettings, topics: dict[str, SinkTopic]) -> int:
+    known = topics[settings.topic].partitions if settings.topic else _FEWEST
+    return min(max(known, _FEWEST), _MOST)
+
+
+def _spread(df: DataFrame) -> Column:
+    """Say by what to shuffle: records of a key together, those without one anywhere."""
+    if "key" not in df.columns:
+        return F.xxhash64("value")
+    keyless = F.col("key").isNull()
+    return F.when(keyless, F.xxhash64("value")).otherwise(F.xxhash64("key"))
+
+
+def _checked(
+    df: DataFrame, settings: SinkSettings, topics: dict[str, SinkTopic]
+) -> Column:
+    """Return the column value, which fails the job at a record nobody would accept."""
+    known = KnownTopics(settings, topics)
+    topic = settings.topic
+    refused = refusals(
+        df.columns,
+        compacted=topic is not None and bool(known.compacted(topic)),
+        limit=known.limit(topic) if topic else settings.max_record_bytes,
+    )
+    return failing(F.col("value"), refused, topic)
+
+
+def failing(
+    value: Column, refused: Sequence[tuple[Column, Reason]], topic: str | None
+) -> Column:
+    """Return a column that fails the job at a refused record."""
+    for bad, reason in refused:
+        text = as_text(refusal(reason, topic))
+        value = F.when(bad, F.raise_error(F.lit(text))).otherwise(value)
+    return value

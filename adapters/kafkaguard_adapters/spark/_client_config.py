@@ -1,0 +1,208 @@
+"""Kafka client settings: as Java users write them, as librdkafka wants them.
+
+Spark's options carry Java's names (``kafka.sasl.jaas.config``); the sink writes with
+librdkafka. Each name is passed on, translated, or refused with what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from kafkaguard_adapters.spark._refusal import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard.errors import KafkaGuardError
+
+#: Settings that people give without ``kafka.``, or misspell.
+COMMON = (
+    "acks",
+    "batch.size",
+    "bootstrap.servers",
+    "client.id",
+    "compression.type",
+    "delivery.timeout.ms",
+    "enable.idempotence",
+    "key.serializer",
+    "linger.ms",
+    "max.in.flight.requests.per.connection",
+    "max.request.size",
+    "message.max.bytes",
+    "metadata.max.age.ms",
+    "partitioner.class",
+    "request.timeout.ms",
+    "retries",
+    "retry.backoff.ms",
+    "sasl.jaas.config",
+    "sasl.mechanism",
+    "sasl.password",
+    "sasl.username",
+    "schema.registry.url",
+    "security.protocol",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.truststore.location",
+    "transactional.id",
+    "value.serializer",
+)
+
+_REFUSED = {
+    "transactional.id": "Spark retries tasks and commits them one by one, so a "
+    "transaction would not make the job exactly-once; leave it out",
+    "key.serializer": "the sink writes the bytes of the column key as they are",
+    "value.serializer": "the sink writes the bytes of the column value as they are",
+    "partitioner.class": "the sink places keys as Java's default partitioner does; a "
+    "column partition decides otherwise",
+    "interceptor.classes": "they are Java classes, and the sink writes from Python",
+    "max.block.ms": "the sink waits as long as kafka.delivery.timeout.ms says",
+    "ssl.truststore.password": "name a PEM file with kafka.ssl.ca.location instead",
+    "delivery.report.only.error": "the sink accounts for each record by it",
+    "partitioner": "keys must land where Java's clients look for them",
+}
+_ONLY_PKCS12 = (
+    "only PKCS12 can be read here; or name PEM files with "
+    "kafka.ssl.certificate.location and kafka.ssl.key.location"
+)
+_RENAMED = {"max.request.size": "message.max.bytes"}
+_LOGIN = re.compile(
+    r"\.(?:PlainLoginModule|ScramLoginModule)\s+required\b.*?"
+    r'username="(?P<username>[^"]*)".*?password="(?P<password>[^"]*)"',
+    re.DOTALL,
+)
+
+#: Fast, and safe to send again: the broker drops what it has already.
+_DEFAULTS = {
+    "client.id": "kafkaguard-spark",
+    "delivery.timeout.ms": "120000",
+    "enable.idempotence": "true",
+    "linger.ms": "20",
+    "queue.buffering.max.kbytes": "131072",
+    "queue.buffering.max.messages": "200000",
+    "topic.metadata.propagation.max.ms": "10000",
+}
+_FIXED = {"partitioner": "murmur2_random"}
+
+
+def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Make librdkafka's settings from what the user gave.
+
+    Args:
+        servers: The brokers' addresses.
+        given: Settings by their Kafka names, without the prefix ``kafka.``.
+
+    Returns:
+        librdkafka's settings, as strings.
+
+    Raises:
+        ClientConfigurationError: A setting cannot work here; the text says why.
+    """
+    translated: dict[str, str] = {}
+    lowered = {name.lower(): str(value) for name, value in given.items()}
+    for name, value in lowered.items():
+        translated |= _translate(name, value, lowered)
+    idempotent = translated.get("enable.idempotence", "true").lower()
+    if idempotent != "true":
+        raise _refuse("enable.idempotence", "without it a retry may write twice")
+    merged = {**_DEFAULTS, **translated, **_FIXED, "bootstrap.servers": servers}
+    _try_out(merged)
+    return merged
+
+
+def _translate(name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:
+    if name in _REFUSED:
+        raise _refuse(name, _REFUSED[name])
+    if name == "acks" and value.strip() not in ("all", "-1"):
+        raise _refuse("acks", "only acks=all tells what happened to each record")
+    if name == "sasl.jaas.config":
+        return _login(value)
+    if name == "buffer.memory":
+        return {"queue.buffering.max.kbytes": str(int(value) // 1024)}
+    if name == "ssl.truststore.location":
+        return _truststore(value, given.get("ssl.truststore.type", ""))
+    if name == "ssl.keystore.type" and value.upper() != "PKCS12":
+        raise _refuse(name, _ONLY_PKCS12)
+    if name in ("ssl.truststore.type", "ssl.keystore.type"):
+        return {}
+    return {_RENAMED.get(name, name): value}
+
+
+def _login(value: str) -> dict[str, str]:
+    found = _LOGIN.search(value)
+    if not found:
+        raise _refuse(
+            "sasl.jaas.config",
+            "only PlainLoginModule and ScramLoginModule with username and password can "
+            "be translated; use kafka.sasl.username and kafka.sasl.password",
+        )
+    return {f"sasl.{part}": found[part] for part in ("username", "password")}
+
+
+def _truststore(value: str, kind: str) -> dict[str, str]:
+    if kind.upper() != "PEM" and not value.endswith(".pem"):
+        raise _refuse(
+            "ssl.truststore.location",
+            "Java key stores cannot be read here; export the certificates to a PEM "
+            "file and name it with kafka.ssl.ca.location",
+        )
+    return {"ssl.ca.location": value}
+
+
+def _try_out(settings: Mapping[str, str]) -> None:
+    """Let librdkafka look at the settings.
+
+    Its own text is not shown: it may repeat a value, and that may be a password.
+    """
+    said = _complaint(settings)
+    if said is None:
+        return
+    unknown = re.search(r'No such configuration property: "([^"]+)"', said)
+    if unknown:
+        name = unknown[1]
+        known = nearest(name, COMMON)
+        raise refuse(f"kafka.{name}: Kafka's client has no such setting{known}")
+    guilty = [name for name in settings if _complaint(_without(settings, name)) is None]
+    wrong = " or ".join(f"kafka.{name}" for name in guilty) or "the kafka.* settings"
+    raise refuse(
+        f"{wrong}: the client refuses the value; see librdkafka's CONFIGURATION.md"
+    )
+
+
+def _complaint(settings: Mapping[str, str]) -> str | None:
+    """Return what librdkafka has against the settings; it connects to nobody yet."""
+    from confluent_kafka import KafkaException, Producer
+
+    try:
+        Producer(dict(settings), logger=silent_logger())
+    except KafkaException as error:
+        text: str = error.args[0].str()
+        return text
+    return None
+
+
+def _without(settings: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in settings.items() if key != name}
+
+
+def silent_logger() -> object:
+    """Return the logger that librdkafka's own lines go to: ``kafkaguard.spark``."""
+    import logging
+
+    return logging.getLogger("kafkaguard.spark")
+
+
+def _refuse(name: str, why: str) -> KafkaGuardError:
+    return refuse(f"kafka.{name}: {why}")
+
+
+def nearest(name: str, names: tuple[str, ...], prefix: str = "kafka.") -> str:
+    """Say which name may have been meant, as the end of a sentence."""
+    close = get_close_matches(name, names, n=1)
+    return f"; did you mean {prefix}{close[0]}?" if close else ""

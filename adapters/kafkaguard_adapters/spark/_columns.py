@@ -1,0 +1,68 @@
+"""The columns that a write reads, by name and type, before anything starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaguard_adapters.spark._refusal import refuse
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+    from kafkaguard_adapters.spark._settings import SinkSettings
+
+_TYPES = {
+    "topic": ("string",),
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "partition": ("int",),
+}
+
+
+def check_columns(schema: StructType, settings: SinkSettings) -> list[str]:
+    """Check a frame's columns.
+
+    Returns:
+        The names of the columns that are written, in the frame's order.
+
+    Raises:
+        ClientConfigurationError: A column is missing, doubled, of another type, or
+            spelt in another case; or both the option and the column name a topic.
+    """
+    names = schema.fieldNames()
+    for name in names:
+        if name.lower() in _TYPES and name not in _TYPES:
+            raise refuse(
+                f"column {name} would be passed over: the sink reads "
+                f"{name.lower()}, so rename it, or drop it if it is not meant"
+            )
+    used = [name for name in names if name in _TYPES]
+    if doubled := {name for name in used if used.count(name) > 1}:
+        raise refuse(f"there are two columns {', '.join(sorted(doubled))}")
+    for name in used:
+        _check_type(name, schema[name].dataType)
+    _check_presence(used, settings)
+    return used
+
+
+def _check_type(name: str, kind: DataType) -> None:
+    found = kind.simpleString()
+    if found not in _TYPES[name]:
+        wanted = " or ".join(_TYPES[name])
+        raise refuse(f"column {name} is {found}, and must be {wanted}: cast it")
+
+
+def _check_presence(used: list[str], settings: SinkSettings) -> None:
+    if "value" not in used:
+        raise refuse("there is no column value")
+    if "topic" in used and settings.topic:
+        raise refuse(
+            "both a column topic and the option topic say where records go, and the "
+            "option would win silently: drop one",
+            topic=settings.topic,
+        )
+    if "topic" not in used and not settings.topic:
+        raise refuse("nothing says where records go: set topic, or add a column topic")
+    if "topic" in used and settings.compacted is not None:
+        raise refuse("compacted is about one topic, and a column topic names many")

@@ -1,0 +1,144 @@
+"""What became of the records: counted in each task, added up on the driver."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+@dataclass(slots=True)
+class TaskCounts:
+    """What became of the records of a task.
+
+    Attributes:
+        read: Records taken from Spark.
+        delivered: Records that the broker acknowledged.
+        dead_lettered: Records acknowledged in the dead-letter topic, by reason.
+        in_doubt: Records that may or may not have been written, by error.
+        resent: Records sent again on their own, after their batch was refused.
+        attempt: Which attempt at the task this was, from 0.
+    """
+
+    read: int = 0
+    delivered: int = 0
+    dead_lettered: Counter[str] = field(default_factory=Counter)
+    in_doubt: Counter[str] = field(default_factory=Counter)
+    resent: int = 0
+    attempt: int = 0
+
+    def to_json(self) -> str:
+        """Write them down."""
+        return json.dumps(
+            {each.name: getattr(self, each.name) for each in fields(self)}
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> TaskCounts:
+        """Read them again."""
+        known: dict[str, Any] = json.loads(text)
+        reasons = {name: Counter(known[name]) for name in ("dead_lettered", "in_doubt")}
+        return cls(**known | reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReport:
+    """What became of the records of a write; None is "unknown", never zero.
+
+    Attributes:
+        topic: Where the records went; None if a column said it.
+        dead_letter_topic: Where refused records went.
+        read: Records taken from Spark.
+        delivered: Records that the broker acknowledged.
+        dead_lettered: Records acknowledged in the dead-letter topic, by reason.
+        in_doubt: Records that may or may not have been written, by error.
+        resent: Records sent again on their own, after their batch was refused because
+            of another record.
+        retried_tasks: Tasks that Spark ran more than once. What their first attempts
+            wrote is in the topic a second time.
+        appended: How many records the topics grew by while the write ran, from their
+            end offsets; None if not all topics were known beforehand.
+        seconds: How long it took.
+    """
+
+    topic: str | None
+    dead_letter_topic: str | None
+    read: int
+    delivered: int
+    dead_lettered: Mapping[str, int]
+    in_doubt: Mapping[str, int]
+    resent: int
+    retried_tasks: int
+    appended: int | None
+    seconds: float
+
+    @property
+    def unaccounted(self) -> int:
+        """Records read that are in no other count; 0 unless the sink is at fault."""
+        settled = self.dead_lettered.values(), self.in_doubt.values()
+        return self.read - self.delivered - sum(map(sum, settled))
+
+    @property
+    def maybe_twice(self) -> int | None:
+        """How many records may be in the topics twice, at most; None is "unknown".
+
+        What the topics grew by beyond the records accounted for: written by attempts
+        that Spark repeated, or by somebody else at the same time. 0 is certain.
+        """
+        if self.appended is None:
+            return None
+        once = self.delivered + sum(self.dead_lettered.values())
+        return max(0, self.appended - once)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all counts, those worked out as well."""
+        counts = {each.name: getattr(self, each.name) for each in fields(self)}
+        extra = {"unaccounted": self.unaccounted, "maybe_twice": self.maybe_twice}
+        return counts | extra
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        parts = [f"{self.read:,} read", f"{self.delivered:,} delivered"]
+        for name, reasons in (
+            ("dead-lettered", self.dead_lettered),
+            ("in doubt", self.in_doubt),
+        ):
+            parts += [f"{n:,} {name} ({reason})" for reason, n in reasons.items()]
+        twice = "unknown" if self.maybe_twice is None else f"{self.maybe_twice:,}"
+        return f"{', '.join(parts)}, at most {twice} twice, in {self.seconds:.1f} s"
+
+
+def add_up(tasks: Iterable[TaskCounts]) -> TaskCounts:
+    """Add up what tasks counted; ``attempt`` becomes the number of tasks repeated."""
+    total = TaskCounts()
+    for task in tasks:
+        total.read += task.read
+        total.delivered += task.delivered
+        total.dead_lettered += task.dead_lettered
+        total.in_doubt += task.in_doubt
+        total.resent += task.resent
+        total.attempt += task.attempt > 0
+    return total
+
+
+def total(
+    topic: str | None, dead_letter_topic: str | None, reports: Sequence[WriteReport]
+) -> WriteReport:
+    """Add up the reports of a stream's micro-batches."""
+    grown = [report.appended for report in reports]
+    return WriteReport(
+        topic=topic,
+        dead_letter_topic=dead_letter_topic,
+        read=sum(report.read for report in reports),
+        delivered=sum(report.delivered for report in reports),
+        dead_lettered=sum((Counter(r.dead_lettered) for r in reports), Counter()),
+        in_doubt=sum((Counter(r.in_doubt) for r in reports), Counter()),
+        resent=sum(report.resent for report in reports),
+        retried_tasks=sum(report.retried_tasks for report in reports),
+        appended=None if None in grown else sum(n for n in grown if n is not None),
+        seconds=sum(report.seconds for report in reports),
+    )

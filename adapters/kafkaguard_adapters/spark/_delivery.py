@@ -1,0 +1,362 @@
+"""Sending the records of one task, and settling the fate of each.
+
+Sequence: records are handed to the producer until the window is full; a flush then
+says of each whether it was accepted (the client reports failures only). Failures are
+judged one by one:
+
+* refused for good -> dead letter, or the job fails;
+* failed with its batch -> sent again, first together with the other innocent ones,
+  then, if refused once more, alone; unless a later record of the same key was accepted
+  in the meantime (then it is superseded);
+* in doubt -> the job fails, or it is reported;
+* anything else -> the job fails.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard import classify
+from kafkaguard import errors as e
+from kafkaguard._dead_letter import Reason
+from kafkaguard._verdict import Action
+from kafkaguard_adapters.confluent.errors import make, translate
+from kafkaguard_adapters.spark._arrow import Columns, Record
+from kafkaguard_adapters.spark._checks import find_refused
+from kafkaguard_adapters.spark._client_config import silent_logger
+from kafkaguard_adapters.spark._counts import TaskCounts
+from kafkaguard_adapters.spark._dead_letters import dead_letter
+from kafkaguard_adapters.spark._known_topics import KnownTopics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Self
+
+    from kafkaguard._verdict import Phase, Verdict
+    from kafkaguard_adapters.spark._settings import SinkSettings
+    from kafkaguard_adapters.spark._topics import SinkTopic
+
+#: Records between two flushes: what a failure looks back on.
+WINDOW_RECORDS = 100_000
+_FULL_QUEUE_WAIT_S = 0.05
+_LAST_WORDS_S = 2.0
+#: What brokers answer to a record without a key on a compacted topic, new and old ones.
+_OF_NULL_KEYS = frozenset({e.InvalidRecordError.code, e.CorruptMessageError.code})
+
+_NAME_ONE = "name a dead-letter topic for such records"
+_SAID = {
+    Reason.NULL_KEY: (
+        e.InvalidRecordKeyError,
+        "a record without a key was meant for a compacted topic; give it a key or "
+        + _NAME_ONE,
+    ),
+    Reason.TOO_LARGE: (
+        e.MessageTooLargeError,
+        "a record is larger than the topic takes; raise max.message.bytes or "
+        + _NAME_ONE,
+    ),
+    Reason.NULL_TOPIC: (
+        e.InvalidTopicError,
+        f"a record names no topic; fill the column topic or {_NAME_ONE}",
+    ),
+    Reason.SUPERSEDED: (
+        e.BatchMateRefusedError,
+        f"a later record of its key was accepted, but it failed; {_NAME_ONE}",
+    ),
+}
+
+
+def refusal(reason: Reason, topic: str | None) -> e.KafkaGuardError:
+    """Make the error for a record that can never be accepted."""
+    cls, text = _SAID[reason]
+    return make(cls, f"{reason}: {text}", topic=topic, api="Produce")
+
+
+class Delivery:
+    """The records of one task on their way.
+
+    Args:
+        settings: How to write.
+        topics: What the driver knows of the topics.
+        window: How many records are sent between two flushes.
+    """
+
+    def __init__(
+        self,
+        settings: SinkSettings,
+        topics: dict[str, SinkTopic],
+        window: int = WINDOW_RECORDS,
+    ) -> None:
+        from confluent_kafka import Producer
+
+        self._settings = settings
+        self._known = KnownTopics(settings, topics)
+        self._window = window
+        self._sent: list[Columns] = []
+        self._open = 0
+        self._failed: list[tuple[Any, Record]] = []
+        self._patience = float(settings.client["delivery.timeout.ms"]) / 1000 + 5
+        config = {
+            **self._known.sizes(),
+            **settings.client,
+            "on_delivery": self._note,
+            "delivery.report.only.error": True,
+        }
+        self._producer = Producer(config, logger=silent_logger())
+        self.counts = TaskCounts()
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        """Drop what was not sent yet, if the task fails."""
+        if error is not None:
+            self._producer.purge()
+            self._producer.flush(_LAST_WORDS_S)
+
+    def send(self, batch: Any) -> None:
+        """Send an Arrow batch, once its records have passed the checks.
+
+        Raises:
+            KafkaGuardError: The job is to fail because of a record.
+        """
+        columns = Columns(batch, self._settings.topic)
+        self.counts.read += len(columns)
+        refused = find_refused(columns, self._known.compacted, self._known.limit)
+        for row, reason in refused.items():
+            record = columns.record(row)
+            self._refuse(record, reason, refusal(reason, record.topic))
+        if refused:
+            columns = columns.without(refused)
+        self._sent.append(columns)
+        if columns.are_plain:
+            self._produce_plain(columns.plain())
+        else:
+            self._produce(columns.records())
+        self._open += len(columns)
+        self._producer.poll(0)
+        if self._open >= self._window or self._failed:
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait until the fate of every record sent is known, and act on it.
+
+        Raises:
+            KafkaGuardError: The job is to fail because of a record.
+        """
+        self._flush()
+        sent, self._sent = self._sent, []
+        opened, self._open = self._open, 0
+        failed, self._failed = self._failed, []
+        self.counts.delivered += opened - len(failed)
+        if failed:
+            self._rescue(failed, sent)
+            self._flush()
+            self._check_dead_letters(self._take_failed())
+
+    def _rescue(self, failed: list[tuple[Any, Record]], sent: list[Columns]) -> None:
+        mates = [record for error, record in failed if self._judge(error, record)]
+        innocent, late = part_superseded(mates, sent)
+        for record in late:
+            error = refusal(Reason.SUPERSEDED, record.topic)
+            self._refuse(record, Reason.SUPERSEDED, error)
+        self.counts.resent += len(innocent)
+        self._produce(innocent)
+        self._flush()
+        again = self._take_failed()
+        self.counts.delivered += len(innocent) - len(again)
+        for _, record in again:
+            self._send_alone(record)
+
+    def _send_alone(self, record: Record) -> None:
+        self._produce([record])
+        self._flush()
+        failed = self._take_failed()
+        if not failed:
+            self.counts.delivered += 1
+        for error, same in failed:
+            if self._judge(error, same, phase="single"):
+                raise self._translated(error, same, self._verdict(error, same, None))
+
+    def _judge(self, error: Any, record: Record, phase: Phase | None = None) -> bool:
+        """Act on a failure; True: send the record again.
+
+        Raises:
+            KafkaGuardError: The job is to fail.
+        """
+        verdict = self._verdict(error, record, phase)
+        if verdict.retriable or (
+            phase is None and self._batch_too_large(error, record)
+        ):
+            return True
+        translated = self._translated(error, record, verdict)
+        if record.topic == self._settings.dead_letter_topic:
+            raise translated
+        if verdict.action is Action.REJECT:
+            self._refuse(record, _reason(translated), translated)
+        elif verdict.action is Action.IN_DOUBT and self._settings.on_doubt == "report":
+            self.counts.in_doubt[translated.name] += 1
+        else:
+            raise translated
+        return False
+
+    def _verdict(self, error: Any, record: Record, phase: Phase | None) -> Verdict:
+        null_key = record.key is None
+        if null_key and error.code() in _OF_NULL_KEYS:
+            self._known.look_again(record.topic)
+        return classify(
+            error,
+            api="Produce",
+            null_key=null_key,
+            facts=self._known.facts(record.topic),
+            idempotent=True,
+            phase=phase,
+        )
+
+    def _batch_too_large(self, error: Any, record: Record) -> bool:
+        """Whether the batch was too large, and not the record."""
+        limit = self._known.limit(record.topic)
+        too_large = error.code() == e.MessageTooLargeError.code
+        return too_large and limit is not None and record.size <= limit
+
+    def _translated(
+        self, error: Any, record: Record, verdict: Verdict
+    ) -> e.KafkaGuardError:
+        partition = record.partition if record.partition >= 0 else None
+        return translate(
+            error,
+            topic=record.topic,
+            partition=partition,
+            api="Produce",
+            verdict=verdict,
+        )
+
+    def _refuse(self, record: Record, reason: str, error: e.KafkaGuardError) -> None:
+        if self._settings.on_reject == "fail":
+            raise error
+        self.counts.dead_lettered[reason] += 1
+        topic = self._settings.dead_letter_topic
+        assert topic is not None
+        limit = self._known.limit(topic)
+        self._produce([dead_letter(record, topic, reason, error, limit)])
+
+    def _check_dead_letters(self, failed: list[tuple[Any, Record]]) -> None:
+        for error, record in failed:
+            raise self._translated(error, record, self._verdict(error, record, None))
+
+    def _produce_plain(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Hand over topics, values and keys; what a record costs is decided here."""
+        from confluent_kafka import KafkaException
+
+        produce = self._producer.produce
+        for topic, value, key in rows:
+            try:
+                produce(topic, value, key)
+            except (BufferError, KafkaException):
+                self._produce([Record(topic, key, value)])
+
+    def _produce(self, records: Iterable[Record]) -> None:
+        from confluent_kafka import KafkaException
+
+        for record in records:
+            try:
+                self._wait_and_produce(record)
+            except KafkaException as error:
+                self._failed.append((error.args[0], record))
+
+    def _wait_and_produce(self, record: Record) -> None:
+        """Hand over a record, when the queue has room for it.
+
+        Raises:
+            KafkaGuardError: It had none for longer than a record may take.
+        """
+        topic, key, value, headers, partition = record
+        deadline = time.monotonic() + self._patience
+        while time.monotonic() < deadline:
+            try:
+                self._producer.produce(topic, value, key, partition, headers=headers)
+            except BufferError:
+                self._producer.poll(_FULL_QUEUE_WAIT_S)
+                continue
+            return
+        raise make(
+            e.ClientQueueFullError,
+            f"the producer's queue stayed full for {self._patience:g} s: the brokers "
+            "take records more slowly than Spark makes them",
+            topic=topic,
+            api="Produce",
+        )
+
+    def _flush(self) -> None:
+        left = self._producer.flush(self._patience)
+        if left:
+            raise make(
+                e.ClientTimeoutError,
+                f"{left} records were not answered within {self._patience:g} s",
+                topic=self._settings.topic,
+                api="Produce",
+            )
+
+    def _note(self, error: Any, message: Any) -> None:
+        record = Record(
+            message.topic(),
+            message.key(),
+            message.value(),
+            message.headers(),
+            message.partition(),
+        )
+        self._failed.append((error, record))
+
+    def _take_failed(self) -> list[tuple[Any, Record]]:
+        failed, self._failed = self._failed, []
+        return failed
+
+
+def _reason(error: e.KafkaGuardError) -> str:
+    if isinstance(error, e.InvalidRecordKeyError):
+        return Reason.NULL_KEY
+    if isinstance(error, e.MessageTooLargeError):
+        return Reason.TOO_LARGE
+    return error.name
+
+
+def part_superseded(
+    mates: list[Record], sent: list[Columns]
+) -> tuple[list[Record], list[Record]]:
+    """Part the records that may be sent again from those that must not be.
+
+    Args:
+        mates: Records that failed with their batch, in the order in which they failed.
+        sent: All records of the window, in the order in which they were sent.
+
+    Returns:
+        Those that may, and those of whose key a later record was accepted. Records
+        that are alike in everything are not told apart; the last of them counts as the
+        failed one, which never loses the newest.
+    """
+    keys = {record.key for record in mates if record.key is not None}
+    failed = Counter(map(_identity, mates))
+    accepted: set[tuple[str | None, bytes | None]] = set()
+    late: Counter[tuple[Any, ...]] = Counter()
+    history = [r for columns in sent for r in columns.records() if r.key in keys]
+    for record in reversed(history):
+        identity, same = _identity(record), (record.topic, record.key)
+        if not failed[identity]:
+            accepted.add(same)
+            continue
+        failed[identity] -= 1
+        late[identity] += same in accepted
+    parts: tuple[list[Record], list[Record]] = ([], [])
+    for record in mates:
+        is_late = late[_identity(record)] > 0
+        late[_identity(record)] -= is_late
+        parts[is_late].append(record)
+    return parts
+
+
+def _identity(record: Record) -> tuple[Any, ...]:
+    headers = tuple(map(tuple, record.headers or ()))
+    return record.topic, record.key, record.value, headers

@@ -1,0 +1,73 @@
+"""What a task knows of the topics that it writes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaguard_adapters.spark._topics import Brokers
+
+if TYPE_CHECKING:
+    from kafkaguard._verdict import TopicFacts
+    from kafkaguard_adapters.spark._settings import SinkSettings
+    from kafkaguard_adapters.spark._topics import SinkTopic
+
+#: What a batch of one record adds to its key, value and headers, at most: the batch's
+#: header (61 bytes) and the record's lengths, time and attributes.
+OVERHEAD_BYTES = 61 + 39
+#: librdkafka's own default of ``message.max.bytes`` and ``batch.size``.
+_DEFAULT_BYTES = 1_000_000
+
+
+class KnownTopics:
+    """Topics by name: told by the driver, or looked up when a column names them first.
+
+    Args:
+        settings: How to write.
+        topics: What the driver knows.
+    """
+
+    def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
+        self._settings = settings
+        self._topics = dict(topics)
+        self._brokers: Brokers | None = None
+        self._looked_again: set[str] = set()
+
+    def compacted(self, topic: str) -> bool | None:
+        """Whether a topic is; None: not known."""
+        return self._find(topic).compacted
+
+    def facts(self, topic: str | None) -> TopicFacts | None:
+        """What a verdict may rest on."""
+        return None if topic is None else self._find(topic).facts
+
+    def look_again(self, topic: str | None) -> None:
+        """Look a topic up anew, once: the broker judges otherwise than it did."""
+        if topic is not None and topic not in self._looked_again:
+            self._looked_again.add(topic)
+            self._topics.pop(topic, None)
+
+    def limit(self, topic: str | None) -> int | None:
+        """The most bytes that key, value and headers may have; None: not known."""
+        if topic is None:
+            return None
+        found = self._find(topic).max_message_bytes
+        own = None if found is None else found - OVERHEAD_BYTES
+        if topic == self._settings.dead_letter_topic:
+            return own
+        known = [n for n in (own, self._settings.max_record_bytes) if n is not None]
+        return min(known, default=None)
+
+    def sizes(self) -> dict[str, int]:
+        """Producer settings: batches that each topic takes, records that any takes."""
+        known = [t.max_message_bytes for t in self._topics.values()]
+        limits = [limit for limit in known if limit is not None]
+        return {
+            "batch.size": min([*limits, _DEFAULT_BYTES]),
+            "message.max.bytes": max([*limits, _DEFAULT_BYTES]),
+        }
+
+    def _find(self, topic: str) -> SinkTopic:
+        if topic not in self._topics:
+            self._brokers = self._brokers or Brokers(self._settings.client)
+            self._topics |= self._brokers.describe([topic])
+        return self._topics[topic]

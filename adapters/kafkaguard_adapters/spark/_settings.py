@@ -1,0 +1,100 @@
+"""What a write needs to know: a plain, picklable value made on the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+from kafkaguard_adapters.spark._client_config import client_config
+from kafkaguard_adapters.spark._refusal import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OnReject = Literal["fail", "dead_letter"]
+OnDoubt = Literal["fail", "report"]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """How records get from Spark to Kafka.
+
+    Attributes:
+        client: Settings of the producer, by librdkafka's names; never printed.
+        topic: Where all records go; None if the column ``topic`` says it.
+        dead_letter_topic: Where refused records go.
+        on_reject: ``"fail"`` the job for a record that can never be accepted, or
+            ``"dead_letter"`` it.
+        on_doubt: ``"fail"`` the job for a record that may or may not have been
+            written, or ``"report"`` it and go on.
+        compacted: What the caller declares about the topic; None: look it up.
+        max_record_bytes: The largest record, key, value and headers together, in bytes;
+            None: as the topic says.
+        report: A file that the data source appends its counts to, as JSON lines.
+    """
+
+    client: Mapping[str, str] = field(repr=False)
+    topic: str | None = None
+    dead_letter_topic: str | None = None
+    on_reject: OnReject = "fail"
+    on_doubt: OnDoubt = "fail"
+    compacted: bool | None = None
+    max_record_bytes: int | None = None
+    report: str | None = None
+
+    @property
+    def servers(self) -> str:
+        """The brokers' addresses."""
+        return self.client["bootstrap.servers"]
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that must be there before anything starts."""
+        return [name for name in (self.topic, self.dead_letter_topic) if name]
+
+
+def make_settings(  # noqa: PLR0913 - one for each attribute
+    bootstrap_servers: str | None,
+    *,
+    topic: str | None = None,
+    dead_letter_topic: str | None = None,
+    on_reject: str | None = None,
+    on_doubt: str | None = None,
+    compacted: bool | None = None,
+    max_record_bytes: int | None = None,
+    report: str | None = None,
+    config: Mapping[str, str] | None = None,
+) -> SinkSettings:
+    """Check what belongs together, and fill in the defaults.
+
+    Raises:
+        ClientConfigurationError: Something is missing, unknown or contradictory.
+    """
+    if not bootstrap_servers:
+        raise refuse("kafka.bootstrap.servers is missing: name the brokers' addresses")
+    reject = on_reject or ("dead_letter" if dead_letter_topic else "fail")
+    _one_of("on_reject", reject, get_args(OnReject))
+    _one_of("on_doubt", on_doubt or "fail", get_args(OnDoubt))
+    if reject == "dead_letter" and not dead_letter_topic:
+        raise refuse("on_reject=dead_letter needs dead_letter_topic")
+    if reject == "fail" and dead_letter_topic:
+        raise refuse("dead_letter_topic is never used with on_reject=fail: drop one")
+    if topic and topic == dead_letter_topic:
+        raise refuse("topic and dead_letter_topic are the same", topic=topic)
+    if max_record_bytes is not None and max_record_bytes < 1:
+        raise refuse(f"max_record_bytes is at least 1, not {max_record_bytes}")
+    return SinkSettings(
+        client=client_config(bootstrap_servers, config or {}),
+        topic=topic,
+        dead_letter_topic=dead_letter_topic,
+        on_reject=reject,  # type: ignore[arg-type]  # checked above
+        on_doubt=on_doubt or "fail",  # type: ignore[arg-type]  # checked above
+        compacted=compacted,
+        max_record_bytes=max_record_bytes,
+        report=report,
+    )
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise refuse(f"{name} is one of {', '.join(allowed)}, not {value!r}")

@@ -1,0 +1,149 @@
+"""The data source ``kafkaguard``: ``df.write.format("kafkaguard")`` and streams.
+
+Spark builds a writer in a planning process, runs copies of it in the executors, and
+hands what they return to ``commit`` in a process beside the driver's JVM. So counts can
+leave only by a file; the option ``report`` names it.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.spark._columns import check_columns
+from kafkaguard_adapters.spark._counts import TaskCounts, add_up
+from kafkaguard_adapters.spark._marker import task_failed
+from kafkaguard_adapters.spark._options import from_options
+from kafkaguard_adapters.spark._refusal import refuse
+from kafkaguard_adapters.spark._task import run_task
+from kafkaguard_adapters.spark._topics import look_up
+from kafkaguard_adapters.spark._write import Growth, make_report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from kafkaguard_adapters.spark._settings import SinkSettings
+    from kafkaguard_adapters.spark._topics import SinkTopic
+
+
+class KafkaGuardSource(DataSource):
+    """Kafka, guarded, as a sink for batches and streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format(...)``."""
+        return "kafkaguard"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Check options, columns and topics; make the writer of a batch."""
+        with _told():
+            if overwrite:
+                raise refuse('Kafka cannot be overwritten: use mode("append")')
+            settings = _checked(self.options, schema)
+            return BatchWriter(settings, look_up(settings)[1])
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """Check options, columns and topics; make the writer of a micro-batch."""
+        with _told():
+            if overwrite:
+                raise refuse('Kafka cannot be overwritten: use outputMode("append")')
+            settings = _checked(self.options, schema)
+            return StreamWriter(settings, look_up(settings)[1])
+
+
+@dataclass
+class TaskMessage(WriterCommitMessage):
+    """What a task tells ``commit``."""
+
+    counts: TaskCounts
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes one batch.
+
+    Args:
+        settings: How to write.
+        topics: What was found out about the topics.
+    """
+
+    def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._growth = Growth.begin(settings, topics)
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Send a partition."""
+        return TaskMessage(run_task(iterator, self._settings, self._topics))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Write the report."""
+        _report(self._settings, messages, {}, self._growth)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes one micro-batch; made anew for each, and once more for its commit.
+
+    Args:
+        settings: How to write.
+        topics: What was found out about the topics.
+    """
+
+    def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
+        self._settings = settings
+        self._topics = topics
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Send a partition."""
+        return TaskMessage(run_task(iterator, self._settings, self._topics))
+
+    def commit(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 - Spark's name
+    ) -> None:
+        """Write the report."""
+        _report(self._settings, messages, {"batch_id": batchId}, None)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Let the driver's side find the error in Spark's text."""
+    try:
+        yield
+    except KafkaGuardError as error:
+        raise task_failed(error) from None
+
+
+def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
+    settings = from_options(options)
+    check_columns(schema, settings)
+    return settings
+
+
+def _report(
+    settings: SinkSettings,
+    messages: Sequence[WriterCommitMessage | None],
+    extra: dict[str, Any],
+    growth: Growth | None,
+) -> None:
+    if settings.report is None:
+        return
+    counts = [m.counts for m in messages if isinstance(m, TaskMessage)]
+    report = make_report(settings, add_up(counts), growth)
+    with Path(settings.report).open("a") as file:
+        file.write(json.dumps(extra | report.to_dict()) + "\n")

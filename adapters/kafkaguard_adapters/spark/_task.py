@@ -1,0 +1,63 @@
+"""What runs in an executor: one partition of the frame, from Arrow to Kafka."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.spark._delivery import Delivery
+from kafkaguard_adapters.spark._marker import task_failed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kafkaguard_adapters.spark._counts import TaskCounts
+    from kafkaguard_adapters.spark._settings import SinkSettings
+    from kafkaguard_adapters.spark._topics import SinkTopic
+
+#: The column of what :class:`CountingTask` returns.
+COUNTS_SCHEMA = "counts string"
+
+
+def run_task(
+    batches: Iterable[Any], settings: SinkSettings, topics: dict[str, SinkTopic]
+) -> TaskCounts:
+    """Send a partition's records; return when the fate of each is settled.
+
+    Raises:
+        TaskFailedError: The job is to fail; the driver's side makes a KafkaGuardError
+            of it.
+    """
+    from pyspark import TaskContext
+
+    try:
+        with Delivery(settings, topics) as delivery:
+            for batch in batches:
+                delivery.send(batch)
+            delivery.settle()
+    except KafkaGuardError as error:
+        raise task_failed(error) from error
+    context = TaskContext.get()
+    delivery.counts.attempt = context.attemptNumber() if context else 0
+    return delivery.counts
+
+
+@dataclass(frozen=True)
+class CountingTask:
+    """The function of ``mapInArrow``: takes records, returns one row of counts.
+
+    Args:
+        settings: How to write.
+        topics: What the driver knows of the topics.
+    """
+
+    settings: SinkSettings
+    topics: dict[str, SinkTopic]
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Send the records of a partition."""
+        import pyarrow as pa
+
+        counts = run_task(batches, self.settings, self.topics)
+        yield pa.record_batch([pa.array([counts.to_json()])], names=["counts"])

@@ -1,0 +1,75 @@
+"""What guarding kafka-python's producer costs a send, on a real broker."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from kafka import KafkaProducer
+from rich.console import Console
+from rich.table import Table
+
+from kafkaguard import guard
+from kafkaguard.testing import KafkaCluster
+
+SENDS = 1_000
+ROUNDS = 150
+VALUE = b"v" * 100
+KEYS = [b"%010d" % n for n in range(SENDS)]
+NO_KEYS = [None] * SENDS
+LIMITS = {"rescue off": 1.05, "rescue on": 1.25}
+
+
+def send_cost(producer, topic, keys):
+    """Return the microseconds that the sending thread works for one send.
+
+    Its own CPU time, so that neither other processes nor the wait for the client's
+    thread are counted.
+    """
+    start = time.thread_time()
+    for key in keys:
+        producer.send(topic, VALUE, key)
+    spent = time.thread_time() - start
+    producer.flush(30)
+    return spent / len(keys) * 1e6
+
+
+def measure(producers, topic, keys):
+    """Return each producer's median cost and its median ratio to the bare one."""
+    costs = {name: [] for name in producers}
+    for n in range(ROUNDS):
+        names = list(producers)
+        for name in names[n % len(names) :] + names[: n % len(names)]:
+            costs[name].append(send_cost(producers[name], topic, keys))
+    return {
+        name: (
+            statistics.median(mine),
+            statistics.median(m / b for m, b in zip(mine, costs["bare"], strict=True)),
+        )
+        for name, mine in costs.items()
+    }
+
+
+def main() -> bool:
+    """Print the table; return True if a limit is missed."""
+    table = Table("Records", "Producer", "us a send", "Of bare", "At most")
+    missed = False
+    with KafkaCluster() as cluster:
+        topic = cluster.create_topic()
+        settings = {"bootstrap_servers": cluster.bootstrap_servers}
+        producers = {
+            "bare": KafkaProducer(**settings),
+            "rescue off": guard(KafkaProducer(**settings), policy={"rescue": False}),
+            "rescue on": guard(KafkaProducer(**settings)),
+        }
+        for kind, keys in (("with a key", KEYS), ("without a key", NO_KEYS)):
+            for name, (cost, ratio) in measure(producers, topic, keys).items():
+                limit = LIMITS.get(name)
+                table.add_row(
+                    kind, name, f"{cost:.1f}", f"{ratio:.3f}", f"{limit or 1:g}"
+                )
+                missed |= limit is not None and ratio > limit
+        for producer in producers.values():
+            producer.close(10)
+    Console().print(table)
+    return missed

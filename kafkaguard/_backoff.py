@@ -1,0 +1,99 @@
+"""How long to wait: pure functions of a description, a count and a random number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Backoff(Protocol):
+    """What describes the waits; all durations in seconds."""
+
+    @property
+    def kind(self) -> Literal["fixed", "linear", "exponential", "decorrelated"]:
+        """How waits grow."""
+
+    @property
+    def base(self) -> float:
+        """The first wait, before jitter."""
+
+    @property
+    def factor(self) -> float:
+        """The growth of exponential waits."""
+
+    @property
+    def floor(self) -> float:
+        """The shortest wait."""
+
+    @property
+    def cap(self) -> float:
+        """The longest wait that is not the broker's wish."""
+
+    @property
+    def jitter(self) -> Literal["none", "full", "equal"]:
+        """The part of a wait that is drawn."""
+
+    @property
+    def honour_throttle(self) -> bool:
+        """Whether the broker's ``throttle_time_ms`` is a lower bound."""
+
+
+def worst_wait(backoff: Backoff, number: int) -> float:
+    """Return the longest wait after failure ``number`` (from 1), without throttling."""
+    try:
+        wait = _growth(backoff, number)
+    except OverflowError:
+        wait = backoff.cap
+    return max(backoff.floor, min(wait, backoff.cap))
+
+
+def _growth(backoff: Backoff, number: int) -> float:
+    match backoff.kind:
+        case "fixed":
+            return backoff.base
+        case "linear":
+            return backoff.base * number
+        case "exponential":
+            return backoff.base * backoff.factor ** (number - 1)
+        case "decorrelated":
+            return backoff.base * 3.0**number
+
+
+def draw_wait(
+    backoff: Backoff,
+    number: int,
+    previous: float,
+    random: Callable[[], float],
+    throttle: float = 0.0,
+) -> float:
+    """Draw the wait after a failure.
+
+    Args:
+        backoff: The description.
+        number: Which failure it is, from 1.
+        previous: The wait before, in seconds; 0 if there was none.
+        random: Gives numbers from 0 to below 1.
+        throttle: How long the broker asks to wait, in seconds.
+
+    Returns:
+        Seconds, never below ``floor``, and above ``cap`` only for the broker's sake.
+    """
+    wait = _drawn(backoff, number, previous, random)
+    wait = max(backoff.floor, min(wait, backoff.cap))
+    return max(wait, throttle) if backoff.honour_throttle else wait
+
+
+def _drawn(
+    backoff: Backoff, number: int, previous: float, random: Callable[[], float]
+) -> float:
+    if backoff.kind == "decorrelated":
+        upper = max(backoff.base, previous) * 3
+        return backoff.base + (upper - backoff.base) * random()
+    wait = worst_wait(backoff, number)
+    if backoff.jitter == "full":
+        return wait * random()
+    if backoff.jitter == "equal":
+        return wait / 2 * (1 + random())
+    return wait

@@ -1,0 +1,147 @@
+"""The circuit breaker: closed, open, half-open.
+
+::
+
+    CLOSED --(failures in a row)--> OPEN --(open_for has passed)--> HALF_OPEN
+      ^                               ^                                 |
+      |                               +-----------(a failure)-----------+
+      +-------------------------------------(probes succeeded)----------+
+
+Time is handed in. A probe that never reports gives its place back after ``open_for``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from threading import Lock
+from weakref import WeakValueDictionary
+
+from kafkaguard.errors import ClientNotConnectedError
+
+
+class BreakerState(StrEnum):
+    """Where a breaker stands."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+
+
+class BreakerOpenError(ClientNotConnectedError):
+    """The cluster kept failing, so it is not asked for a while; nothing was sent."""
+
+    name = "BREAKER_OPEN"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A step from one state to another."""
+
+    old: BreakerState
+    new: BreakerState
+
+
+class CircuitBreaker:
+    """Tells whether a call may go through; one for each cluster and API.
+
+    Args:
+        failures: How many failures in a row open it.
+        open_for: How many seconds it stays open.
+        probes: How many calls may go through while it is half-open, and must succeed
+            for it to close.
+    """
+
+    def __init__(self, failures: int, open_for: float, probes: int) -> None:
+        self.failures = failures
+        self.open_for = open_for
+        self.probes = probes
+        self.state = BreakerState.CLOSED
+        #: False while nothing has failed, so that a success has nothing to do.
+        self.disturbed = False
+        self._strikes = 0
+        self._since = 0.0
+        self._started: list[float] = []
+        self._succeeded = 0
+        self._lock = Lock()
+
+    def ask(self, now: float) -> tuple[float, Change | None]:
+        """Ask to go through.
+
+        Returns:
+            0 to go, else how many seconds to wait before asking again; and the
+            change of state that asking made.
+        """
+        with self._lock:
+            if self.state is BreakerState.CLOSED:
+                return 0.0, None
+            change = None
+            if self.state is BreakerState.OPEN:
+                if now < self._since + self.open_for:
+                    return self._since + self.open_for - now, None
+                change = self._move(BreakerState.HALF_OPEN, now)
+            return self._probe(now), change
+
+    def _probe(self, now: float) -> float:
+        self._started = [t for t in self._started if now < t + self.open_for]
+        if len(self._started) + self._succeeded < self.probes:
+            self._started.append(now)
+            return 0.0
+        return min(self._started) + self.open_for - now
+
+    def succeeded(self, now: float) -> Change | None:
+        """Report that the cluster answered well."""
+        with self._lock:
+            if self.state is BreakerState.CLOSED:
+                self._strikes, self.disturbed = 0, False
+            elif self.state is BreakerState.HALF_OPEN:
+                self._release()
+                self._succeeded += 1
+                if self._succeeded >= self.probes:
+                    return self._move(BreakerState.CLOSED, now)
+            return None
+
+    def failed(self, now: float) -> Change | None:
+        """Report that the cluster failed."""
+        with self._lock:
+            self.disturbed = True
+            if self.state is BreakerState.OPEN:
+                return None
+            self._strikes += 1
+            if self.state is BreakerState.CLOSED and self._strikes < self.failures:
+                return None
+            return self._move(BreakerState.OPEN, now)
+
+    def abandoned(self) -> None:
+        """Report that a call ended without telling anything about the cluster."""
+        with self._lock:
+            self._release()
+
+    def _release(self) -> None:
+        if self._started:
+            self._started.pop(0)
+
+    def _move(self, state: BreakerState, now: float) -> Change:
+        change = Change(self.state, state)
+        self.state = state
+        self.disturbed = state is not BreakerState.CLOSED
+        self._since = now
+        self._strikes = self._succeeded = 0
+        self._started = []
+        return change
+
+
+_shared: WeakValueDictionary[tuple[object, ...], CircuitBreaker] = WeakValueDictionary()
+_shared_lock = Lock()
+
+
+def shared_breaker(
+    cluster: str, api: str | None, failures: int, open_for: float, probes: int
+) -> CircuitBreaker:
+    """Return the breaker of a cluster and API, the same for the same settings."""
+    key = (cluster, api, failures, open_for, probes)
+    with _shared_lock:
+        breaker = _shared.get(key)
+        if breaker is None:
+            breaker = _shared[key] = CircuitBreaker(failures, open_for, probes)
+        return breaker

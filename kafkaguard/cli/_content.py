@@ -1,0 +1,77 @@
+"""The content of a message, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kafkaguard import errors
+from kafkaguard.protocol import format_uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SHOWN_BYTES = 64
+_CREDENTIALS = {"auth_bytes", "salted_password", "salt", "hmac"}
+
+
+def without_credentials(value: Any) -> Any:
+    """Leave the fields out that hold credentials."""
+    if isinstance(value, dict):
+        return {
+            key: f"{len(inner)} bytes, hidden"
+            if key in _CREDENTIALS and inner
+            else without_credentials(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [without_credentials(inner) for inner in value]
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Turn content into what JSON knows: ids as Kafka prints them, bytes as digits."""
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [plain(inner) for inner in value]
+    if isinstance(value, UUID):
+        return format_uuid(value)
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def lines(content: dict[Any, Any]) -> Iterator[str]:
+    """Write content as indented lines, error codes with their names."""
+    for key, value in content.items():
+        inner = _inner(value)
+        if inner:
+            yield f"{key}:"
+            yield from (f"  {line}" for line in inner)
+        else:
+            yield f"{key}: {_shown(key, value)}"
+
+
+def _inner(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return list(lines(value))
+    if isinstance(value, list):
+        return [line for element in value for line in _bulleted(element)]
+    return []
+
+
+def _bulleted(element: Any) -> Iterator[str]:
+    inner = _inner(element) or [_shown(None, element)]
+    for mark, line in zip(["- ", *["  "] * len(inner)], inner, strict=False):
+        yield f"{mark}{line}"
+
+
+def _shown(key: object, value: Any) -> str:
+    if key == "error_code" and value:
+        return f"{value} {errors.for_code(value).name}"
+    if isinstance(value, bytes):
+        more = f"... ({len(value)} bytes)" if len(value) > _SHOWN_BYTES else ""
+        return f"0x{value[:_SHOWN_BYTES].hex()}{more}"
+    if isinstance(value, UUID):
+        return format_uuid(value)
+    return json.dumps(value, ensure_ascii=False)

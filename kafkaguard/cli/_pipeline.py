@@ -1,0 +1,108 @@
+"""``kafkaguard pipeline``: a file that says what goes from where into which topic."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+from pyspark.errors import PySparkException
+from rich.console import Console
+from rich.table import Table
+
+from kafkaguard.cli._main import Problem
+from kafkaguard.cli._progress import Progress
+from kafkaguard.cli._session import connector, spark_session
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.spark import _pipeline_run, error_from
+from kafkaguard_adapters.spark._pipeline_file import PipelineError, load_pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafkaguard_adapters.spark import WriteReport
+    from kafkaguard_adapters.spark._pipeline_model import Pipeline
+
+_PACKAGES = "spark.jars.packages"
+
+
+@click.group()
+def pipeline() -> None:
+    """Run a file that says what goes from where into which topic."""
+
+
+@pipeline.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def run(file: Path, *, as_json: bool) -> None:
+    """Run the pipeline in FILE (YAML or TOML) on this machine.
+
+    A stream without `every` takes what is there and ends; with it, Ctrl-C ends it.
+    Exit code 0: done. 1: a record failed the job. 2: something to mend first.
+    """
+    definition = _load(file)
+    progress = Progress()
+    with spark_session(definition.name, settings=_settings(definition)) as spark:
+        frame = _plan(spark, definition)
+        try:
+            with progress.of(spark):
+                report = _pipeline_run.run(frame, definition, progress.batch)
+        except (KafkaGuardError, PySparkException) as error:
+            _fail(error)
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), indent=2))
+    else:
+        _print(report)
+
+
+def _load(file: Path) -> Pipeline:
+    """Read and check everything that needs no Spark: it takes seconds to start."""
+    try:
+        definition = load_pipeline(file)
+        _pipeline_run.check_target(definition)
+    except (PipelineError, KafkaGuardError) as error:
+        raise Problem(str(error)) from None
+    return definition
+
+
+def _settings(definition: Pipeline) -> dict[str, str]:
+    settings = dict(definition.spark)
+    if definition.source.format.lower() == "kafka":
+        given = [settings[_PACKAGES]] if _PACKAGES in settings else []
+        settings[_PACKAGES] = ",".join([*given, connector()])
+    return settings
+
+
+def _plan(spark: SparkSession, definition: Pipeline) -> DataFrame:
+    try:
+        return _pipeline_run.plan(spark, definition)
+    except PySparkException as error:
+        raise Problem(f"Spark refuses the pipeline: {_first_line(error)}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+def _fail(error: Exception) -> NoReturn:
+    notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
+    known = error_from(error)
+    click.echo(f"Error: the job failed: {known or _first_line(error)}{notes}", err=True)
+    sys.exit(1)
+
+
+def _print(report: WriteReport) -> None:
+    table = Table(title=f"Into {report.topic or 'the topics of the column topic'}")
+    table.add_column()
+    table.add_column("Records", justify="right")
+    table.add_row("Read", f"{report.read:,}")
+    table.add_row("Delivered", f"{report.delivered:,}")
+    for reason, count in report.dead_lettered.items():
+        table.add_row(f"In {report.dead_letter_topic}: {reason}", f"{count:,}")
+    for error, count in report.in_doubt.items():
+        table.add_row(f"In doubt: {error}", f"{count:,}")
+    twice = report.maybe_twice
+    table.add_row("Twice, at most", "unknown" if twice is None else f"{twice:,}")
+    Console().print(table)

@@ -1,0 +1,58 @@
+"""Progress for people: a line on stderr whenever something changed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from kafkaguard_adapters.spark import WriteReport
+
+_GLANCE_S = 1.0
+
+
+class Progress:
+    """Says how far a job is, each time with the seconds since the beginning."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._last = ""
+
+    def say(self, text: str) -> None:
+        """Say something, unless it was the last thing said."""
+        if text != self._last:
+            self._last = text
+            click.echo(f"[{time.monotonic() - self._started:3.0f} s] {text}", err=True)
+
+    def batch(self, report: WriteReport, batch_id: int) -> None:
+        """Say what became of a micro-batch."""
+        self.say(f"batch {batch_id}: {report}")
+
+    @contextmanager
+    def of(self, spark: SparkSession) -> Iterator[None]:
+        """Look at a session's running stages until the block ends."""
+        done = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(spark, done), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join(_GLANCE_S * 2)
+
+    def _watch(self, spark: SparkSession, done: threading.Event) -> None:
+        tracker = spark.sparkContext.statusTracker()
+        while not done.wait(_GLANCE_S):
+            for stage in tracker.getActiveStageIds():
+                info = tracker.getStageInfo(stage)
+                if info is not None:
+                    tasks = f"{info.numCompletedTasks} of {info.numTasks} tasks done"
+                    self.say(f"stage {stage}: {tasks}")

@@ -1,0 +1,73 @@
+"""What a message may be, when only its bytes are there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard.protocol._errors import ProtocolError
+from kafkaguard.protocol._message import message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard.protocol._message import Message
+
+_SIZE = 4
+
+
+def split_frames(data: bytes) -> list[bytes]:
+    """Split what was sent over a connection into messages, without their sizes.
+
+    Returns:
+        The messages; the data as it is if it does not consist of frames.
+    """
+    messages, position = [], 0
+    while position + _SIZE <= len(data):
+        start = position + _SIZE
+        position = start + int.from_bytes(data[position:start], "big")
+        messages.append(data[start:position])
+    return messages if messages and position == len(data) else [data]
+
+
+def guess_request(data: bytes) -> tuple[Message, int]:
+    """Read from the start of a request's header what it is.
+
+    Raises:
+        ProtocolError: It starts with no number of a message that is known here.
+    """
+    if len(data) < _SIZE:
+        raise ProtocolError(f"{len(data)} bytes are no message of Kafka", offset=0)
+    key = int.from_bytes(data[:2], "big", signed=True)
+    try:
+        found = message(key)
+    except ProtocolError as error:
+        raise ProtocolError(f"no header of a request: {error}", offset=0) from None
+    return found, int.from_bytes(data[2:4], "big", signed=True)
+
+
+def guess_version(
+    found: Message, read: Callable[[int], dict[str, Any]]
+) -> tuple[int, dict[str, Any]]:
+    """Find the newest version in which something can be read.
+
+    Args:
+        found: The message.
+        read: Reads it as a version.
+
+    Returns:
+        The version, and what was read.
+
+    Raises:
+        ProtocolError: No version fits.
+    """
+    first, last = found.min_supported_version(), found.max_supported_version()
+    problems: list[ProtocolError] = []
+    for version in range(last, first - 1, -1):
+        try:
+            return version, read(version)
+        except ProtocolError as problem:
+            problems.append(problem)
+    raise ProtocolError(
+        f"none of the versions {first} to {last} fits; the newest says: {problems[0]}",
+        message=found.name,
+    )

@@ -1,0 +1,177 @@
+"""A message of Kafka, both directions, every version."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._apis import API_KEYS, API_NAMES
+from kafkaguard.protocol._direction import Direction
+from kafkaguard.protocol._errors import ProtocolError
+from kafkaguard.protocol._schema import load, names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Message:
+    """One of Kafka's messages: its request and its response.
+
+    Content is a dict with Kafka's field names in lower case, as ``broker_id``. What is
+    left out has Kafka's default; what no version knows is an error. Structs keep tags
+    that the schema does not know under ``unknown_tags``, a dict from number to bytes.
+    The header, where there is one, is the content's ``header``, a dict too.
+
+    Attributes:
+        name: Kafka's name, as ``BrokerRegistration``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._request = Direction(name, "Request")
+        self._response = Direction(name, "Response")
+
+    def __repr__(self) -> str:
+        """Show the name and the versions."""
+        first, last = self.min_supported_version(), self.max_supported_version()
+        return f"<Message {self.name} v{first} to v{last}>"
+
+    def api_key(self) -> int:
+        """Return the number of the message."""
+        return API_KEYS[self.name]
+
+    def min_supported_version(self) -> int:
+        """Return the oldest version that Kafka 4 knows (KIP-896 removed older ones)."""
+        return load(f"{self.name}Request").versions.first
+
+    def max_supported_version(self) -> int:
+        """Return the newest version."""
+        return load(f"{self.name}Request").versions.last
+
+    def serialize_request(
+        self,
+        content: Mapping[str, Any],
+        version: int,
+        with_header: bool = True,
+        *,
+        request_header: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """Write a request, without the four bytes of the frame's size.
+
+        Args:
+            content: The fields. A field that the version lacks is left out if Kafka
+                calls it ignorable or it has its default.
+            version: The version.
+            with_header: Whether the header goes before it.
+            request_header: ``correlation_id`` (0) and ``client_id`` ("kafkaguard", may
+                be None), above those in the content's ``header``.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            ProtocolError: The content cannot be written as this message and version.
+        """
+        return self._request.encode(content, version, with_header, request_header)
+
+    def deserialize_request(
+        self, data: bytes, version: int, with_header: bool = True
+    ) -> dict[str, Any]:
+        """Read a request, without the four bytes of the frame's size.
+
+        Args:
+            data: All of it.
+            version: The version.
+            with_header: Whether a header comes first.
+
+        Returns:
+            The fields of that version, ids as ``uuid.UUID``, and the ``header``.
+
+        Raises:
+            ProtocolError: This is no such message, with the offset.
+        """
+        return self._request.decode(data, version, with_header)
+
+    def serialize_response(
+        self,
+        content: Mapping[str, Any],
+        version: int,
+        with_header: bool = True,
+        *,
+        response_header: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """Write a response, without the four bytes of the frame's size.
+
+        Args:
+            content: The fields, as for a request.
+            version: The version.
+            with_header: Whether the header goes before it.
+            response_header: ``correlation_id`` (0), above that in the content's
+                ``header``.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            ProtocolError: The content cannot be written as this message and version.
+        """
+        return self._response.encode(content, version, with_header, response_header)
+
+    def deserialize_response(
+        self, data: bytes, version: int, with_header: bool = True
+    ) -> dict[str, Any]:
+        """Read a response, without the four bytes of the frame's size.
+
+        Args:
+            data: All of it.
+            version: The version of the request that it answers.
+            with_header: Whether a header comes first.
+
+        Returns:
+            The fields of that version, ids as ``uuid.UUID``, error codes as the numbers
+            that they are, and the ``header``.
+
+        Raises:
+            ProtocolError: This is no such message, with the offset.
+        """
+        return self._response.decode(data, version, with_header)
+
+
+def message(name: str | int) -> Message:
+    """Look a message up.
+
+    Args:
+        name: Kafka's name (``DescribeLogDirs``, also ``describe_log_dirs``) or number.
+
+    Returns:
+        The message.
+
+    Raises:
+        ProtocolError: Kafka has no such message, or its schema is not known here.
+    """
+    if isinstance(name, int):
+        known = API_NAMES.get(name)
+    else:
+        squeezed = name.replace("_", "").replace("-", "").lower()
+        known = {each.lower(): each for each in API_KEYS}.get(squeezed)
+    if known is None:
+        near = get_close_matches(str(name), API_KEYS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ProtocolError(f"Kafka has no message {name!r}{hint}")
+    return _message(known)
+
+
+@cache
+def _message(name: str) -> Message:
+    if name not in names():
+        raise ProtocolError(
+            f"the schema of {name} ({API_KEYS[name]}) is not known here; "
+            "kafkaguard.protocol.message_names() lists those that are"
+        )
+    return Message(name)
+
+
+def message_names() -> tuple[str, ...]:
+    """Name the messages that ``message`` knows, in the order of their numbers."""
+    return names()

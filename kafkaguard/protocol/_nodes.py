@@ -1,0 +1,269 @@
+"""How arrays and structs lie in the bytes, and what of the content goes where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkaguard.protocol._errors import MalformedError
+from kafkaguard.protocol._scalars import refuse
+from kafkaguard.protocol._source import put_unsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkaguard.protocol._scalars import Length
+    from kafkaguard.protocol._source import Source
+
+#: Where the content of a struct keeps tags that its schema does not know.
+UNKNOWN_TAGS = "unknown_tags"
+_TAG_MAX = 2**31 - 1
+
+
+class Node(Protocol):
+    """A part of a layout."""
+
+    @property
+    def smallest(self) -> int:
+        """The bytes that it takes at least."""
+
+    def read(self, source: Source) -> Any:
+        """Read a value."""
+
+    def write(self, target: bytearray, value: Any) -> None:
+        """Append a value."""
+
+
+class Array:
+    """Elements of one kind, after their number."""
+
+    def __init__(self, length: Length, element: Node) -> None:
+        self._length = length
+        self._element = element
+        self.smallest = length.smallest
+
+    def read(self, source: Source) -> list[Any] | None:
+        """Read a list."""
+        # Not even elements of no size may be claimed without end.
+        count = self._length.read(source, max(1, self._element.smallest))
+        if count is None:
+            return None
+        values: list[Any] = []
+        read = self._element.read
+        try:
+            for _ in range(count):
+                values.append(read(source))  # noqa: PERF401 - its length names the culprit
+        except MalformedError as problem:
+            raise problem.inside(f"[{len(values)}]") from None
+        return values
+
+    def write(self, target: bytearray, value: object) -> None:
+        """Append a list."""
+        if value is None:
+            return self._length.write(target, None)
+        if not isinstance(value, (list, tuple)):
+            refuse("a list", value)
+        self._length.write(target, len(value))
+        for place, element in enumerate(value):
+            try:
+                self._element.write(target, element)
+            except MalformedError as problem:
+                raise problem.inside(f"[{place}]") from None
+        return None
+
+
+class Nullable:
+    """A struct that may be null: a byte before it says which (KIP-893)."""
+
+    smallest = 1
+
+    def __init__(self, struct: Struct) -> None:
+        self._struct = struct
+
+    def read(self, source: Source) -> dict[str, Any] | None:
+        """Read a struct or None."""
+        null = source.data[source.skip(1)] > 0x7F  # noqa: PLR2004 - a negative int8
+        return None if null else self._struct.read(source)
+
+    def write(self, target: bytearray, value: object) -> None:
+        """Append a struct or None."""
+        target.append(0xFF if value is None else 1)
+        if value is not None:
+            self._struct.write(target, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A field in its place.
+
+    Attributes:
+        name: The key in the content.
+        node: How its value lies in the bytes.
+        default: Makes what it is when nothing is said.
+        written: The default as bytes; None where this version cannot write it.
+    """
+
+    name: str
+    node: Node
+    default: Callable[[], Any]
+    written: bytes | None
+
+    def write(self, target: bytearray, content: Mapping[str, Any]) -> None:
+        """Append the field as the content says it, or its default."""
+        if self.name not in content and self.written is not None:
+            target += self.written
+            return
+        try:
+            self.node.write(target, content.get(self.name))
+        except MalformedError as problem:
+            raise problem.inside(self.name) from None
+
+    def bytes_of(self, content: Mapping[str, Any]) -> bytes:
+        """Write the field on its own."""
+        target = bytearray()
+        self.write(target, content)
+        return bytes(target)
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A field that this version lacks and that must not be lost: not ignorable.
+
+    Attributes:
+        slot: The field as another version has it.
+        versions: Those that have it, for the message.
+    """
+
+    slot: Slot
+    versions: str
+
+    def check(self, content: Mapping[str, Any]) -> None:
+        """Refuse content that says more than the default."""
+        if self.slot.name not in content:
+            return
+        if self.slot.bytes_of(content) != self.slot.written:
+            raise MalformedError(
+                f"not in this version, only in {self.versions}, and its value may not "
+                "be dropped: leave it out, or write another version"
+            ).inside(self.slot.name)
+
+
+class Struct:
+    """Fields in their order, and after them, in flexible versions, those with tags.
+
+    Args:
+        placed: Fields with a place.
+        tagged: Fields with a tag; None where the version is not flexible.
+        absent: Fields that are not ignorable, of other versions.
+        names: Keys that content may have, in whatever version.
+    """
+
+    def __init__(
+        self,
+        placed: Sequence[Slot],
+        tagged: Mapping[int, Slot] | None,
+        absent: Sequence[Absent],
+        names: frozenset[str],
+    ) -> None:
+        self._placed = placed
+        self._tagged = None if tagged is None else dict(sorted(tagged.items()))
+        self._absent = absent
+        self._names = names | {UNKNOWN_TAGS}
+        sizes = sum(slot.node.smallest for slot in placed)
+        self.smallest = sizes + (tagged is not None)
+
+    def read(self, source: Source) -> dict[str, Any]:
+        """Read the fields of this version; tags that are not there get defaults."""
+        content: dict[str, Any] = {}
+        for slot in self._placed:
+            try:
+                content[slot.name] = slot.node.read(source)
+            except MalformedError as problem:
+                raise problem.inside(slot.name) from None
+        if self._tagged is not None:
+            content |= {slot.name: slot.default() for slot in self._tagged.values()}
+            self._read_tags(self._tagged, source, content)
+        return content
+
+    def _read_tags(
+        self, known: Mapping[int, Slot], source: Source, content: dict[str, Any]
+    ) -> None:
+        unknown: dict[int, bytes] = {}
+        before = -1
+        for _ in range(source.unsigned()):
+            start = source.position
+            tag, size = source.unsigned(), source.unsigned()
+            if tag <= before:
+                raise MalformedError(f"tag {tag} after tag {before}", start)
+            if size > source.left:
+                raise MalformedError(
+                    f"tag {tag} claims {size} bytes, {source.left} are left", start
+                )
+            before = tag
+            if tag in known:
+                _read_known(known[tag], size, source, content)
+            else:
+                unknown[tag] = source.take(size)
+        if unknown:
+            content[UNKNOWN_TAGS] = unknown
+
+    def write(self, target: bytearray, value: object) -> None:
+        """Append a struct."""
+        if not isinstance(value, Mapping):
+            refuse("a dict", value)
+        if not self._names.issuperset(value):
+            self._refuse_unknown(value)
+        for slot in self._placed:
+            slot.write(target, value)
+        for absent in self._absent:
+            absent.check(value)
+        self._write_tags(target, value)
+
+    def _refuse_unknown(self, content: Mapping[str, Any]) -> None:
+        name = str(next(key for key in content if key not in self._names))
+        near = get_close_matches(name, self._names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {sorted(self._names)}"
+        raise MalformedError(f"no version has this field; {hint}").inside(name)
+
+    def _write_tags(self, target: bytearray, content: Mapping[str, Any]) -> None:
+        tags = _unknown_tags(content)
+        if self._tagged is None:
+            if tags:
+                problem = MalformedError("this version is not flexible: it has no tags")
+                raise problem.inside(UNKNOWN_TAGS)
+            return
+        for tag, slot in self._tagged.items():
+            if tag in tags:
+                problem = MalformedError(f"tag {tag} is the field {slot.name}")
+                raise problem.inside(UNKNOWN_TAGS)
+            written = slot.bytes_of(content)
+            if written != slot.written:
+                tags[tag] = written
+        put_unsigned(target, len(tags))
+        for tag, written in sorted(tags.items()):
+            put_unsigned(target, tag)
+            put_unsigned(target, len(written))
+            target += written
+
+
+def _read_known(slot: Slot, size: int, source: Source, content: dict[str, Any]) -> None:
+    try:
+        content[slot.name] = source.within(size, slot.node)
+    except MalformedError as problem:
+        raise problem.inside(slot.name) from None
+
+
+def _unknown_tags(content: Mapping[str, Any]) -> dict[int, bytes]:
+    unknown = content.get(UNKNOWN_TAGS) or {}
+    if not isinstance(unknown, Mapping) or not all(map(_is_tag, unknown.items())):
+        problem = MalformedError("a dict from tag numbers to bytes needed")
+        raise problem.inside(UNKNOWN_TAGS)
+    return {tag: bytes(value) for tag, value in unknown.items()}
+
+
+def _is_tag(item: tuple[object, object]) -> bool:
+    tag, value = item
+    number = isinstance(tag, int) and not isinstance(tag, bool) and 0 <= tag <= _TAG_MAX
+    return number and isinstance(value, (bytes, bytearray, memoryview))

@@ -1,0 +1,214 @@
+"""How single values lie in the bytes."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from operator import index
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from kafkaguard.protocol._errors import MalformedError, ProtocolError
+from kafkaguard.protocol._source import put_unsigned
+from kafkaguard.protocol._uuids import parse_uuid
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from kafkaguard.protocol._source import Source
+
+_COMPACT_MAX = 2**31 - 2
+
+
+def refuse(wanted: str, value: object) -> NoReturn:
+    """Refuse a value by its type; never by its content, which may be confidential."""
+    raise MalformedError(f"{wanted} needed, not {type(value).__name__}")
+
+
+class Integer:
+    """int8 to int64, and the unsigned uint16 of ports."""
+
+    def __init__(self, kind: str, layout: str) -> None:
+        self.kind = kind
+        self._layout = struct.Struct(f">{layout}")
+        self.smallest = self._layout.size
+
+    def read(self, source: Source) -> int:
+        """Read a number."""
+        start = source.skip(self.smallest)
+        value: int = self._layout.unpack_from(source.data, start)[0]
+        return value
+
+    def write(self, target: bytearray, value: object) -> None:
+        """Append a number."""
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            refuse("a whole number", value)
+        try:
+            target += self._layout.pack(index(value))
+        except struct.error:
+            raise MalformedError(f"{value} does not fit {self.kind}") from None
+
+
+class Boolean:
+    """One byte; any but zero is true, as for Kafka itself."""
+
+    smallest = 1
+
+    def read(self, source: Source) -> bool:
+        """Read a truth value."""
+        return source.data[source.skip(1)] != 0
+
+    def write(self, target: bytearray, value: object) -> None:
+        """Append a truth value."""
+        if not isinstance(value, bool):
+            refuse("True or False", value)
+        target.append(value)
+
+
+class Float:
+    """float64."""
+
+    smallest = 8
+
+    def read(self, source: Source) -> float:
+        """Read a number."""
+        value: float = struct.unpack_from(">d", source.data, source.skip(8))[0]
+        return value
+
+    def write(self, target: bytearray, value: object) -> None:
+        """Append a number."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            refuse("a number", value)
+        try:
+            target += struct.pack(">d", value)
+        except OverflowError:
+            raise MalformedError("the number does not fit float64") from None
+
+
+class Uuid:
+    """16 bytes; ids come out as uuid.UUID, and go in in any form."""
+
+    smallest = 16
+
+    def read(self, source: Source) -> UUID:
+        """Read an id."""
+        return parse_uuid(source.take(16))
+
+    def write(self, target: bytearray, value: Any) -> None:
+        """Append an id."""
+        try:
+            target += parse_uuid(value).bytes
+        except ProtocolError as error:
+            raise MalformedError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How many bytes or elements follow. Null is a length of its own, unlike empty.
+
+    Attributes:
+        size: Bytes of the old form; 0 for the compact one, a varint of the length + 1.
+        nullable: Whether null is allowed.
+    """
+
+    size: int
+    nullable: bool
+
+    @property
+    def smallest(self) -> int:
+        """The bytes that it takes at least."""
+        return self.size or 1
+
+    def read(self, source: Source, unit: int) -> int | None:
+        """Read a length, and hold it against what is left at so many bytes a unit.
+
+        So a length that claims 2 GB is refused before anything is allocated.
+        """
+        start = source.position
+        length = self._read(source)
+        if length == -1 and self.nullable:
+            return None
+        if length < 0:
+            null = "null, which is not allowed here" if length == -1 else ""
+            raise MalformedError(null or f"a negative length, {length}", start)
+        if length * unit > source.left:
+            raise MalformedError(
+                f"a length of {length} needs {length * unit} bytes at least, "
+                f"{source.left} are left: the input is cut off, or it is of another "
+                "version",
+                start,
+            )
+        return length
+
+    def _read(self, source: Source) -> int:
+        if not self.size:
+            return source.unsigned() - 1
+        return int.from_bytes(source.take(self.size), "big", signed=True)
+
+    def write(self, target: bytearray, length: int | None) -> None:
+        """Append a length."""
+        if length is None and not self.nullable:
+            raise MalformedError("None, and null is not allowed here")
+        most = 2 ** (8 * self.size - 1) - 1 if self.size else _COMPACT_MAX
+        number = -1 if length is None else length
+        if number > most:
+            raise MalformedError(f"a length of {number}, and {most} is the most")
+        if self.size:
+            target += number.to_bytes(self.size, "big", signed=True)
+        else:
+            put_unsigned(target, number + 1)
+
+
+class Text:
+    """A string in UTF-8."""
+
+    def __init__(self, length: Length) -> None:
+        self._length = length
+        self.smallest = length.smallest
+
+    def read(self, source: Source) -> str | None:
+        """Read a string."""
+        size = self._length.read(source, 1)
+        if size is None:
+            return None
+        start = source.position
+        try:
+            return source.take(size).decode()
+        except UnicodeDecodeError as error:
+            raise MalformedError("not UTF-8", start + error.start) from None
+
+    def write(self, target: bytearray, value: object) -> None:
+        """Append a string."""
+        if value is None:
+            return self._length.write(target, None)
+        if not isinstance(value, str):
+            refuse("a string", value)
+        try:
+            encoded = value.encode()
+        except UnicodeEncodeError:
+            raise MalformedError("a lone surrogate cannot be UTF-8") from None
+        self._length.write(target, len(encoded))
+        target += encoded
+        return None
+
+
+class Blob:
+    """Bytes, and the batches of records, which stay bytes."""
+
+    def __init__(self, length: Length) -> None:
+        self._length = length
+        self.smallest = length.smallest
+
+    def read(self, source: Source) -> bytes | None:
+        """Read bytes."""
+        size = self._length.read(source, 1)
+        return None if size is None else source.take(size)
+
+    def write(self, target: bytearray, value: object) -> None:
+        """Append bytes."""
+        if value is None:
+            return self._length.write(target, None)
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            refuse("bytes", value)
+        self._length.write(target, memoryview(value).nbytes)
+        target += value
+        return None

@@ -1,0 +1,88 @@
+"""Bytes with a position and an end, beyond which nothing is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard.protocol._errors import MalformedError
+
+if TYPE_CHECKING:
+    from kafkaguard.protocol._nodes import Node
+
+_VARINT_BYTES = 5
+# Lengths and tags are signed for Kafka, and none of them is negative.
+_VARINT_MAX = 2**31 - 1
+
+
+class Source:
+    """What is left to read of a message."""
+
+    __slots__ = ("data", "end", "position")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+        self.end = len(data)
+
+    @property
+    def left(self) -> int:
+        """How many bytes are left."""
+        return self.end - self.position
+
+    def take(self, size: int) -> bytes:
+        """Read so many bytes."""
+        start = self.skip(size)
+        return self.data[start : start + size]
+
+    def skip(self, size: int) -> int:
+        """Move on by so many bytes, and return where they start."""
+        start = self.position
+        if size > self.end - start:
+            raise MalformedError(
+                f"{size} bytes needed, {self.end - start} are left: the input is cut "
+                "off, or it is of another version",
+                start,
+            )
+        self.position = start + size
+        return start
+
+    def unsigned(self) -> int:
+        """Read an unsigned varint of at most 31 bits."""
+        start = self.position
+        value = 0
+        for index in range(_VARINT_BYTES):
+            byte = self.data[self.skip(1)]
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:  # noqa: PLR2004 - the bit that says "more"
+                break
+        else:
+            raise MalformedError("a varint of more than 5 bytes", start)
+        if value > _VARINT_MAX:
+            raise MalformedError("a varint of more than 31 bits", start)
+        return value
+
+    def within(self, size: int, node: Node) -> Any:
+        """Read a value that must take exactly so many bytes."""
+        end = self.end
+        self.end = self.position + size
+        value = node.read(self)
+        self.finish()
+        self.end = end
+        return value
+
+    def finish(self) -> None:
+        """Make sure that nothing is left."""
+        if self.left:
+            raise MalformedError(
+                f"{self.left} bytes too many: the input is longer than the message, or "
+                "it is of another version",
+                self.position,
+            )
+
+
+def put_unsigned(target: bytearray, value: int) -> None:
+    """Append an unsigned varint."""
+    while value > 0x7F:  # noqa: PLR2004 - seven bits a byte
+        target.append(value & 0x7F | 0x80)
+        value >>= 7
+    target.append(value)

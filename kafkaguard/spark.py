@@ -1,0 +1,49 @@
+"""Spark to Kafka, guarded; needs the extra ``spark``.
+
+>>> import kafkaguard.spark  # doctest: +SKIP
+>>> kafkaguard.spark.write(df, "flights", bootstrap_servers="localhost:9092",
+...                        dead_letter_topic="flights-refused")  # doctest: +SKIP
+WriteReport(topic='flights', read=336776, delivered=334264, ...)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+try:
+    from kafkaguard_adapters.spark import (
+        KafkaGuardSource,
+        WriteReport,
+        error_from,
+        foreach_batch,
+        guard_sink,
+        write,
+    )
+except ModuleNotFoundError as error:
+    if error.name not in ("pyspark", "pyarrow", "confluent_kafka"):
+        raise
+    raise ModuleNotFoundError(
+        f"kafkaguard.spark needs {error.name}: pip install 'kafkaguard[spark]'",
+        name=error.name,
+    ) from error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "WriteReport",
+    "error_from",
+    "foreach_batch",
+    "guard_sink",
+    "register",
+    "write",
+]
+
+
+def register(spark: SparkSession) -> None:
+    """Make the sink known to a session: ``df.write.format("kafkaguard")``.
+
+    Args:
+        spark: A session, classic or Connect. Its executors need kafkaguard installed.
+    """
+    spark.dataSource.register(KafkaGuardSource)

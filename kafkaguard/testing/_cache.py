@@ -1,0 +1,37 @@
+"""The folder that outlives a run, and taking turns in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def cache_folder() -> Path:
+    """Find ``KAFKAGUARD_CACHE``, or ``kafkaguard`` in the user's cache folder."""
+    if given := os.environ.get("KAFKAGUARD_CACHE"):
+        return Path(given).absolute()
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home).absolute() / "kafkaguard"
+
+
+@contextmanager
+def lock(name: str) -> Iterator[None]:
+    """Let one process at a time work on something in the cache."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def say(text: str) -> None:
+    """Tell people, on stderr, what takes its time."""
+    sys.stderr.write(f"kafkaguard: {text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,101 @@
+"""``retry``: the decorator for functions and coroutine functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from kafkaguard._engine import CallContext
+from kafkaguard_policies._refusals import (
+    is_generator,
+    refuse_generator,
+    refuse_timeout,
+)
+from kafkaguard_policies._retrier import Retrier
+from kafkaguard_policies._sources import load_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkaguard._events import EventHook
+    from kafkaguard._verdict import Action
+    from kafkaguard_policies._models import RetryPolicy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def retry(  # noqa: PLR0913 - what is known about the calls, by name
+    policy: RetryPolicy | Mapping[str, Any] | str = "default",
+    *,
+    api: str | None = None,
+    topic: str | None = None,
+    client: Any = None,
+    idempotent: bool | None = None,
+    transactional: bool = False,
+    cluster: str | None = None,
+    hooks: Sequence[EventHook] = (),
+    repairs: Mapping[Action, Callable[[], Any]] | None = None,
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a function or coroutine function so that it is tried again.
+
+    What its errors mean depends on what it does, so say which request it leads to:
+    without ``api`` it counts as a write, which is not repeated after a timeout.
+
+    Args:
+        policy: A policy, or what ``load_policy`` takes.
+        api: The request that it leads to, by Kafka's name (``"ListOffsets"``).
+        topic: The topic concerned.
+        client: The client library in between (``"aiokafka"``).
+        idempotent: Whether the producer is.
+        transactional: Whether it runs in a transaction.
+        cluster: The cluster's id or bootstrap servers: calls with the same share the
+            retry budget and the breaker.
+        hooks: Who is told what happens.
+        repairs: What can be done before another attempt; see ``Retrier``.
+
+    Raises:
+        TypeError: For a generator function, and for a plain function if the policy
+            has an ``attempt_timeout``; both with the reason.
+
+    Example:
+        >>> @retry("low-latency", api="Metadata")
+        ... def brokers() -> list[str]:
+        ...     return ["localhost:9092"]
+        >>> brokers()
+        ['localhost:9092']
+    """
+    context = CallContext(
+        api=api,
+        topic=topic,
+        client=client,
+        cluster=cluster,
+        idempotent=idempotent,
+        transactional=transactional,
+    )
+    retrier = Retrier(load_policy(policy), context, hooks=hooks, repairs=repairs)
+
+    def decorate(fn: Callable[P, T]) -> Callable[P, T]:
+        decorated: Callable[P, T] = _decorated(retrier, fn)
+        return decorated
+
+    return decorate
+
+
+def _decorated(retrier: Retrier, fn: Any) -> Any:
+    if is_generator(fn):
+        refuse_generator(fn)
+    if inspect.iscoroutinefunction(fn):
+
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            return await retrier.arun(fn, args, kwargs)
+
+        return functools.wraps(fn)(awaited)
+    if retrier.policy.attempt_timeout is not None:
+        refuse_timeout(fn)
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return retrier.run(fn, args, kwargs)
+
+    return functools.wraps(fn)(called)

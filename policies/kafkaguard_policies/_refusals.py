@@ -1,0 +1,58 @@
+"""What cannot be tried again, and why."""
+
+from __future__ import annotations
+
+import inspect
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, NoReturn
+
+#: Results that did nothing yet: the work, and its errors, come after the guarded call.
+LAZY = frozenset({AsyncGeneratorType, CoroutineType, GeneratorType})
+
+
+def refuse_lazy(result: Any, fn: Any) -> NoReturn:
+    """Refuse the result of a function that only began.
+
+    Raises:
+        TypeError: Always.
+    """
+    if isinstance(result, CoroutineType):
+        result.close()
+        raise TypeError(f"{name_of(fn)} is a coroutine function: await policy.acall()")
+    refuse_generator(fn)
+
+
+def refuse_generator(fn: Any) -> NoReturn:
+    """Refuse a generator function.
+
+    Raises:
+        TypeError: Always.
+    """
+    raise TypeError(
+        f"{name_of(fn)} is a generator: calling it does nothing yet, and what it has "
+        f"yielded cannot be taken back, so it cannot be tried again; guard what it "
+        f"calls for each item"
+    )
+
+
+def refuse_timeout(fn: Any) -> NoReturn:
+    """Refuse ``attempt_timeout`` for a plain function.
+
+    Raises:
+        TypeError: Always.
+    """
+    raise TypeError(
+        f"{name_of(fn)} is a plain function, which nothing can stop once it runs: "
+        f"leave attempt_timeout out of the policy and set the client's own timeout, "
+        f"or use a coroutine function"
+    )
+
+
+def is_generator(fn: Any) -> bool:
+    """Tell whether calling ``fn`` makes a generator."""
+    return inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn)
+
+
+def name_of(fn: Any) -> str:
+    """Return what to call a function in messages."""
+    return getattr(fn, "__qualname__", None) or repr(fn)

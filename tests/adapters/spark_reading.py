@@ -1,0 +1,44 @@
+"""Reading topics back, for tests of the sink."""
+
+from __future__ import annotations
+
+import uuid
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+
+def read(cluster, topic):
+    """Return a topic's messages, partition by partition, in order."""
+    config = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": uuid.uuid4().hex,
+    }
+    consumer = Consumer(config)
+    try:
+        parts = consumer.list_topics(topic, 10).topics[topic].partitions
+        assigned = [TopicPartition(topic, part, OFFSET_BEGINNING) for part in parts]
+        left = sum(consumer.get_watermark_offsets(each, 10)[1] for each in assigned)
+        consumer.assign(assigned)
+        messages = []
+        while left:
+            batch = consumer.consume(min(left, 10_000), 20)
+            assert batch, f"{left} messages of {topic} do not come"
+            assert not [m.error() for m in batch if m.error()]
+            messages += batch
+            left -= len(batch)
+        return messages
+    finally:
+        consumer.close()
+
+
+def values(cluster, topic):
+    """Return the values of a topic's records, as text, in any order."""
+    return sorted(message.value().decode() for message in read(cluster, topic))
+
+
+def why(message):
+    """Return a dead letter's headers, without the common beginning of their names."""
+    return {
+        name.removeprefix("kafkaguard."): (value or b"").decode()
+        for name, value in message.headers() or ()
+    }

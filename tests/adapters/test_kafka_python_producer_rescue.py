@@ -1,0 +1,340 @@
+"""kafka-python's producer after a refused batch: rescue, order, and the successor."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+from kafka import KafkaProducer
+from kafka.errors import InvalidRecordError, KafkaError, KafkaTimeoutError
+
+from kafkaguard import Action, DeliveryFailed, SupersededError, errors, guard
+from tests.adapters.contracts import read, stale_topic, threads, until
+
+LATENCY_S = 0.3
+
+
+@pytest.fixture
+def make():
+    """Build guarded producers whose failures a test looks at itself."""
+    made = []
+
+    def build(cluster, topics, policy="default", **settings):
+        settings["bootstrap_servers"] = cluster.bootstrap_servers
+        made.append(guard(KafkaProducer(**settings), topics=topics, policy=policy))
+        return made[-1]
+
+    yield build
+    for producer in made:
+        try:
+            producer.close(10)
+        except DeliveryFailed as failure:
+            raise AssertionError(f"unseen: {failure.report.errors}") from failure
+
+
+def outcome(future):
+    """Wait for an outcome: the offset, or the exception."""
+    try:
+        return future.get(20).offset
+    except KafkaError as error:
+        return error
+
+
+class TestOrder:
+    """Records sent again keep their order (rule: no later record of a key before)."""
+
+    def test_what_waited_behind_a_refused_batch_follows_it(
+        self, kafka_cluster, kafka_faults, make
+    ):
+        """A later batch of the partition never left; both are sent again in order."""
+        topic, stale = stale_topic(kafka_cluster)
+        kafka_faults.on("Produce").delay(LATENCY_S)
+        producer = make(kafka_faults, stale, linger_ms=20)
+        old, keyless = producer.send(topic, b"old", b"k"), producer.send(topic, b"-")
+        kafka_faults.wait_for("Produce", count=1)
+        new = producer.send(topic, b"new", b"k")
+        assert [outcome(old), outcome(new)] == [0, 1]
+        assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
+        assert read(kafka_cluster, topic) == [(b"k", b"old"), (b"k", b"new")]
+
+    def test_sends_wait_until_the_old_records_are_handed_over(
+        self, kafka_cluster, make
+    ):
+        """A thread that goes on sending does not overtake its own earlier record."""
+        topic, stale = stale_topic(kafka_cluster)
+        producer = make(kafka_cluster, stale, linger_ms=10)
+        futures = []
+        for n in range(300):
+            futures.append(producer.send(topic, b"%d" % n, b"k"))
+            if n % 100 == 50:
+                futures.append(producer.send(topic, b"keyless"))
+        refused = [f for f in futures if isinstance(outcome(f), KafkaError)]
+        assert len(refused) == 3
+        assert [(b"k", b"%d" % n) for n in range(300)] == read(kafka_cluster, topic)
+
+    def test_a_record_overtaken_by_a_later_one_is_superseded(
+        self, kafka_cluster, kafka_faults, make
+    ):
+        """Without idempotence the later batch may be accepted: then the old stays out."""
+        topic, stale = stale_topic(kafka_cluster)
+        kafka_faults.on("Produce").delay(LATENCY_S)
+        producer = make(
+            kafka_faults, stale, linger_ms=20, enable_idempotence=False, retries=0
+        )
+        old, other = (
+            producer.send(topic, b"old", b"k"),
+            producer.send(topic, b"o", b"x"),
+        )
+        keyless = producer.send(topic, b"-")
+        kafka_faults.wait_for("Produce", count=1)
+        new = producer.send(topic, b"new", b"k")
+        assert outcome(new) == 0
+        assert outcome(other) == 1
+        assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
+        superseded = outcome(old)
+        assert isinstance(superseded, SupersededError)
+        assert isinstance(superseded, KafkaError)
+        assert ("no", topic) == (superseded.verdict.written, superseded.topic)
+        assert read(kafka_cluster, topic) == [(b"k", b"new"), (b"x", b"o")]
+
+    def test_the_bytes_that_were_sent_are_sent_again(self, kafka_cluster, make):
+        """An object that the application changes after send() is not read again."""
+        topic, stale = stale_topic(kafka_cluster)
+        producer = make(kafka_cluster, stale, linger_ms=50)
+        value = bytearray(b"then")
+        kept = producer.send(topic, value, b"k", [("h", b"1")], None, 1234)
+        keyless = producer.send(topic, b"-")
+        value[:] = b"now!"
+        assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
+        assert (kept.get(10).offset, kept.get(10).timestamp) == (0, 1234)
+        assert read(kafka_cluster, topic) == [(b"k", b"then")]
+
+
+class TestInDoubt:
+    """Records on their way when the producer dies may have been written."""
+
+    def test_records_in_flight_to_other_topics_are_in_doubt(
+        self, kafka_cluster, kafka_topic, kafka_faults, make
+    ):
+        """Not a copy of the 87: 16 of 16 come out IN_DOUBT, and were written once."""
+        topic, stale = stale_topic(kafka_cluster)
+        kafka_faults.on("Produce").delay(LATENCY_S)
+        producer = make(kafka_faults, stale, linger_ms=20)
+        producer.partitions_for(kafka_topic)
+        keyless = producer.send(topic, b"-")
+        kafka_faults.wait_for("Produce", count=1)
+        others = [producer.send(kafka_topic, b"%d" % n, b"k") for n in range(16)]
+        kafka_faults.wait_for("Produce", count=2)
+        assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
+        lost = [outcome(future) for future in others]
+        assert [error.verdict.action for error in lost] == [Action.IN_DOUBT] * 16
+        assert not any(isinstance(error, InvalidRecordError) for error in lost)
+        assert all(isinstance(error, KafkaError) for error in lost)
+        assert {kafka_topic} == {error.topic for error in lost}
+        assert producer.flush().in_doubt == 16
+        assert len(read(kafka_cluster, kafka_topic)) == 16
+
+    def test_the_policy_may_send_them_again(
+        self, kafka_cluster, kafka_topic, kafka_faults, make
+    ):
+        """`resend_in_doubt` delivers them, and here writes them twice."""
+        topic, stale = stale_topic(kafka_cluster)
+        kafka_faults.on("Produce").delay(LATENCY_S)
+        policy = {"resend_in_doubt": True}
+        producer = make(kafka_faults, stale, policy, linger_ms=20)
+        producer.partitions_for(kafka_topic)
+        keyless = producer.send(topic, b"-")
+        kafka_faults.wait_for("Produce", count=1)
+        other = producer.send(kafka_topic, b"v", b"k")
+        kafka_faults.wait_for("Produce", count=2)
+        assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
+        assert outcome(other) == 1
+        assert read(kafka_cluster, kafka_topic) == [(b"k", b"v")] * 2
+
+    def test_an_answer_after_the_write_is_in_doubt(
+        self, kafka_cluster, kafka_topic, kafka_faults, make
+    ):
+        """REQUEST_TIMED_OUT without idempotence and retries: not sent again."""
+        kafka_faults.on("Produce").fail("REQUEST_TIMED_OUT", written=True)
+        producer = make(kafka_faults, None, enable_idempotence=False, retries=0)
+        error = outcome(producer.send(kafka_topic, b"v", b"k"))
+        assert (error.code, error.verdict.action) == (7, Action.IN_DOUBT)
+        assert read(kafka_cluster, kafka_topic) == [(b"k", b"v")]
+
+    def test_without_rescue_the_mates_say_that_they_may_be_sent_again(
+        self, kafka_cluster, make
+    ):
+        """`rescue: false`: not written, RETRY, and the producer lives on."""
+        topic, stale = stale_topic(kafka_cluster)
+        producer = make(kafka_cluster, stale, {"rescue": False}, linger_ms=50)
+        mate, keyless = producer.send(topic, b"v", b"k"), producer.send(topic, b"-")
+        assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
+        error = outcome(mate)
+        assert isinstance(error, errors.BatchMateRefusedError)
+        assert (error.verdict.action, error.verdict.written) == (Action.RETRY, "no")
+        assert outcome(producer.send(topic, b"v", b"k")) == 0
+
+
+class TestSuccessor:
+    """The default producer dies of a refused batch; a new one takes its place."""
+
+    def test_it_is_built_once_for_many_threads(self, kafka_cluster, kafka_topic):
+        """Eight threads send while the producer dies: two are built in all."""
+        topic, stale = stale_topic(kafka_cluster)
+        built = []
+
+        def factory(**config):
+            built.append(KafkaProducer(**config))
+            return built[-1]
+
+        config = {"bootstrap_servers": kafka_cluster.bootstrap_servers}
+        producer = guard(factory=factory, config=config, topics=stale)
+        results = [[] for _ in range(8)]
+
+        def work(mine):
+            for n in range(50):
+                mine.append(outcome(producer.send(kafka_topic, b"%d" % n, b"k")))
+
+        workers = [threading.Thread(target=work, args=(mine,)) for mine in results]
+        for worker in workers:
+            worker.start()
+        refused = outcome(producer.send(topic, b"keyless"))
+        for worker in workers:
+            worker.join(60)
+        assert isinstance(refused, errors.InvalidRecordKeyError)
+        assert len(built) == 2
+        failed = [r for mine in results for r in mine if isinstance(r, KafkaError)]
+        assert {Action.IN_DOUBT} >= {error.verdict.action for error in failed}
+        assert len(failed) <= 8
+        producer.close(10)
+        assert all(not p._sender.is_alive() for p in built)
+
+    def test_serialisers_stay_open_for_the_successor(self, kafka_cluster, kafka_topic):
+        """Closing the dead producer does not close what the new one uses."""
+        from kafka.serializer import Serializer
+
+        class Utf8(Serializer):
+            closed = 0
+
+            def serialize(self, topic, headers, data):
+                assert not self.closed
+                return data and data.encode()
+
+            def close(self):
+                self.closed += 1
+
+        topic, stale = stale_topic(kafka_cluster)
+        serializer = Utf8()
+        client = KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers, key_serializer=serializer
+        )
+        with guard(client, topics=stale) as producer:
+            refused = outcome(producer.send(topic, b"-"))
+            assert isinstance(refused, errors.InvalidRecordKeyError)
+            until(lambda: not threads("kafkaguard-recovery"))
+            assert outcome(producer.send(kafka_topic, b"v", "k")) == 0
+        assert serializer.closed == 1
+
+    def test_one_that_cannot_be_built_again_says_so(self, kafka_cluster):
+        """A subclass with an __init__ of its own needs a factory."""
+
+        class Mine(KafkaProducer):
+            def __init__(self, servers):
+                super().__init__(bootstrap_servers=servers)
+
+        topic, stale = stale_topic(kafka_cluster)
+        producer = guard(Mine(kafka_cluster.bootstrap_servers), topics=stale)
+        with producer:
+            refused = outcome(producer.send(topic, b"-"))
+            assert isinstance(refused, errors.InvalidRecordKeyError)
+            until(lambda: not threads("kafkaguard-recovery"))
+            with pytest.raises(errors.ClientClosedError, match="factory=") as caught:
+                producer.send(topic, b"v", b"k")
+            assert isinstance(caught.value, KafkaError)
+            assert caught.value.verdict.action == Action.RECREATE
+
+    def test_it_is_built_later_if_that_fails_now(self, kafka_cluster, kafka_topic):
+        """A send fails with the reason at once; after a while it is tried again."""
+        topic, stale = stale_topic(kafka_cluster)
+        builds = []
+
+        def factory(**config):
+            builds.append(config)
+            if len(builds) == 2:
+                raise KafkaTimeoutError("nobody there")
+            return KafkaProducer(**config)
+
+        def delivered():
+            try:
+                return producer.send(kafka_topic, b"v", b"k").get(20)
+            except errors.ClientClosedError:
+                return None
+
+        config = {"bootstrap_servers": kafka_cluster.bootstrap_servers}
+        with guard(factory=factory, config=config, topics=stale) as producer:
+            refused = outcome(producer.send(topic, b"-"))
+            assert isinstance(refused, errors.InvalidRecordKeyError)
+            until(lambda: not threads("kafkaguard-recovery"))
+            with pytest.raises(errors.ClientClosedError, match="nobody there"):
+                producer.send(kafka_topic, b"v", b"k")
+            until(delivered)
+        assert len(builds) == 3
+
+    def test_b103_twenty_deaths_under_load_do_not_crash(self, kafka_cluster):
+        """Eight threads send while the producer dies 20 times; the process ends well."""
+        topic, _ = stale_topic(kafka_cluster)
+        other = kafka_cluster.create_topic()
+        script = f"""
+            import threading
+            from kafka import KafkaProducer
+            from kafkaguard import TopicFacts, guard
+
+            alive, most, lock = set(), [0], threading.Lock()
+
+            def factory(**config):
+                producer = KafkaProducer(**config)
+                with lock:
+                    alive.add(producer)
+                    living = [p for p in alive if p._sender.is_alive()]
+                    most[0] = max(most[0], len(living))
+                return producer
+
+            done = threading.Event()
+            producer = guard(
+                factory=factory,
+                config={{"bootstrap_servers": {kafka_cluster.bootstrap_servers!r}}},
+                topics={{{topic!r}: TopicFacts(compacted=False)}},
+            )
+
+            def work():
+                while not done.is_set():
+                    try:
+                        producer.send({other!r}, b"v", b"k").get(20)
+                    except Exception as error:
+                        assert error.verdict.written == "maybe", error
+
+            threads = [threading.Thread(target=work) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for _ in range(20):
+                try:
+                    producer.send({topic!r}, b"keyless").get(20)
+                except Exception as error:
+                    assert error.code == 87, error
+            done.set()
+            for thread in threads:
+                thread.join(30)
+            producer.close(10)
+            print(len(alive), most[0])
+        """
+        ended = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (ended.returncode, ended.stdout.strip()) == (0, "21 2"), ended.stderr

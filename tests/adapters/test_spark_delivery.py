@@ -1,0 +1,295 @@
+"""One task's records against a real broker, without Spark around it."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from spark_reading import read, values, why
+
+from kafkaguard import errors as e
+from kafkaguard_adapters.spark._arrow import Columns, Record
+from kafkaguard_adapters.spark._counts import TaskCounts
+from kafkaguard_adapters.spark._delivery import Delivery, part_superseded
+from kafkaguard_adapters.spark._settings import make_settings
+from kafkaguard_adapters.spark._topics import SinkTopic, look_up
+
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+def batch(rows, **more):
+    """Make an Arrow batch as Spark does, from (key, value) pairs."""
+    keys, contents = zip(*rows, strict=True)
+    columns = {
+        "key": pa.array(keys, pa.string()),
+        "value": pa.array(contents, pa.string()),
+    }
+    return pa.record_batch({**columns, **more})
+
+
+def settings_for(cluster, topic, **more):
+    """Make settings for a test's topic."""
+    return make_settings(cluster.bootstrap_servers, topic=topic, **more)
+
+
+def deliver(settings, *batches, topics=None, window=100_000):
+    """Send batches as one task does; return its counts."""
+    topics = look_up(settings)[1] if topics is None else topics
+    with Delivery(settings, topics, window) as delivery:
+        for each in batches:
+            delivery.send(each)
+        delivery.settle()
+    counts = delivery.counts
+    settled = counts.delivered + counts.dead_lettered.total() + counts.in_doubt.total()
+    assert counts.read == settled
+    return counts
+
+
+def believed(topic, dead_letter_topic, *, limit=1_048_588):
+    """Say that a topic is not compacted, as one that was altered a moment ago."""
+    return {
+        topic: SinkTopic(topic, 1, compacted=False, max_message_bytes=limit),
+        dead_letter_topic: SinkTopic(dead_letter_topic, 1, compacted=False),
+    }
+
+
+def test_only_the_keyless_record_is_refused_when_the_broker_refuses_its_batch(
+    kafka_cluster, kafka_topic
+):
+    """The broker answers 87 for all of them; those with a key are sent again."""
+    topic = kafka_cluster.create_topic(config=COMPACTED)
+    rows = [(None if i == 5_000 else f"k{i}", f"v{i}") for i in range(10_000)]
+    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    counts = deliver(settings, batch(rows), topics=believed(topic, kafka_topic))
+    assert counts.delivered == 9_999
+    assert counts.dead_lettered == {"NULL_KEY": 1}
+    assert counts.resent > 0
+    assert values(kafka_cluster, topic) == sorted(v for k, v in rows if k)
+    (dead,) = read(kafka_cluster, kafka_topic)
+    assert dead.value() == b"v5000"
+    assert why(dead)["error"] == "INVALID_RECORD_KEY"
+    assert why(dead)["code"] == "87"
+    assert why(dead)["topic"] == topic
+
+
+def test_rescued_records_never_land_behind_a_later_one_of_their_key(
+    kafka_cluster, kafka_topic
+):
+    """However batches fall, the last record of each key is its newest."""
+    topic = kafka_cluster.create_topic(config=COMPACTED)
+    rows = [(f"k{i % 50}", f"{i:06}") for i in range(20_000)]
+    rows[100:100] = [(None, "no key")]
+    settings = settings_for(
+        kafka_cluster,
+        topic,
+        dead_letter_topic=kafka_topic,
+        config={"batch.size": "20000"},
+    )
+    counts = deliver(settings, batch(rows), topics=believed(topic, kafka_topic))
+    assert counts.dead_lettered["NULL_KEY"] == 1
+    last = {m.key().decode(): m.value().decode() for m in read(kafka_cluster, topic)}
+    assert last == {f"k{i}": f"{19_950 + i:06}" for i in range(50)}
+
+
+def test_mates_are_superseded_where_a_later_record_of_the_key_was_accepted():
+    """Which of them may be sent again is decided by key, latest first."""
+    sent = [Record("t", b"a", b"1"), Record("t", b"b", b"1"), Record("t", b"a", b"2")]
+    columns = Columns(batch([("a", "1"), ("b", "1"), ("a", "2")]), "t")
+    again, late = part_superseded(sent[:2], [columns])
+    assert again == [sent[1]]
+    assert late == [sent[0]]
+
+
+def test_of_records_alike_the_last_counts_as_failed():
+    """Sending one again that was accepted harms nobody; not sending it might."""
+    columns = Columns(batch([("a", "1"), ("a", "2"), ("a", "1")]), "t")
+    record = Record("t", b"a", b"1")
+    assert part_superseded([record], [columns]) == ([record], [])
+
+
+def test_small_topic_limit_does_not_fail_whole_batches(kafka_cluster, kafka_topic):
+    """max.message.bytes is about batches; many small records must fit all the same."""
+    topic = kafka_cluster.create_topic(config={"max.message.bytes": 2_000})
+    rows = [(str(i), "x" * 200) for i in range(1_000)]
+    counts = deliver(settings_for(kafka_cluster, topic), batch(rows))
+    assert counts.delivered == 1_000
+    assert len(read(kafka_cluster, topic)) == 1_000
+
+
+def test_batch_too_large_is_not_held_against_its_records(kafka_cluster, kafka_topic):
+    """A limit lowered a moment ago refuses batches; one by one the records pass."""
+    topic = kafka_cluster.create_topic(config={"max.message.bytes": 2_000})
+    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    rows = [(str(i), "x" * 200) for i in range(50)]
+    counts = deliver(settings, batch(rows), topics=believed(topic, kafka_topic))
+    assert counts.delivered == 50
+
+
+def test_s08_too_large_value_becomes_a_dead_letter_cut_to_what_fits(
+    kafka_cluster, kafka_topic
+):
+    """Compression does not help; the letter says how large the value was."""
+    topic = kafka_cluster.create_topic()
+    settings = settings_for(
+        kafka_cluster,
+        topic,
+        dead_letter_topic=kafka_topic,
+        config={"compression.type": "gzip"},
+    )
+    counts = deliver(settings, batch([("a", "x" * 2_000_000), ("b", "small")]))
+    assert counts.dead_lettered == {"TOO_LARGE": 1}
+    assert values(kafka_cluster, topic) == ["small"]
+    (dead,) = read(kafka_cluster, kafka_topic)
+    assert dead.value() == b"x" * 1024
+    assert why(dead)["value_bytes"] == "2000000"
+    assert why(dead)["reason"] == "TOO_LARGE"
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_largest_record_that_the_topic_takes_passes_and_one_byte_more_does_not(
+    kafka_cluster, kafka_topic, size
+):
+    """What the check lets through, the broker takes."""
+    topic = kafka_cluster.create_topic(config={"max.message.bytes": 10_000})
+    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    value = "x" * (10_000 - 100 - 3 + size)
+    counts = deliver(settings, batch([("key", value)]))
+    assert (counts.delivered, counts.dead_lettered["TOO_LARGE"]) == (1 - size, size)
+
+
+def test_b05_tombstone_with_a_key_arrives_as_null(kafka_cluster, kafka_topic):
+    """A delete marker is no empty value, and no reason to refuse."""
+    topic = kafka_cluster.create_topic(config=COMPACTED)
+    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    counts = deliver(settings, batch([("k", None), ("", "empty key is a key")]))
+    assert counts.delivered == 2
+    assert {(m.key(), m.value()) for m in read(kafka_cluster, topic)} == {
+        (b"k", None),
+        (b"", b"empty key is a key"),
+    }
+
+
+def test_b06_topic_that_became_compacted_is_seen_by_the_next_write(
+    kafka_cluster, kafka_topic
+):
+    """The policy is looked up for each write, and "compact,delete" counts."""
+    topic = kafka_cluster.create_topic()
+    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    assert deliver(settings, batch([(None, "1")])).delivered == 1
+    kafka_cluster.alter_topic(topic, {"cleanup.policy": "compact,delete"})
+    assert deliver(settings, batch([(None, "2")])).dead_lettered == {"NULL_KEY": 1}
+    assert values(kafka_cluster, topic) == ["1"]
+
+
+def test_topics_of_a_column_are_looked_up_and_null_is_refused(
+    kafka_cluster, kafka_topic
+):
+    """Each row goes where it says; a null key matters on the compacted one only."""
+    compacted = kafka_cluster.create_topic(config=COMPACTED)
+    plain = kafka_cluster.create_topic()
+    rows = [(None, "1"), (None, "2"), ("k", "3"), ("k", "4")]
+    topics = pa.array([plain, compacted, compacted, None], pa.string())
+    settings = make_settings(
+        kafka_cluster.bootstrap_servers, dead_letter_topic=kafka_topic
+    )
+    counts = deliver(settings, batch(rows, topic=topics))
+    assert counts.dead_lettered == {"NULL_KEY": 1, "NULL_TOPIC": 1}
+    assert values(kafka_cluster, plain) == ["1"]
+    assert values(kafka_cluster, compacted) == ["3"]
+    assert values(kafka_cluster, kafka_topic) == ["2", "4"]
+
+
+def test_headers_and_partition_are_kept_also_in_the_dead_letter(
+    kafka_cluster, kafka_topic
+):
+    """What the user put on a record stays on it."""
+    topic = kafka_cluster.create_topic(partitions=3, config=COMPACTED)
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array(
+        [[{"key": "h", "value": b"1"}], [{"key": "h", "value": None}]], kind
+    )
+    part = pa.array([2, 1], pa.int32())
+    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    deliver(settings, batch([("k", "1"), (None, "2")], headers=headers, partition=part))
+    (kept,) = read(kafka_cluster, topic)
+    assert (kept.partition(), kept.headers()) == (2, [("h", b"1")])
+    (dead,) = read(kafka_cluster, kafka_topic)
+    assert dead.headers()[0] == ("h", None)
+    assert why(dead)["partition"] == "1"
+
+
+def test_refused_record_fails_a_task_that_has_no_dead_letter_topic(kafka_cluster):
+    """The error says which topic and why, and nothing of the record."""
+    topic = kafka_cluster.create_topic(config=COMPACTED)
+    with pytest.raises(e.InvalidRecordKeyError, match="NULL_KEY") as caught:
+        deliver(settings_for(kafka_cluster, topic), batch([(None, "secret")]))
+    assert caught.value.topic == topic
+    assert "secret" not in str(caught.value)
+    assert read(kafka_cluster, topic) == []
+
+
+def test_dead_letter_that_cannot_be_written_fails_the_task(kafka_cluster):
+    """A refused record is never dropped silently."""
+    topic = kafka_cluster.create_topic(config=COMPACTED)
+    dead = kafka_cluster.create_topic()
+    settings = settings_for(kafka_cluster, topic, dead_letter_topic=dead)
+    topics = look_up(settings)[1]
+    kafka_cluster.alter_topic(dead, {"cleanup.policy": "compact"})
+    with pytest.raises(e.InvalidRecordKeyError) as caught:
+        deliver(settings, batch([(None, "1")]), topics=topics)
+    assert caught.value.topic == dead
+
+
+@pytest.mark.parametrize("on_doubt", ["fail", "report"])
+def test_record_in_doubt_fails_the_task_or_is_reported(
+    kafka_cluster, kafka_topic, on_doubt
+):
+    """A delivery that timed out may have been written; both ways say so."""
+    settings = settings_for(
+        kafka_cluster,
+        kafka_topic,
+        on_doubt=on_doubt,
+        config={"delivery.timeout.ms": "1", "linger.ms": "0"},
+    )
+    rows = batch([("k", "v")] * 2_000)
+    if on_doubt == "fail":
+        with pytest.raises(e.ClientTimeoutError):
+            deliver(settings, rows)
+    else:
+        assert deliver(settings, rows).in_doubt.total() > 0
+
+
+def test_s27_full_queue_is_waited_for(kafka_cluster, kafka_topic):
+    """A tight loop over a small queue loses nothing."""
+    config = {"queue.buffering.max.messages": "1000"}
+    settings = settings_for(kafka_cluster, kafka_topic, config=config)
+    rows = [(str(i), str(i)) for i in range(20_000)]
+    assert deliver(settings, batch(rows)).delivered == 20_000
+
+
+def test_windows_are_settled_one_after_the_other(kafka_cluster, kafka_topic):
+    """More records than a window holds are all counted."""
+    settings = settings_for(kafka_cluster, kafka_topic)
+    batches = [batch([(str(i), "v")] * 300) for i in range(10)]
+    assert deliver(settings, *batches, window=1_000).delivered == 3_000
+
+
+def test_s29_keys_land_where_javas_clients_put_them(kafka_cluster):
+    """murmur2: kafka-python's partitioner, which is Java's, is the oracle."""
+    from kafka.partitioner.default import murmur2
+
+    topic = kafka_cluster.create_topic(partitions=7)
+    rows = [(f"key-{i}", "v") for i in range(200)]
+    deliver(settings_for(kafka_cluster, topic), batch(rows))
+    for message in read(kafka_cluster, topic):
+        assert message.partition() == (murmur2(message.key()) & 0x7FFFFFFF) % 7
+
+
+def test_counts_survive_the_way_to_the_driver():
+    """JSON keeps them as they are."""
+    counts = TaskCounts(read=3, delivered=1, resent=1, attempt=2)
+    counts.dead_lettered["NULL_KEY"] += 2
+    again = TaskCounts.from_json(counts.to_json())
+    assert again == counts
+    assert json.loads(counts.to_json())["dead_lettered"] == {"NULL_KEY": 2}

@@ -1,0 +1,191 @@
+"""Options, columns and client settings: refused with what to write instead."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kafkaguard.errors import ClientConfigurationError
+from kafkaguard_adapters.spark._columns import check_columns
+from kafkaguard_adapters.spark._options import from_options
+from kafkaguard_adapters.spark._settings import make_settings
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
+
+
+TYPES = {
+    "bigint": LongType(),
+    "binary": BinaryType(),
+    "int": IntegerType(),
+    "string": StringType(),
+    "timestamp": TimestampType(),
+}
+
+
+def frame(ddl):
+    """Make a schema; Spark's own parser wants a session."""
+    columns = [column.split() for column in ddl.split(", ")]
+    return StructType([StructField(name, TYPES[kind]) for name, kind in columns])
+
+
+def refused(options):
+    """Return what is said about options that are refused."""
+    with pytest.raises(ClientConfigurationError) as caught:
+        from_options({**SERVERS, **options})
+    return caught.value.summary
+
+
+def client(**config):
+    """Return librdkafka's settings for a Java user's."""
+    given = {name.replace("_", "."): value for name, value in config.items()}
+    return make_settings("localhost:1", topic="t", config=given).client
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"dead_leter_topic": "d"}, "did you mean dead_letter_topic?"),
+        ({"bootstrap.servers": "b"}, "write kafka.bootstrap.servers"),
+        ({"path": "x"}, "there is no option path"),
+        ({"kafka.linger": "5"}, "did you mean kafka.linger.ms?"),
+        ({"on_reject": "drop"}, "on_reject is one of fail, dead_letter, not 'drop'"),
+        ({"on_reject": "dead_letter"}, "needs dead_letter_topic"),
+        ({"on_reject": "fail", "dead_letter_topic": "d"}, "never used"),
+        ({"topic": "t", "dead_letter_topic": "t"}, "are the same"),
+        ({"compacted": "yes"}, "is true or false, not 'yes'"),
+        ({"max_record_bytes": "1MB"}, "is a number of bytes, not '1MB'"),
+        ({"max_record_bytes": "0"}, "at least 1"),
+        ({"on_doubt": "ignore"}, "on_doubt is one of fail, report"),
+        ({"kafka.acks": "0"}, "only acks=all"),
+        ({"kafka.enable.idempotence": "false"}, "a retry may write twice"),
+        ({"kafka.partitioner": "random"}, "where Java's clients look"),
+        ({"kafka.interceptor.classes": "x"}, "Java classes"),
+        ({"kafka.ssl.truststore.location": "x.jks"}, "kafka.ssl.ca.location"),
+        ({"kafka.ssl.keystore.type": "JKS"}, "only PKCS12"),
+        ({"kafka.sasl.jaas.config": "OAuthBearer"}, "kafka.sasl.username"),
+        ({"kafka.linger.ms": "soon"}, "kafka.linger.ms: the client refuses the value"),
+    ],
+)
+def test_wrong_option_is_refused_with_the_right_one(options, said):
+    """Each message has what to write instead."""
+    assert said in refused(options)
+
+
+def test_s07_transactional_id_is_refused_and_says_why():
+    """A transaction would not make a Spark job exactly-once."""
+    assert "not make the job exactly-once" in refused({"kafka.transactional.id": "x"})
+
+
+@pytest.mark.parametrize(
+    "name", ["acks", "linger.ms", "key.serializer", "schema.registry.url"]
+)
+def test_s45_producer_setting_without_its_prefix_is_refused(name):
+    """Spark's own sink passes over it silently."""
+    said = f"option {name} does nothing without its prefix: write kafka.{name}"
+    assert said in refused({name: "x"})
+
+
+def test_missing_servers_are_asked_for():
+    """There is no default address."""
+    with pytest.raises(ClientConfigurationError, match=r"kafka\.bootstrap\.servers"):
+        from_options({"topic": "t"})
+
+
+def test_options_are_read_whatever_their_case():
+    """Spark hands them over in lower case, people write them as they like."""
+    options = {**SERVERS, "Topic": "t", "COMPACTED": "True", "max_record_bytes": "9"}
+    settings = from_options(options | {"checkpointLocation": "x"})
+    assert (settings.topic, settings.compacted, settings.max_record_bytes) == (
+        "t",
+        True,
+        9,
+    )
+
+
+def test_java_settings_are_translated():
+    """What a Spark user has in the options goes on working."""
+    jaas = (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        'username="ann" password="p;w";'
+    )
+    found = client(
+        sasl_jaas_config=jaas,
+        max_request_size="5000000",
+        buffer_memory="1048576",
+        ssl_truststore_location="/etc/ca.pem",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-256",
+        acks="all",
+    )
+    assert found["sasl.username"] == "ann"
+    assert found["sasl.password"] == "p;w"
+    assert found["message.max.bytes"] == "5000000"
+    assert found["queue.buffering.max.kbytes"] == "1024"
+    assert found["ssl.ca.location"] == "/etc/ca.pem"
+    assert found["enable.idempotence"] == "true"
+    assert found["partitioner"] == "murmur2_random"
+
+
+def test_password_is_in_no_text():
+    """Neither a settings' repr nor a refusal shows a value."""
+    settings = make_settings("b:1", topic="t", config={"sasl.password": "hunter2"})
+    assert "hunter2" not in repr(settings)
+    assert "hunter2" not in refused({"kafka.security.protocol": "hunter2"})
+
+
+def test_s22_settings_pickle():
+    """They go to the executors, so they hold plain values."""
+    settings = make_settings("b:1", topic="t", dead_letter_topic="d")
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+@pytest.mark.parametrize(
+    ("schema", "topic", "said"),
+    [
+        ("Key string, value string", "t", "column Key would be passed over"),
+        ("key string, VALUE string", "t", "reads value"),
+        ("key int, value string", "t", "column key is int, and must be string or"),
+        ("key string", "t", "there is no column value"),
+        ("value string", None, "nothing says where records go"),
+        ("value string, topic string", "t", "both a column topic and the option"),
+        ("value string, headers string", "t", "must be array<struct<"),
+        ("value string, partition bigint", "t", "partition is bigint, and must be int"),
+    ],
+)
+def test_wrong_columns_are_refused(schema, topic, said):
+    """What Spark's sink passes over, or finds late, is said before anything starts."""
+    settings = make_settings("b:1", topic=topic)
+    with pytest.raises(ClientConfigurationError) as caught:
+        check_columns(frame(schema), settings)
+    assert said in caught.value.summary
+
+
+def test_doubled_column_is_refused():
+    """The first of them would win silently."""
+    schema = StructType().add("value", "string").add("value", "binary")
+    with pytest.raises(ClientConfigurationError, match="two columns value"):
+        check_columns(schema, make_settings("b:1", topic="t"))
+
+
+def test_declaring_compacted_fits_one_topic_only():
+    """A column may name many."""
+    schema = frame("topic string, value string")
+    with pytest.raises(ClientConfigurationError, match="compacted is about one"):
+        check_columns(schema, make_settings("b:1", compacted=True))
+
+
+def test_other_columns_are_left_out():
+    """They may be there for the order."""
+    schema = frame("at timestamp, value string, key binary")
+    settings = make_settings("b:1", topic="t")
+    assert check_columns(schema, settings) == ["value", "key"]

@@ -1,0 +1,318 @@
+"""The sink inside Spark: batches, with four attempts at each task."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import time
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+from spark_reading import read, values, why
+
+import kafkaguard.spark
+from kafkaguard import errors as e
+from kafkaguard_adapters.spark import _write
+from kafkaguard_adapters.spark._task import CountingTask
+from kafkaguard_adapters.spark._topics import Brokers, SinkTopic
+
+pytestmark = pytest.mark.xdist_group("spark")
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+@pytest.fixture
+def compacted(kafka_cluster):
+    """Create a compacted topic with three partitions."""
+    return kafka_cluster.create_topic(partitions=3, config=COMPACTED)
+
+
+@pytest.fixture
+def write(kafka_cluster):
+    """Write to the cluster of this test."""
+
+    def call(df, *args, **settings):
+        servers = kafka_cluster.bootstrap_servers
+        return kafkaguard.spark.write(df, *args, bootstrap_servers=servers, **settings)
+
+    return call
+
+
+@pytest.fixture
+def sink(spark, kafka_cluster):
+    """Make a writer of the data source, appending to the cluster of this test."""
+    kafkaguard.spark.register(spark)
+
+    def make(df, **options):
+        writer = df.write.format("kafkaguard").mode("append").options(**options)
+        return writer.option("kafka.bootstrap.servers", kafka_cluster.bootstrap_servers)
+
+    return make
+
+
+def some(spark, rows=1000, keyless=500):
+    """Return rows of which one has no key."""
+    number = F.col("id").cast("string")
+    key = F.when(F.col("id") != keyless, number)
+    return spark.range(rows, numPartitions=4).select(
+        key.alias("key"), number.alias("value")
+    )
+
+
+def test_s01_refused_rows_are_counted_and_kept_with_their_reason(
+    spark, write, kafka_cluster, kafka_topic, compacted
+):
+    """999 rows in the topic, one in the other, and the report knows."""
+    report = write(some(spark), compacted, dead_letter_topic=kafka_topic)
+    assert (report.read, report.delivered) == (1000, 999)
+    assert report.dead_lettered == {"NULL_KEY": 1}
+    assert (report.unaccounted, report.maybe_twice, report.appended) == (0, 0, 1000)
+    assert len(read(kafka_cluster, compacted)) == 999
+    (dead,) = read(kafka_cluster, kafka_topic)
+    assert dead.value() == b"500"
+    assert why(dead) == {"reason": "NULL_KEY", "topic": compacted} | {
+        "error": "INVALID_RECORD_KEY",
+        "code": "87",
+    }
+    assert "1 dead-lettered (NULL_KEY)" in str(report)
+    assert json.loads(json.dumps(report.to_dict()))["unaccounted"] == 0
+
+
+def test_s02_key_is_checked_as_it_is_written(spark, write, kafka_topic, compacted):
+    """A source column without nulls may become a null key on the way."""
+    df = spark.range(3).select(F.lit('{"id":1}').alias("value"))
+    df = df.withColumn("key", F.get_json_object("value", "$.ID"))
+    report = write(df, compacted, dead_letter_topic=kafka_topic)
+    assert report.dead_lettered == {"NULL_KEY": 3}
+
+
+def test_s05_s06_null_key_fails_the_job_before_anything_is_sent(
+    spark, write, kafka_cluster, compacted
+):
+    """Four attempts at each task, and not one record in the topic."""
+    with pytest.raises(e.InvalidRecordKeyError) as caught:
+        write(some(spark, 10_000, 9_000), compacted)
+    assert (caught.value.code, caught.value.topic) == (87, compacted)
+    assert "NULL_KEY" in str(caught.value)
+    assert caught.value.__notes__ == [
+        f"0 records were appended to {compacted} while the job ran"
+    ]
+    assert read(kafka_cluster, compacted) == []
+
+
+def test_b97_error_of_a_job_survives_pickle(spark, write, compacted):
+    """What the driver rebuilt goes through process pools as it is."""
+    with pytest.raises(e.InvalidRecordKeyError) as caught:
+        write(some(spark), compacted)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is type(caught.value)
+    assert str(again) == str(caught.value)
+    assert (again.code, again.topic) == (87, compacted)
+
+
+def test_too_large_value_fails_the_job_before_anything_is_sent(
+    spark, write, kafka_cluster, kafka_topic
+):
+    """max_record_bytes counts key, value and headers."""
+    df = some(spark).withColumn(
+        "headers", F.expr("array(struct('h' key, X'00' value))")
+    )
+    ok = write(df, kafka_topic, max_record_bytes=3 + 3 + 2)
+    assert ok.delivered == 1000
+    with pytest.raises(e.MessageTooLargeError, match="TOO_LARGE"):
+        write(df, kafka_topic, max_record_bytes=3 + 3 + 1)
+    assert len(read(kafka_cluster, kafka_topic)) == 1000
+
+
+def test_s12_row_without_a_topic_is_set_aside(spark, write, kafka_cluster, kafka_topic):
+    """Spark's own sink fails the job for it."""
+    plain = kafka_cluster.create_topic()
+    df = some(spark).withColumn("topic", F.when(F.col("key").isNotNull(), plain))
+    report = write(df, dead_letter_topic=kafka_topic)
+    assert report.dead_lettered == {"NULL_TOPIC": 1}
+    assert report.delivered == 999
+    assert report.maybe_twice is None
+    with pytest.raises(e.InvalidTopicError, match="NULL_TOPIC"):
+        write(df)
+
+
+def test_s09_missing_topic_is_found_before_the_job_starts(spark, write, kafka_topic):
+    """Spark's own sink waits a minute, four times."""
+    started = time.monotonic()
+    for arguments in [("nope",), (kafka_topic, "nope")]:
+        topic, dead = (*arguments, None)[:2]
+        with pytest.raises(e.UnknownTopicOrPartitionError) as caught:
+            write(some(spark), topic, dead_letter_topic=dead)
+        assert caught.value.topic == "nope"
+    assert time.monotonic() - started < 10
+
+
+def test_s09_unreachable_broker_is_said_within_ten_seconds(spark):
+    """The message names the address."""
+    started = time.monotonic()
+    with pytest.raises(e.ClientNotConnectedError, match="localhost:1 answered"):
+        kafkaguard.spark.write(some(spark), "t", bootstrap_servers="localhost:1")
+    assert time.monotonic() - started < 10
+
+
+def test_s48_declared_and_found_must_agree(spark, write, compacted, kafka_topic):
+    """A topic whose policy fell back to delete is not written as a compacted one."""
+    with pytest.raises(
+        e.ClientConfigurationError, match="and the topic is not compacted"
+    ):
+        write(some(spark), kafka_topic, compacted=True)
+    with pytest.raises(e.ClientConfigurationError, match="dead-letter topic that is"):
+        write(some(spark), kafka_topic, dead_letter_topic=compacted)
+
+
+def test_records_of_a_key_arrive_in_the_order_asked_for(
+    spark, write, kafka_cluster, compacted
+):
+    """Whatever order the source has them in."""
+    df = spark.range(20_000, numPartitions=4).select(
+        (F.col("id") % 97).cast("string").alias("key"),
+        F.col("id").cast("string").alias("value"),
+        ((F.col("id") * 7919) % 20_000).alias("at"),
+    )
+    write(df, compacted, order_by=["at"])
+    seen = {}
+    for message in read(kafka_cluster, compacted):
+        at = int(message.value()) * 7919 % 20_000
+        assert seen.get(message.key(), -1) < at
+        seen[message.key()] = at
+    assert len(seen) == 97
+
+
+def test_data_source_reports_into_a_file(
+    spark, sink, kafka_cluster, kafka_topic, compacted, tmp_path
+):
+    """commit() runs in another process; the file is how its counts get out."""
+    report = tmp_path / "report.jsonl"
+    options = {"topic": compacted, "dead_letter_topic": kafka_topic}
+    sink(some(spark), report=str(report), **options).save()
+    counts = json.loads(report.read_text())
+    assert (counts["delivered"], counts["dead_lettered"]) == (999, {"NULL_KEY": 1})
+    assert counts["maybe_twice"] == 0
+    assert len(read(kafka_cluster, compacted)) == 999
+
+
+def test_data_source_fails_with_an_error_that_the_driver_can_read(
+    spark, sink, compacted
+):
+    """Spark makes text of it; error_from makes an error again."""
+    with pytest.raises(Exception) as caught:
+        sink(some(spark), topic=compacted).save()
+    error = kafkaguard.spark.error_from(caught.value)
+    assert isinstance(error, e.InvalidRecordKeyError)
+    assert (error.code, error.topic) == (87, compacted)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"topic": "t", "acks": "1"}, "write kafka.acks"),
+        ({}, "nothing says where records go"),
+        ({"topic": "nope"}, "there is no such topic"),
+    ],
+)
+def test_data_source_checks_before_anything_starts(spark, sink, options, said):
+    """Options, columns and topics."""
+    with pytest.raises(Exception, match=said) as caught:
+        sink(some(spark), **options).save()
+    assert said in str(kafkaguard.spark.error_from(caught.value))
+
+
+def test_s11_topic_column_and_topic_option_are_refused_together(spark, sink, write):
+    """The option would win silently."""
+    df = some(spark).withColumn("topic", F.lit("a"))
+    with pytest.raises(e.ClientConfigurationError, match="both a column topic and"):
+        write(df, "b")
+    with pytest.raises(Exception, match="both a column topic and"):
+        sink(df, topic="b").save()
+
+
+def test_data_source_does_not_overwrite(spark, sink):
+    """Kafka has no such thing."""
+    with pytest.raises(Exception, match="cannot be overwritten"):
+        sink(some(spark), topic="t").mode("overwrite").save()
+
+
+def test_guard_sink_prepares_rows_for_sparks_own_sink(
+    spark, kafka_cluster, kafka_topic, compacted
+):
+    """Refused rows go to the dead-letter topic in the same pass, with their reason."""
+    df = some(spark).withColumn(
+        "value", F.when(F.col("key") == "7", F.repeat(F.lit("x"), 5000)).otherwise("v")
+    )
+    guarded = kafkaguard.spark.guard_sink(
+        df, compacted, dead_letter_topic=kafka_topic, max_record_bytes=4000
+    )
+    servers = kafka_cluster.bootstrap_servers
+    guarded.write.format("kafka").option("kafka.bootstrap.servers", servers).save()
+    assert len(read(kafka_cluster, compacted)) == 998
+    found = {why(m)["reason"]: m for m in read(kafka_cluster, kafka_topic)}
+    assert set(found) == {"NULL_KEY", "TOO_LARGE"}
+    assert len(found["TOO_LARGE"].value()) == 1024
+    assert why(found["TOO_LARGE"])["value_bytes"] == "5000"
+    assert why(found["NULL_KEY"])["topic"] == compacted
+
+
+def test_s06_guard_sink_without_dead_letters_lands_nothing(
+    spark, kafka_cluster, compacted
+):
+    """The check is below the shuffle, so Spark's sink never starts."""
+    guarded = kafkaguard.spark.guard_sink(some(spark), compacted)
+    servers = kafka_cluster.bootstrap_servers
+    with pytest.raises(Exception) as caught:
+        guarded.write.format("kafka").option("kafka.bootstrap.servers", servers).save()
+    error = kafkaguard.spark.error_from(caught.value)
+    assert isinstance(error, e.InvalidRecordKeyError)
+    assert read(kafka_cluster, compacted) == []
+    with pytest.raises(e.ClientConfigurationError, match="drop the column topic"):
+        kafkaguard.spark.guard_sink(guarded, compacted)
+
+
+def test_s13_report_does_not_hang_on_observed_metrics(spark, write, kafka_topic):
+    """Counts come from the tasks, where Observation.get would wait for ever."""
+    started = time.monotonic()
+    assert write(some(spark), kafka_topic).read == 1000
+    assert time.monotonic() - started < 60
+
+
+def test_killed_worker_loses_nothing_and_doubles_are_reported(
+    spark, write, kafka_cluster, kafka_topic, tmp_path
+):
+    """A Python worker is killed in the middle; Spark runs the task again."""
+    flag = tmp_path / "killed"
+    client = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    watched = [SinkTopic(kafka_topic, partitions=1)]
+
+    def die_once(batches):
+        for batch in batches:
+            yield batch
+            if not flag.exists():
+                brokers = Brokers(client)
+                while not brokers.end_offsets(watched):
+                    pass
+                flag.touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    df = spark.range(100_000, numPartitions=1).select(
+        F.col("id").cast("string").alias("value")
+    )
+
+    class DyingTask(CountingTask):
+        def __call__(self, batches):
+            return super().__call__(die_once(batches))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_write, "CountingTask", DyingTask)
+        report = write(df, kafka_topic, config={"linger.ms": "0"})
+    assert report.retried_tasks == 1
+    assert (report.read, report.delivered) == (100_000, 100_000)
+    landed = values(kafka_cluster, kafka_topic)
+    assert set(landed) == {str(number) for number in range(100_000)}
+    assert report.appended == len(landed)
+    assert report.maybe_twice == len(landed) - 100_000
+    assert report.maybe_twice > 0

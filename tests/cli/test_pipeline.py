@@ -1,0 +1,255 @@
+"""``kafkaguard pipeline run``: files that run, and files that are refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from confluent_kafka import Consumer, TopicPartition
+
+from kafkaguard.cli import _pipeline
+from kafkaguard.cli._demo_flights import unpack
+from kafkaguard.cli._main import cli
+
+pytestmark = pytest.mark.xdist_group("spark")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flights.yaml"
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+@pytest.fixture
+def topics(kafka_cluster):
+    """Create a compacted topic and a dead-letter topic."""
+    return kafka_cluster.create_topic(config=COMPACTED), kafka_cluster.create_topic()
+
+
+@pytest.fixture
+def pipeline(kafka_cluster, topics, tmp_path):
+    """Return a pipeline over three rows, one of them without a key."""
+    (tmp_path / "rows.json").write_text(
+        '{"k": "a", "v": 1, "at": 2}\n{"v": 2, "at": 1}\n{"k": "a", "v": 3, "at": 1}\n'
+    )
+    topic, dead_letter_topic = topics
+    return {
+        "source": {"format": "json", "path": "rows.json"},
+        "select": {"key": "k", "value": "to_json(struct(*))", "headers": {"v": "v"}},
+        "order_by": ["at"],
+        "sink": {"bootstrap_servers": kafka_cluster.bootstrap_servers, "topic": topic},
+        "dead_letter": {"topic": dead_letter_topic},
+    }
+
+
+@pytest.fixture
+def run(spark, tmp_path, monkeypatch):
+    """Run a pipeline in the session that all tests share."""
+
+    @contextmanager
+    def shared(name, settings):
+        yield spark
+
+    monkeypatch.setattr(_pipeline, "spark_session", shared)
+
+    def call(content, *options):
+        file = tmp_path / "pipeline.yaml"
+        text = content if isinstance(content, str) else yaml.safe_dump(content)
+        file.write_text(text)
+        return CliRunner().invoke(cli, ["pipeline", "run", str(file), *options])
+
+    return call
+
+
+def records(cluster, topic, count):
+    """Read that many records of a topic with one partition."""
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"}
+    consumer = Consumer(config)
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return consumer.consume(count, 20)
+    finally:
+        consumer.close()
+
+
+def refused(result):
+    """Check that a run was refused as people deserve; return what was said."""
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    assert isinstance(result.exception, SystemExit)
+    return result.output
+
+
+def test_pipeline_writes_in_order_and_reports(run, pipeline, kafka_cluster, topics):
+    """Two records in the topic, one dead letter, and the counts for programs."""
+    result = run(pipeline, "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert (report["read"], report["delivered"]) == (3, 2)
+    assert report["dead_lettered"] == {"NULL_KEY": 1}
+    first, second = records(kafka_cluster, topics[0], 2)
+    assert [json.loads(m.value())["at"] for m in (first, second)] == [1, 2]
+    assert first.headers() == [("v", b"3")]
+    assert len(records(kafka_cluster, topics[1], 1)) == 1
+
+
+def test_people_get_a_table(run, pipeline, topics):
+    """Each reason has its line."""
+    result = run(pipeline)
+    assert result.exit_code == 0, result.output
+    assert "Delivered" in result.output
+    assert "NULL_KEY" in result.output
+
+
+def test_stream_takes_what_is_there(run, pipeline, kafka_cluster, topics):
+    """A second run finds nothing new, since the checkpoint knows."""
+    stream = pipeline | {"stream": {"checkpoint": "checkpoint"}}
+    stream["source"] = pipeline["source"] | {"columns": "k string, v int, at int"}
+    stream["source"]["path"] = "*.json"
+    first = json.loads(run(stream, "--json").stdout)
+    assert (first["delivered"], first["dead_lettered"]) == (2, {"NULL_KEY": 1})
+    assert json.loads(run(stream, "--json").stdout)["read"] == 0
+
+
+def test_kafka_is_a_source_as_well(run, pipeline, kafka_cluster, topics, tmp_path):
+    """From a topic into another, key by key."""
+    run(pipeline)
+    target = kafka_cluster.create_topic()
+    servers = kafka_cluster.bootstrap_servers
+    copy = {
+        "source": {
+            "format": "kafka",
+            "options": {"kafka.bootstrap.servers": servers, "subscribe": topics[0]},
+        },
+        "select": {"key": "key", "value": "value", "topic": f"'{target}'"},
+        "sink": {"bootstrap_servers": servers},
+    }
+    result = run(copy, "--json")
+    assert json.loads(result.stdout)["delivered"] == 2
+    assert [m.key() for m in records(kafka_cluster, target, 2)] == [b"a", b"a"]
+
+
+def test_refused_record_fails_the_job_with_exit_code_1(run, pipeline, topics):
+    """Nothing was sent, and the message says so."""
+    del pipeline["dead_letter"]
+    result = run(pipeline)
+    assert result.exit_code == 1
+    assert "NULL_KEY" in result.output
+    assert f"0 records were appended to {topics[0]}" in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sorce": {}}, "did you mean 'source'?"),
+        ({"sink": {"bootstrap_server": "b", "topic": "t"}}, "'bootstrap_servers'"),
+        ({"source": {"format": "json", "path": "gone.json"}}, "there is no file"),
+        ({"select": {"key": "k", "value": "nothing"}}, "Spark refuses the pipeline"),
+        ({"select": {"key": "k"}}, "value: Field required"),
+        ({"guard": {"max_record_bytes": 0}}, "max_record_bytes"),
+        ({"guard": {"on_reject": "drop"}}, "on_reject"),
+        ({"dead_letter": {"topic": "nope"}}, "there is no such topic"),
+    ],
+)
+def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, said):
+    """Before anything starts, without a traceback."""
+    assert said in refused(run(pipeline | change))
+
+
+def test_wrong_key_is_named_with_its_line_and_the_nearest_one(run, pipeline):
+    """As an editor would point at it."""
+    text = yaml.safe_dump(pipeline, sort_keys=False).replace("path:", "pth:")
+    said = refused(run(text))
+    assert "line 3: source.pth: no such setting; did you mean 'path'?" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("source: [", "no well-formed YAML"),
+        ("", "must be a mapping"),
+        ("- a", "must be a mapping"),
+    ],
+)
+def test_what_is_no_pipeline_is_refused(run, text, said):
+    """Whatever the file holds."""
+    assert said in refused(run(text))
+
+
+def test_missing_file_is_refused(tmp_path):
+    """By its name."""
+    result = CliRunner().invoke(cli, ["pipeline", "run", str(tmp_path / "gone.yaml")])
+    assert "gone.yaml" in refused(result)
+    assert "No such file" in result.output
+
+
+def test_unreachable_broker_is_said_within_ten_seconds(run, pipeline):
+    """Before Spark starts."""
+    pipeline["sink"]["bootstrap_servers"] = "localhost:1"
+    started = time.monotonic()
+    assert "no broker at localhost:1 answered" in refused(run(pipeline))
+    assert time.monotonic() - started < 10
+
+
+def test_secrets_come_from_the_environment(run, pipeline, monkeypatch):
+    """A variable that is not set is named; a value is never shown."""
+    pipeline["sink"]["config"] = {"sasl.password": "${KG_TEST_PASSWORD}"}
+    monkeypatch.delenv("KG_TEST_PASSWORD", raising=False)
+    assert "variable KG_TEST_PASSWORD is not set" in refused(run(pipeline))
+    monkeypatch.setenv("KG_TEST_PASSWORD", "hunter2")
+    result = run(pipeline)
+    assert result.exit_code == 0
+    assert "hunter2" not in result.output
+
+
+def shell(*arguments, **environment):
+    """Run the command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "kafkaguard.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        env={**os.environ, **environment},
+    )
+
+
+def test_no_java_is_one_message_and_exit_code_2(pipeline, tmp_path):
+    """Said before Spark tries."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(pipeline))
+    done = shell("pipeline", "run", str(file), JAVA_HOME="/nowhere", PATH="/nowhere")
+    assert done.returncode == 2, done.stderr
+    assert "Java 17" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_missing_extra_is_one_message_and_exit_code_2(tmp_path):
+    """A package that is not there is named, with what brings it."""
+    (tmp_path / "pyspark.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'pyspark'\", name='pyspark')"
+    )
+    done = shell("pipeline", "run", "x.yaml", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2
+    assert "pip install" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_example_runs(run, kafka_cluster, tmp_path, monkeypatch):
+    """The file in the examples folder, over the first five thousand flights."""
+    topic = kafka_cluster.create_topic(config=COMPACTED)
+    text = EXAMPLE.read_text().replace("flights-refused", kafka_cluster.create_topic())
+    text = text.replace("topic: flights\n", f"topic: {topic}\n")
+    with unpack(tmp_path).open() as file:
+        head = list(islice(file, 5001))
+    (tmp_path / "flights.csv").write_text("".join(head))
+    keyless = sum(line.split(",")[11] == "NA" for line in head)
+    monkeypatch.setenv("KAFKA", kafka_cluster.bootstrap_servers)
+    report = json.loads(run(text, "--json").stdout)
+    assert (report["read"], report["delivered"]) == (5000, 5000 - keyless)
+    assert report["dead_lettered"] == {"NULL_KEY": keyless}

@@ -1,0 +1,29 @@
+"""Fixtures of our own tests; those of users come from the pytest plugin."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+# No deadline: how long an example takes says more about the machine than about us.
+settings.register_profile("quick", max_examples=60, deadline=None)
+settings.register_profile("exhaustive", max_examples=3000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark with four attempts at each task; tests share the xdist group spark."""
+    from kafkaguard.cli._session import connector, spark_session
+
+    settings = {"spark.jars.packages": connector(), "spark.sql.shuffle.partitions": "2"}
+    with spark_session("kafkaguard tests", settings=settings) as session:
+        yield session

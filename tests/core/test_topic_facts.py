@@ -1,0 +1,160 @@
+"""What is known about topics, without a cluster: time is handed in."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from kafkaguard import TopicFacts
+from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
+from kafkaguard.errors import TopicAuthorizationFailedError
+
+COMPACTED = TopicFacts(compacted=True)
+OPEN = TopicFacts(compacted=False)
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 1000.0
+
+    def __call__(self):
+        """Return the time."""
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    """Begin at some time."""
+    return Clock()
+
+
+class TestCache:
+    """Facts with a time of expiry."""
+
+    def test_a_fact_expires_after_its_time(self, clock):
+        """Up to the last moment it is known, then not."""
+        cache = TopicFactsCache(ttl=60.0, clock=clock)
+        cache.remember("t", COMPACTED)
+        clock.now += 59.9
+        assert cache.get("t") is COMPACTED
+        clock.now += 0.1
+        assert cache.get("t") is None
+
+    def test_a_fact_may_have_a_time_of_its_own(self, clock):
+        """As a look-up that failed."""
+        cache = TopicFactsCache(ttl=60.0, clock=clock)
+        cache.remember("t", OPEN, ttl=5.0)
+        clock.now += 5.0
+        assert cache.get("t") is None
+
+    def test_a_dropped_fact_is_gone(self, clock):
+        """Also for the hot path."""
+        cache = TopicFactsCache(clock=clock)
+        cache.remember("t", OPEN)
+        cache.drop("t")
+        cache.drop("never seen")
+        assert cache.get("t") is None
+        assert "t" not in cache.harmless
+
+    def test_what_is_declared_stays(self, clock):
+        """Neither time, nor a look-up, nor a broker changes the caller's word."""
+        cache = TopicFactsCache({"t": COMPACTED}, ttl=1.0, clock=clock)
+        cache.remember("t", OPEN)
+        cache.drop("t")
+        clock.now += 1e9
+        assert cache.get("t") is COMPACTED
+
+    def test_only_topics_that_are_not_compacted_are_harmless(self, clock):
+        """Until when a record without a key may pass."""
+        cache = TopicFactsCache({"c": COMPACTED}, ttl=60.0, clock=clock)
+        cache.remember("o", OPEN)
+        cache.remember("unknown", TopicFacts())
+        assert cache.harmless["c"] <= clock.now
+        assert cache.harmless["o"] == clock.now + 60.0
+        assert cache.harmless["unknown"] == clock.now + 60.0
+
+
+class TestLookup:
+    """Looked up once for all, and advisory."""
+
+    def test_many_threads_ask_once(self):
+        """They wait for the same answer."""
+        asked, started, go_on = [], threading.Event(), threading.Event()
+
+        def ask(topic):
+            asked.append(topic)
+            started.set()
+            go_on.wait(10)
+            return COMPACTED
+
+        lookup = TopicFactsLookup(ask, TopicFactsCache(), patience=10.0)
+        answers = []
+        workers = [
+            threading.Thread(target=lambda: answers.append(lookup.facts("t")))
+            for _ in range(8)
+        ]
+        for worker in workers:
+            worker.start()
+        started.wait(10)
+        go_on.set()
+        for worker in workers:
+            worker.join(10)
+        assert asked == ["t"]
+        assert answers == [COMPACTED] * 8
+
+    def test_a_denied_look_up_is_not_tried_again_before_its_time(self, clock, caplog):
+        """At most one request for each time to live, and one warning at all."""
+        asked = []
+
+        def ask(topic):
+            asked.append(topic)
+            raise TopicAuthorizationFailedError("no", topic=topic)
+
+        cache = TopicFactsCache(ttl=300.0, clock=clock)
+        lookup = TopicFactsLookup(ask, cache, patience=10.0, retry_after=30.0)
+        with caplog.at_level(logging.WARNING, "kafkaguard"):
+            assert lookup.facts("t") == TopicFacts()
+            clock.now += 299.0
+            assert lookup.facts("t") == TopicFacts()
+            assert asked == ["t"]
+            clock.now += 1.0
+            assert lookup.facts("t") == TopicFacts()
+        assert asked == ["t", "t"]
+        (warning,) = caplog.records
+        assert "DescribeConfigs" in warning.getMessage()
+
+    def test_another_failure_is_tried_again_sooner(self, clock):
+        """A broker that is away comes back."""
+        answers = [ConnectionError("away"), COMPACTED]
+
+        def ask(topic):
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        cache = TopicFactsCache(ttl=300.0, clock=clock)
+        lookup = TopicFactsLookup(ask, cache, patience=10.0, retry_after=30.0)
+        assert lookup.facts("t") == TopicFacts()
+        clock.now += 30.0
+        assert lookup.facts("t") is COMPACTED
+
+    def test_a_late_answer_still_counts(self):
+        """Who could not wait went on without; the next one knows."""
+        go_on, answered = threading.Event(), threading.Event()
+        cache = TopicFactsCache()
+
+        def ask(topic):
+            go_on.wait(10)
+            answered.set()
+            return COMPACTED
+
+        lookup = TopicFactsLookup(ask, cache, patience=0.01)
+        assert lookup.facts("t") == TopicFacts()
+        (thread,) = [t for t in threading.enumerate() if t.name.endswith("facts-t")]
+        go_on.set()
+        thread.join(10)
+        assert lookup.facts("t") is COMPACTED

@@ -1,0 +1,165 @@
+"""`kafkaguard policy` and `kafkaguard explain --policy`, as a person types them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from kafkaguard import load_policy
+from kafkaguard.cli._main import cli
+from kafkaguard.policies import policy_schema, preset_text, presets
+
+
+def invoke(*arguments, code=0):
+    """Run the command line and return what it printed."""
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture
+def wrong(tmp_path):
+    """A file with a mistake on its second line."""
+    path = tmp_path / "wrong.yaml"
+    path.write_text("deadline: 3\nmax_attemps: 3\n")
+    return str(path)
+
+
+def test_check_of_good_policies():
+    """Each is named with its id."""
+    output = invoke("policy", "check", "default", "admin")
+    assert f"default: good (default, {load_policy('default').policy_id})" in output
+    assert len(output.splitlines()) == 2
+
+
+def test_check_of_a_bad_policy_exits_1(wrong):
+    """The good one is still checked; the mistake has its line."""
+    output = invoke("policy", "check", wrong, "default", code=1)
+    assert (
+        "line 2: max_attemps: no such setting; did you mean 'max_attempts'?" in output
+    )
+    assert "default: good" in output
+
+
+def test_check_as_json(wrong):
+    """For scripts: valid or not, and the problems with line and path."""
+    bad, good = json.loads(
+        invoke("policy", "check", wrong, "default", "--json", code=1)
+    )
+    assert (bad["valid"], good["valid"]) == (False, True)
+    assert (
+        bad["problems"][0]["line"],
+        bad["problems"][0]["path"],
+    ) == (2, ["max_attemps"])
+
+
+def test_show_lists_the_presets():
+    """Without a source: names, and what each is for."""
+    output = invoke("policy", "show")
+    assert all(name in output for name in presets())
+    listed = json.loads(invoke("policy", "show", "--json"))
+    assert list(presets()) == [one["name"] for one in listed]
+
+
+def test_show_a_preset_with_its_comments():
+    """It is the file itself, to be copied and changed."""
+    assert preset_text("admin").rstrip() == invoke("policy", "show", "admin").rstrip()
+
+
+def test_show_a_file_with_all_that_it_inherits(tmp_path):
+    """As YAML that loads again, and as JSON with the id."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("extends: admin\ndeadline: 3\n")
+    shown = yaml.safe_load(invoke("policy", "show", str(path)))
+    assert (shown["max_attempts"], shown["deadline"]) == (8, 3.0)
+    assert load_policy(str(path)).policy_id == shown.pop("policy_id")
+    assert load_policy(shown) == load_policy(str(path))
+    assert json.loads(invoke("policy", "show", str(path), "--json"))["deadline"] == 3.0
+
+
+def test_preview_as_table_json_and_picture(tmp_path):
+    """The same numbers three times."""
+    svg = tmp_path / "schedule.svg"
+    table = invoke("policy", "preview", "admin", "--seed", "7", "--svg", str(svg))
+    preview = load_policy("admin").preview(seed=7)
+    assert str(preview) == table.rstrip("\n")
+    assert preview.to_svg() == svg.read_text()
+    data = json.loads(invoke("policy", "preview", "admin", "--seed", "7", "--json"))
+    assert json.loads(preview.to_json()) == data
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("preview", "admin", "--action", "AGAIN"), "there are IGNORE, RETRY"),
+        (("preview", "admin", "--runs", "1"), "at least 2 runs"),
+        (("preview", "admin", "--svg", "/nowhere/x.svg"), "cannot be written"),
+        (("preview", "bulk-lod"), "did you mean 'bulk-load'?"),
+        (("diff", "admin", "bulk-lod"), "did you mean 'bulk-load'?"),
+    ],
+)
+def test_mistakes_at_the_command_line(arguments, said):
+    """One line, exit 2."""
+    assert said in invoke("policy", *arguments, code=2)
+
+
+def test_schema_is_that_of_the_library():
+    """For editors, as JSON."""
+    assert policy_schema() == json.loads(invoke("policy", "schema"))
+
+
+def test_diff_names_what_differs():
+    """Setting by setting, exit 1; the same policy is silence and exit 0."""
+    output = invoke("policy", "diff", "default", "admin", code=1)
+    assert "max_attempts: 5 -> 8" in output
+    assert "backoff.cap: 5.0 -> 3.0" in output
+    changed = json.loads(invoke("policy", "diff", "default", "admin", "--json", code=1))
+    assert changed["deadline"] == {"old": 120.0, "new": 30.0}
+    assert invoke("policy", "diff", "admin", "admin") == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("29", "--policy", "bulk-load"), "stops: configuration, credentials or ACLs"),
+        (
+            ("10", "--api", "Produce", "--policy", "bulk-load"),
+            "goes to the dead-letter topic",
+        ),
+        (("7", "--api", "Produce", "--policy", "default"), "resend_in_doubt"),
+        (
+            ("3", "--api", "Metadata", "--policy", "admin"),
+            "refreshes metadata or the coordinator, then waits up to 0.1 s and tries again, at most 8 attempts in all, within 30 s",
+        ),
+        (("89", "--policy", "none"), "stops: it was not accepted as often"),
+        (("46", "--policy", "none"), "goes on: it is no failure"),
+    ],
+)
+def test_explain_says_what_a_policy_does(arguments, said):
+    """In one sentence, with the policy's name and id."""
+    output = invoke("explain", *arguments)
+    assert said in output
+    assert said in json.loads(invoke("explain", *arguments, "--json"))["policy"]
+
+
+def test_explain_knows_overrides_by_topic(tmp_path):
+    """The sentence names the override that decided."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "overrides:\n  - when: {code: 29, topic: 'audit-*'}\n"
+        "    action: RETRY\n    deadline: 60\n"
+    )
+    said = invoke("explain", "29", "--policy", str(path), "--topic", "audit-eu")
+    assert "(overrides[0]) waits up to 0.1 s and tries again" in said
+    other = invoke("explain", "29", "--policy", str(path), "--topic", "orders")
+    assert "stops: configuration" in other
+
+
+def test_explain_refuses_a_policy_that_is_not_there():
+    """The nearest preset, exit 2."""
+    assert "did you mean 'bulk-load'?" in invoke(
+        "explain", "29", "--policy", "bulk-lod", code=2
+    )

@@ -1,0 +1,89 @@
+"""The preview of a schedule: numbers, table, JSON and picture."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaguard import Action, RetryPolicy, load_policy
+from kafkaguard.policies import presets
+
+
+def test_without_jitter_the_preview_is_the_schedule():
+    """Expected, percentiles and worst case are the same exact waits."""
+    policy = RetryPolicy(backoff={"jitter": "none"})
+    rows = policy.preview(runs=10).rows
+    assert [row.attempt for row in rows] == [2, 3, 4, 5]
+    for row, wait in zip(rows, [0.1, 0.2, 0.4, 0.8], strict=True):
+        assert [wait] * 4 == pytest.approx([row.expected, row.low, row.high, row.worst])
+    assert rows[-1].worst_elapsed == pytest.approx(1.5)
+
+
+def test_full_jitter_is_half_the_wait_on_average():
+    """What the formula says, within the error of 5,000 draws."""
+    rows = RetryPolicy().preview(runs=5_000).rows
+    for row in rows:
+        assert row.expected == pytest.approx(row.worst / 2, rel=0.05)
+        assert row.low == pytest.approx(row.worst * 0.05, rel=0.3)
+        assert row.high == pytest.approx(row.worst * 0.95, rel=0.05)
+
+
+@given(st.sampled_from(presets()), st.integers(0, 99))
+def test_the_same_seed_gives_the_same_preview(name, seed):
+    """And the band lies between nothing and the worst case."""
+    policy = load_policy(name)
+    one = policy.preview(seed=seed, runs=20, limit=8)
+    assert one == policy.preview(seed=seed, runs=20, limit=8)
+    for row in one.rows:
+        assert policy.backoff.floor <= row.low <= row.expected <= row.high <= row.worst
+
+
+def test_the_deadline_cuts_the_schedule():
+    """Waits that no schedule reaches in time are not shown."""
+    policy = RetryPolicy(
+        max_attempts=100,
+        deadline=3,
+        backoff={"kind": "fixed", "base": 1, "jitter": "none"},
+    )
+    preview = policy.preview(runs=5)
+    assert [row.attempt for row in preview.rows] == [2, 3]
+    assert preview.complete
+
+
+def test_a_long_schedule_says_that_it_goes_on():
+    """The table ends in dots, the JSON says complete: false."""
+    preview = load_policy("bulk-load").preview(runs=5, limit=3)
+    assert len(preview.rows) == 3
+    assert not preview.complete
+    assert str(preview).endswith("...")
+
+
+def test_waits_cost_no_attempt():
+    """The schedule of WAIT stays at attempt 1."""
+    preview = RetryPolicy(max_waits=3).preview(action=Action.WAIT, runs=5)
+    assert [row.attempt for row in preview.rows] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", presets())
+def test_table_json_and_picture_of_every_preset(name):
+    """All three show each row; a preset without retries shows none."""
+    preview = load_policy(name).preview(runs=50, limit=10)
+    rows = len(preview.rows)
+    data = json.loads(preview.to_json())
+    assert (rows, name) == (len(data["rows"]), data["policy"])
+    assert len(str(preview).splitlines()) == 2 + rows + (not preview.complete)
+    picture = ET.fromstring(preview.to_svg())
+    svg = "{http://www.w3.org/2000/svg}"
+    assert rows == len(picture.findall(f"{svg}g"))
+    assert rows + 1 == len(list(picture.iter(f"{svg}circle")))
+
+
+@pytest.mark.parametrize("wrong", [{"runs": 1}, {"limit": 0}])
+def test_too_little_is_refused(wrong):
+    """No percentile of one number, no table without rows."""
+    with pytest.raises(ValueError, match="at least 2 runs and 1 row"):
+        RetryPolicy().preview(**wrong)
