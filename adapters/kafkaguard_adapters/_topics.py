@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from kafkaguard._reports import TopicPartition
+from kafkaguard._topic_facts import NOTHING_KNOWN, TopicFactsCache
 from kafkaguard._verdict import TopicFacts
 from kafkaguard.errors import (
     KafkaGuardError,
@@ -24,8 +24,6 @@ METADATA = "Metadata"
 _TOPIC = 2
 _CLEANUP = "cleanup.policy"
 _REMOTE = "remote.storage.enable"
-#: Seconds that the settings of a topic are trusted.
-_FACTS_TTL_S = 300.0
 _NO_LEADER = -1
 #: In Metadata these say that a replica is away; the leader is fine (KAFKA-10223).
 _HARMLESS = frozenset({9})
@@ -95,22 +93,23 @@ class FactsOfTopics:
     """Looks settings of topics up, many at once, and keeps them for a while.
 
     A look-up is advisory: what cannot be had is "not known".
+
+    Args:
+        cache: What is known already.
     """
 
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[float, TopicFacts]] = {}
+    def __init__(self, cache: TopicFactsCache | None = None) -> None:
+        self._cache = cache or TopicFactsCache()
 
     async def get(
         self, cluster: Cluster, topics: Collection[str], deadline: float
     ) -> dict[str, TopicFacts]:
         """Return what is known about topics; one DescribeConfigs for all others."""
-        now = asyncio.get_running_loop().time()
-        missing = [t for t in topics if self._known.get(t, (0.0, None))[0] <= now]
+        missing = [topic for topic in topics if self._cache.get(topic) is None]
         if missing:
             for topic, facts in (await _ask(cluster, missing, deadline)).items():
-                self._known[topic] = now + _FACTS_TTL_S, facts
-        nothing = (0.0, TopicFacts())
-        return {topic: self._known.get(topic, nothing)[1] for topic in topics}
+                self._cache.remember(topic, facts)
+        return {topic: self._cache.get(topic) or NOTHING_KNOWN for topic in topics}
 
 
 async def _ask(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkaguard._lag import LagReport
     from kafkaguard._log_dirs import LogDirsReport
     from kafkaguard._reports import Make, TopicPartition
+    from kafkaguard._topic_facts import TopicFactsCache
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters._settings import Settings
 
@@ -43,12 +44,18 @@ class ClusterView:
     Args:
         settings: Reads how to reach the cluster, at the first call.
         make: Makes the errors.
+        cache: What is known about topics. Default: nothing yet.
     """
 
-    def __init__(self, settings: Callable[[], Settings], make: Make) -> None:
+    def __init__(
+        self,
+        settings: Callable[[], Settings],
+        make: Make,
+        cache: TopicFactsCache | None = None,
+    ) -> None:
         self._settings = settings
         self._make = make
-        self.facts = FactsOfTopics()
+        self.facts = FactsOfTopics(cache)
         #: Where remote storage keeps readers waiting, as a watch has found.
         self.read_errors: dict[TopicPartition, KafkaGuardError] = {}
         self._cluster: Cluster | None = None
@@ -61,6 +68,11 @@ class ClusterView:
             self._cluster = Cluster(self._settings(), self._make)
             self._loop = loop
         return self._cluster
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be connections."""
+        return self._cluster is not None
 
     async def close(self) -> None:
         """Close the connections; the next call opens them again."""
@@ -312,7 +324,8 @@ class ClusterCalls:
 
     def close_view(self) -> None:
         """Close the connections of these calls; the next call opens them again."""
-        run(self.cluster_view.close())
+        if self.cluster_view.is_open:
+            run(self.cluster_view.close())
 
     @property
     def _awaited(self) -> AsyncClusterCalls:

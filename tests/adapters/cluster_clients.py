@@ -11,9 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 
-from kafkaguard_adapters.aiokafka.admin import GuardedAdmin as AioAdmin
-from kafkaguard_adapters.confluent.admin import GuardedAdmin as ConfluentAdmin
-from kafkaguard_adapters.kafka_python.admin import GuardedAdmin as KafkaPythonAdmin
+from kafkaguard import guard
 
 CLIENTS = ("kafka-python", "confluent", "aiokafka")
 
@@ -46,16 +44,16 @@ def admin_of(client, config):
                 runner.run(admin.close())
         return
     admin = (
-        KafkaPythonAdmin(KafkaAdminClient(**config))
+        guard(KafkaAdminClient(**config))
         if client == "kafka-python"
-        else ConfluentAdmin(AdminClient(config), config)
+        else guard(factory=AdminClient, config=config)
     )
     with admin:
         yield admin
 
 
 async def _aio(config):
-    return AioAdmin(AIOKafkaAdminClient(**config))
+    return guard(AIOKafkaAdminClient(**config))
 
 
 def words_of(client, bootstrap, **config):

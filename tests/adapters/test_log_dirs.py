@@ -12,7 +12,7 @@ from cluster_clients import admin_of, words_of
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
-from kafkaguard import errors
+from kafkaguard import errors, guard
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from kafkaguard_adapters._view import AsyncClusterCalls, ClusterCalls
 from kafkaguard_adapters.aiokafka.admin import view_of as aiokafka_view
@@ -141,6 +141,8 @@ def test_from_producers_and_consumers(kafka_cluster):
     """Whatever a client is for, its settings lead to the same answer."""
     config = kafka_cluster.client_config()
     confluent = kafka_cluster.client_config(client="confluent")
+    with guard(KafkaProducer(**config)) as guarded:
+        assert guarded.log_dirs().complete
     with KafkaProducer(**config) as producer, KafkaConsumer(**config) as consumer:
         views = [
             kafka_python_view(producer),

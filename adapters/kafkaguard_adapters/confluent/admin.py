@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from kafkaguard._topic_facts import TopicFactsCache
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard_adapters._stand_in import StandIn
 from kafkaguard_adapters._view import ClusterCalls, ClusterView
@@ -13,6 +14,8 @@ from kafkaguard_adapters.confluent.settings import read_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kafkaguard._verdict import TopicFacts
+
 
 class GuardedAdmin(ClusterCalls, StandIn):
     """An AdminClient that can also ask for log directories and lag.
@@ -21,11 +24,17 @@ class GuardedAdmin(ClusterCalls, StandIn):
         admin: The client's admin.
         config: The settings that it was made with, which it keeps to itself. Default:
             not given; then the calls of our own raise an error that says so.
+        topics: What the caller declares about topics, instead of a look-up.
     """
 
-    def __init__(self, admin: Any, config: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        admin: Any,
+        config: Mapping[str, Any] | None = None,
+        topics: Mapping[str, TopicFacts] | None = None,
+    ) -> None:
         super().__init__(admin)
-        self.cluster_view = view_of(admin, config)
+        self.cluster_view = view_of(admin, config, TopicFactsCache(topics))
 
     def close(self) -> None:
         """Close our own connections; an AdminClient closes its own when it is freed."""
@@ -48,7 +57,11 @@ class GuardedAdmin(ClusterCalls, StandIn):
         self.close()
 
 
-def view_of(client: Any, config: Mapping[str, Any] | None) -> ClusterView:
+def view_of(
+    client: Any,
+    config: Mapping[str, Any] | None = None,
+    cache: TopicFactsCache | None = None,
+) -> ClusterView:
     """Return the view of a client of confluent-kafka, whatever it is for."""
 
     def settings() -> Any:
@@ -62,7 +75,7 @@ def view_of(client: Any, config: Mapping[str, Any] | None) -> ClusterView:
             )
         return read_settings(config, errors.make)
 
-    return ClusterView(settings, errors.make)
+    return ClusterView(settings, errors.make, cache)
 
 
 def wrap(
@@ -70,7 +83,8 @@ def wrap(
     *,
     factory: Callable[..., Any] | None = None,  # noqa: ARG001 - an admin needs no successor
     config: Mapping[str, Any] | None = None,
+    topics: Mapping[str, TopicFacts] | None = None,
     **_: Any,
 ) -> GuardedAdmin:
     """Guard an admin, as :func:`kafkaguard.guard` says."""
-    return GuardedAdmin(admin, config)
+    return GuardedAdmin(admin, config, topics)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from kafkaguard._topic_facts import TopicFactsCache
 from kafkaguard_adapters._stand_in import StandIn
 from kafkaguard_adapters._view import ClusterCalls, ClusterView
 from kafkaguard_adapters.kafka_python import errors
@@ -12,6 +13,8 @@ from kafkaguard_adapters.kafka_python.settings import read_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kafkaguard._verdict import TopicFacts
+
 
 class GuardedAdmin(ClusterCalls, StandIn):
     """A KafkaAdminClient that can also ask for log directories and lag.
@@ -19,11 +22,17 @@ class GuardedAdmin(ClusterCalls, StandIn):
     Args:
         admin: The client's admin.
         config: Settings for our own connections. Default: read from ``admin``.
+        topics: What the caller declares about topics, instead of a look-up.
     """
 
-    def __init__(self, admin: Any, config: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        admin: Any,
+        config: Mapping[str, Any] | None = None,
+        topics: Mapping[str, TopicFacts] | None = None,
+    ) -> None:
         super().__init__(admin)
-        self.cluster_view = view_of(admin, config)
+        self.cluster_view = view_of(admin, config, TopicFactsCache(topics))
 
     def close(self) -> None:
         """Close our own connections, then the client."""
@@ -39,10 +48,14 @@ class GuardedAdmin(ClusterCalls, StandIn):
         self.close()
 
 
-def view_of(client: Any, config: Mapping[str, Any] | None = None) -> ClusterView:
+def view_of(
+    client: Any,
+    config: Mapping[str, Any] | None = None,
+    cache: TopicFactsCache | None = None,
+) -> ClusterView:
     """Return the view of a client of kafka-python, whatever it is for."""
     known = client.config if config is None else config
-    return ClusterView(lambda: read_settings(known, errors.make), errors.make)
+    return ClusterView(lambda: read_settings(known, errors.make), errors.make, cache)
 
 
 def wrap(
@@ -50,7 +63,8 @@ def wrap(
     *,
     factory: Callable[..., Any] | None = None,  # noqa: ARG001 - an admin needs no successor
     config: Mapping[str, Any] | None = None,
+    topics: Mapping[str, TopicFacts] | None = None,
     **_: Any,
 ) -> GuardedAdmin:
     """Guard an admin, as :func:`kafkaguard.guard` says."""
-    return GuardedAdmin(admin, config)
+    return GuardedAdmin(admin, config, topics)
