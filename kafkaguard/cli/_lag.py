@@ -73,7 +73,7 @@ _STYLES = {
     "--json", "as_json", is_flag=True, help="Print JSON, a line for each look."
 )
 @click.pass_context
-def lag(
+def lag(  # noqa: PLR0913 - one for each option
     ctx: click.Context,
     *,
     bootstrap_servers: str | None,

@@ -16,6 +16,8 @@ _TOP: Final = 30
 _RIGHT: Final = 180
 _COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf")
 _TICKS: Final = 4
+_SVG: Final = "http://www.w3.org/2000/svg"
+_FONT: Final = 'font-family="sans-serif" font-size="12"'
 
 
 def picture(times: Sequence[float], lags: Mapping[str, Sequence[int]]) -> str:
@@ -35,8 +37,7 @@ def picture(times: Sequence[float], lags: Mapping[str, Sequence[int]]) -> str:
         return f"{x:.1f},{y:.1f}"
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        'font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="{_SVG}" viewBox="0 0 {_WIDTH} {_HEIGHT}" {_FONT}>',
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="{_LEFT}" y="18">lag in offsets, over {span:.0f} s</text>',
     ]
@@ -50,11 +51,11 @@ def picture(times: Sequence[float], lags: Mapping[str, Sequence[int]]) -> str:
     for position, (group, values) in enumerate(lags.items()):
         colour = _COLOURS[position % len(_COLOURS)]
         points = " ".join(map(point, times, values))
-        y = _TOP + 16 * position
+        row = _TOP + 16 * position
         parts.append(
             f'<polyline points="{points}" fill="none" stroke="{colour}" '
             'stroke-width="2"/>'
-            f'<text x="{_WIDTH - _RIGHT + 10}" y="{y}" fill="{colour}">'
+            f'<text x="{_WIDTH - _RIGHT + 10}" y="{row}" fill="{colour}">'
             f"{escape(group)}</text>"
         )
     return "\n".join([*parts, "</svg>\n"])
