@@ -20,6 +20,9 @@ if TYPE_CHECKING:
         ForkedProducerError,
         SupersededError,
     )
+    from kafkaguard._lag import LagReason, LagReport, LagState
+    from kafkaguard._log_dirs import LogDirsReport
+    from kafkaguard._offsets import OffsetsReport
     from kafkaguard._verdict import Action, RuleInfo, TopicFacts, Verdict
     from kafkaguard_adapters._guard import guard
     from kafkaguard_policies import PolicyError, RetryPolicy, load_policy, retry
@@ -31,6 +34,11 @@ _HOMES = {
     "DeliveryFailed": "kafkaguard._delivery",
     "DeliveryReport": "kafkaguard._delivery",
     "ForkedProducerError": "kafkaguard._delivery",
+    "LagReason": "kafkaguard._lag",
+    "LagReport": "kafkaguard._lag",
+    "LagState": "kafkaguard._lag",
+    "LogDirsReport": "kafkaguard._log_dirs",
+    "OffsetsReport": "kafkaguard._offsets",
     "PolicyError": "kafkaguard_policies",
     "RetryPolicy": "kafkaguard_policies",
     "RuleInfo": "kafkaguard._verdict",
@@ -50,6 +58,11 @@ __all__ = [
     "DeliveryFailed",
     "DeliveryReport",
     "ForkedProducerError",
+    "LagReason",
+    "LagReport",
+    "LagState",
+    "LogDirsReport",
+    "OffsetsReport",
     "PolicyError",
     "RetryPolicy",
     "RuleInfo",

@@ -15,6 +15,9 @@ ClientT = TypeVar("ClientT")
 #: By the top-level package and the name of a client's class: the module whose
 #: ``wrap()`` guards it. Names only, so that no client is imported for nothing.
 _HOMES = {
+    ("aiokafka", "AIOKafkaAdminClient"): "kafkaguard_adapters.aiokafka.admin",
+    ("confluent_kafka", "AdminClient"): "kafkaguard_adapters.confluent.admin",
+    ("kafka", "KafkaAdminClient"): "kafkaguard_adapters.kafka_python.admin",
     ("kafka", "KafkaProducer"): "kafkaguard_adapters.kafka_python.producer",
 }
 
@@ -53,7 +56,8 @@ def guard(
     """Put kafkaguard in front of a Kafka client.
 
     Args:
-        client: A producer of kafka-python. Use only the guarded one from then on.
+        client: A producer of kafka-python, or an admin of any client. Use only the
+            guarded one from then on.
         factory: Instead of ``client``: what builds it, usually its class. The guard
             can then build it again, should it die, and in a forked child.
         config: The settings for ``factory``; or those that ``client`` was built with,
@@ -76,7 +80,7 @@ def guard(
     if (client is None) == (factory is None):
         raise TypeError("guard() takes a client, or factory= and config= to build one")
     if factory is not None:
-        client = factory(**(config or {}))
+        client = _built(factory, dict(config or {}))
     module = import_module(_home_of(client))
     return module.wrap(
         client,
@@ -86,6 +90,11 @@ def guard(
         topics=topics,
         strict=strict,
     )
+
+
+def _built(factory: Callable[..., Any], config: dict[str, Any]) -> Any:
+    """Build a client; settings with dots in their names go in one dict (librdkafka)."""
+    return factory(config) if any("." in each for each in config) else factory(**config)
 
 
 def _home_of(client: Any) -> str:

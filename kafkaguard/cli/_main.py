@@ -19,6 +19,8 @@ COMMANDS = {
     "decode": "Decode a message of Kafka: from digits, a file or standard input.",
     "errors": "List the broker's error codes and what to do about each.",
     "explain": "Explain an error: what it means, and the right next step.",
+    "lag": "Show how far consumer groups are behind; live, or as a picture.",
+    "log-dirs": "Show the log directories of all brokers, and what is full.",
     "pipeline": "Run a file that says what goes from where into which topic.",
     "policy": "Check, show, preview and compare retry policies.",
     "proxy": "Stand between clients and brokers, and let faults happen.",

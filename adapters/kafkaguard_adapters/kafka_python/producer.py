@@ -22,11 +22,13 @@ from kafkaguard._delivery import (
 )
 from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
 from kafkaguard.errors import ClientConfigurationError, InvalidRecordKeyError, dual
+from kafkaguard_adapters._view import ClusterCalls, ClusterView
 from kafkaguard_adapters.kafka_python import _insides, errors
 from kafkaguard_adapters.kafka_python._building import Builder, settings_of
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
 from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck, ask_with
 from kafkaguard_adapters.kafka_python._session import Session
+from kafkaguard_adapters.kafka_python.settings import read_settings
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkaguard._verdict import TopicFacts
+    from kafkaguard_adapters._settings import Settings
 
 _log = logging.getLogger("kafkaguard.producer")
 
@@ -58,7 +61,7 @@ def _passed_on(name: str, **known: Any) -> Callable[..., Any]:
     return method
 
 
-class GuardedProducer:
+class GuardedProducer(ClusterCalls):
     """A KafkaProducer with the guard in front; every other attribute is the client's.
 
     Args:
@@ -93,6 +96,9 @@ class GuardedProducer:
         self._builder = builder
         self._cache = TopicFactsCache(topics, ttl=facts_ttl, clock=clock)
         self._clock = clock
+        self.cluster_view = ClusterView(
+            self._cluster_settings, errors.make, self._cache
+        )
         self._checks_keys = null_key == "reject"
         self._disguised = disguised_null_key
         self._rescue = rescue
@@ -100,6 +106,9 @@ class GuardedProducer:
         self._patience = facts_patience
         self._begin(producer)
         _LIVE.add(self)
+
+    def _cluster_settings(self) -> Settings:
+        return read_settings(self.config, errors.make)
 
     def _begin(self, producer: Any) -> None:
         """Start with nothing on its way."""
@@ -268,6 +277,8 @@ class GuardedProducer:
             self._session.producer.close(timeout, null_logger)
         except KafkaTimeoutError as error:
             raise self._not_sent(error, "", None) from error
+        finally:
+            self.close_view()
 
     def _wait(self, deadline: float) -> None:
         """Wait for what is on its way, and for what is sent again in consequence."""

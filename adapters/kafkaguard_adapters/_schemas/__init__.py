@@ -1,0 +1,17 @@
+"""Messages that kafka-python's protocol engine does not have (KIP-848)."""
+
+from __future__ import annotations
+
+import sys
+
+from kafka.protocol.api_message import ApiMessage
+
+_HERE = sys.modules[__name__]
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=_HERE):  # type: ignore[call-arg,misc]  # untyped base
+    """Asks a coordinator about groups of the new protocol."""
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=_HERE):  # type: ignore[call-arg,misc]  # untyped base
+    """What it knows of each."""

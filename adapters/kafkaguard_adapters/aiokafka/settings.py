@@ -1,0 +1,75 @@
+"""From aiokafka's settings to ours, read from any of its clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard_adapters._settings import (
+    Settings,
+    check_protocol,
+    read_bootstrap,
+    refuse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard._reports import Make
+
+_SASL = (
+    "sasl_plain_username",
+    "sasl_plain_password",
+    "sasl_kerberos_service_name",
+    "sasl_kerberos_domain_name",
+)
+_READ = (
+    "bootstrap_servers",
+    "client_id",
+    "security_protocol",
+    "ssl_context",
+    "sasl_mechanism",
+    "sasl_oauth_token_provider",
+    *_SASL,
+)
+
+
+def config_of(client: Any) -> dict[str, Any]:
+    """Read the settings that a producer, consumer or admin was made with."""
+    inner = getattr(client, "_client", None) or client.client
+    return {name: getattr(inner, f"_{name}") for name in _READ}
+
+
+def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
+    """Translate settings of aiokafka.
+
+    Args:
+        config: Keyword arguments of any of its clients.
+        make: Makes the errors.
+
+    Raises:
+        KafkaGuardError: A setting that bears on the connection cannot be carried over.
+    """
+    for name, value in config.items():
+        if name.startswith(("ssl_", "sasl_")) and name not in _READ and value:
+            raise refuse(make, name, "kafkaguard does not know what it means")
+    has_tls, has_sasl = check_protocol(config.get("security_protocol"), make)
+    context: Any = config.get("ssl_context")
+    if has_tls and context is None:
+        raise refuse(make, "ssl_context=None", "aiokafka's TLS needs a context")
+    mechanism = (config.get("sasl_mechanism") or "PLAIN") if has_sasl else None
+    provider = config.get("sasl_oauth_token_provider")
+    return Settings(
+        read_bootstrap(config.get("bootstrap_servers") or "localhost", make),
+        client_id=config.get("client_id") or "kafkaguard",
+        tls=(lambda: context) if has_tls else None,
+        mechanism=mechanism,
+        sasl={name: config[name] for name in _SASL if config.get(name) is not None},
+        token=_token(provider) if mechanism == "OAUTHBEARER" and provider else None,
+    )
+
+
+def _token(provider: Any) -> Any:
+    async def fetch() -> tuple[str, Mapping[str, str]]:
+        return await provider.token(), provider.extensions()
+
+    return fetch

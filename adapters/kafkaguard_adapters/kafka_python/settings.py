@@ -1,0 +1,96 @@
+"""From kafka-python's settings to ours, read from any of its clients."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard_adapters._settings import (
+    Settings,
+    Tls,
+    check_protocol,
+    read_bootstrap,
+    refuse,
+)
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Mapping
+
+    from kafkaguard._reports import Make
+
+_TLS = {
+    "ssl_cafile": "cafile",
+    "ssl_certfile": "certfile",
+    "ssl_keyfile": "keyfile",
+    "ssl_password": "password",
+    "ssl_crlfile": "crlfile",
+    "ssl_check_hostname": "check_hostname",
+}
+_SASL = (
+    "sasl_plain_username",
+    "sasl_plain_password",
+    "sasl_kerberos_name",
+    "sasl_kerberos_service_name",
+    "sasl_kerberos_domain_name",
+)
+_READ = frozenset(
+    {*_TLS, *_SASL, "ssl_context", "sasl_mechanism", "sasl_oauth_token_provider"}
+)
+#: What leads elsewhere than a plain connection would, and where it does not.
+_UNUSABLE = {
+    "proxy_url": None,
+    "socks5_proxy": None,
+    "client_dns_lookup": "use_all_dns_ips",
+}
+
+
+def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
+    """Translate the settings of a KafkaAdminClient, KafkaProducer or KafkaConsumer.
+
+    Args:
+        config: Keyword arguments, or a client's ``config``.
+        make: Makes the errors.
+
+    Raises:
+        KafkaGuardError: A setting that bears on the connection cannot be carried over.
+    """
+    for name, value in config.items():
+        _check(name, value, make)
+    has_tls, has_sasl = check_protocol(config.get("security_protocol"), make)
+    mechanism = config.get("sasl_mechanism") if has_sasl else None
+    if has_sasl and not mechanism:
+        raise refuse(make, "sasl_mechanism=None", "name the mechanism")
+    provider = config.get("sasl_oauth_token_provider")
+    return Settings(
+        read_bootstrap(config.get("bootstrap_servers") or "localhost", make),
+        client_id=config.get("client_id") or "kafkaguard",
+        tls=_tls(config) if has_tls else None,
+        mechanism=mechanism,
+        sasl={name: config[name] for name in _SASL if config.get(name) is not None},
+        token=_token(provider) if mechanism == "OAUTHBEARER" and provider else None,
+    )
+
+
+def _check(name: str, value: Any, make: Make) -> None:
+    if name in _UNUSABLE and value != _UNUSABLE[name]:
+        raise refuse(make, name, "make a client without it for log_dirs and lag")
+    is_new = name.startswith(("ssl_", "sasl_")) and name not in _READ
+    if is_new and value is not None:
+        raise refuse(make, name, "kafkaguard does not know what it means")
+
+
+def _tls(config: Mapping[str, Any]) -> Callable[[], ssl.SSLContext]:
+    context = config.get("ssl_context")
+    if context is not None:
+        return lambda: context
+    given = {ours: config[name] for name, ours in _TLS.items() if name in config}
+    return Tls(**given).context
+
+
+def _token(provider: Any) -> Any:
+    async def fetch() -> tuple[str, Mapping[str, str]]:
+        token = await asyncio.to_thread(provider.token)
+        return token, provider.extensions()
+
+    return fetch

@@ -1,0 +1,61 @@
+"""A picture of lag over time, as SVG: one line a group."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_WIDTH: Final = 720
+_HEIGHT: Final = 320
+_LEFT: Final = 80
+_BOTTOM: Final = 40
+_TOP: Final = 30
+_RIGHT: Final = 180
+_COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf")
+_TICKS: Final = 4
+_SVG: Final = "http://www.w3.org/2000/svg"
+_FONT: Final = 'font-family="sans-serif" font-size="12"'
+
+
+def picture(times: Sequence[float], lags: Mapping[str, Sequence[int]]) -> str:
+    """Draw it.
+
+    Args:
+        times: Seconds of each look.
+        lags: Total lag at each look, by group.
+    """
+    start = times[0]
+    span = max(times[-1] - start, 1e-9)
+    top = max((max(each, default=0) for each in lags.values()), default=0) or 1
+
+    def point(time: float, lag: float) -> str:
+        x = _LEFT + (time - start) / span * (_WIDTH - _LEFT - _RIGHT)
+        y = _HEIGHT - _BOTTOM - lag / top * (_HEIGHT - _TOP - _BOTTOM)
+        return f"{x:.1f},{y:.1f}"
+
+    parts = [
+        f'<svg xmlns="{_SVG}" viewBox="0 0 {_WIDTH} {_HEIGHT}" {_FONT}>',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{_LEFT}" y="18">lag in offsets, over {span:.0f} s</text>',
+    ]
+    for tick in range(_TICKS + 1):
+        value = top * tick / _TICKS
+        x, y = point(start, value).split(",")
+        parts.append(
+            f'<line x1="{x}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}" stroke="#ddd"/>'
+            f'<text x="{_LEFT - 6}" y="{y}" text-anchor="end">{value:,.0f}</text>'
+        )
+    for position, (group, values) in enumerate(lags.items()):
+        colour = _COLOURS[position % len(_COLOURS)]
+        points = " ".join(map(point, times, values))
+        row = _TOP + 16 * position
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{colour}" '
+            'stroke-width="2"/>'
+            f'<text x="{_WIDTH - _RIGHT + 10}" y="{row}" fill="{colour}">'
+            f"{escape(group)}</text>"
+        )
+    return "\n".join([*parts, "</svg>\n"])

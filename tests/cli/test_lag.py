@@ -1,0 +1,150 @@
+"""``kafkaguard lag`` and ``kafkaguard log-dirs``, as a person or a script calls them."""
+
+from __future__ import annotations
+
+import json
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+from kafkaguard.cli._lag_plot import picture
+from kafkaguard.cli._main import run
+
+
+@pytest.fixture
+def group(kafka_cluster, kafka_topic):
+    """A group, named as its topic, that has read 1 of 4 records."""
+    bootstrap = kafka_cluster.bootstrap_servers
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for _ in range(4):
+            producer.send(kafka_topic, b"x")
+    with KafkaConsumer(
+        kafka_topic,
+        bootstrap_servers=bootstrap,
+        group_id=kafka_topic,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        consumer_timeout_ms=20_000,
+        max_poll_records=1,
+    ) as consumer:
+        next(consumer)
+        consumer.commit()
+    return kafka_topic
+
+
+@pytest.fixture
+def call(kafka_cluster, capsys, monkeypatch):
+    """Call a command for the cluster; return its exit code and what it printed."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(command, *arguments):
+        address = kafka_cluster.bootstrap_servers
+        code = run([command, "-b", address, *arguments])
+        return code, capsys.readouterr()
+
+    return call
+
+
+def test_lag_as_a_table(call, group):
+    """Group, lag and state; with --partitions each partition and what was asked."""
+    code, printed = call("lag", group)
+    assert code == 0
+    assert re.search(rf"{group}\s+│\s+3", printed.out)
+    code, printed = call("lag", group, "--partitions", "--column", "time")
+    assert f"{group}-0" in printed.out
+    assert "s behind" in printed.out
+
+
+def test_lag_as_json_with_limits_for_scripts(call, group):
+    """One object; exit code 3 where a group is further behind than allowed."""
+    code, printed = call("lag", group, "--json", "--max", "3")
+    assert code == 0
+    (found,) = json.loads(printed.out)["groups"]
+    assert (found["group"], found["total"], found["unknown"]) == (group, 3, 0)
+    assert found["partitions"][0]["committed"] == 1
+    code, _ = call("lag", group, "--json", "--max", "2")
+    assert code == 3
+
+
+def test_watch_compares_looks_and_draws_a_picture(call, group, tmp_path):
+    """Each look is a line of JSON; from the second on there is a state."""
+    path = tmp_path / "lag.svg"
+    code, printed = call(
+        "lag", group, "--json", "--looks", "2", "--interval", "0", "--plot", str(path)
+    )
+    assert code == 0
+    first, second = map(json.loads, printed.out.splitlines())
+    assert first["groups"][0]["lag_state"] is None
+    assert second["groups"][0]["lag_state"] in ("STALLED", "STOPPED")
+    assert ET.parse(path).getroot().tag.endswith("svg")
+    assert group in path.read_text()
+
+
+def test_watch_in_the_terminal(call, group):
+    """The table is drawn anew and ends with the last look."""
+    code, printed = call("lag", group, "--watch", "--looks", "2", "--interval", "0")
+    assert code == 0
+    assert group in printed.out
+
+
+def test_log_dirs_as_a_table_and_as_json(call, group):
+    """Disks with sizes; exit code 3 where one is fuller than allowed."""
+    code, printed = call("log-dirs", "--topic", group)
+    assert code == 0
+    assert "data-0" in printed.out
+    code, printed = call("log-dirs", "--topic", group, "--json", "--full", "0")
+    assert code == 3
+    (broker,) = json.loads(printed.out)["brokers"]
+    (log_dir,) = broker["dirs"]
+    assert log_dir["total_bytes"] > log_dir["usable_bytes"] > 0
+    assert [each["topic"] for each in log_dir["replicas"]] == [group]
+
+
+def test_without_rights_each_broker_says_so(kafka_users, capsys, tmp_path):
+    """Exit code 1, what to grant on stderr, and no password anywhere."""
+    config = kafka_users.client_config("SASL_PLAIN", client="confluent", user="bob")
+    path = tmp_path / "client.properties"
+    lines = [f"{name}={value}" for name, value in config.items()]
+    path.write_text("\n".join(["# how to come in", "", *lines]))
+    assert run(["log-dirs", "--config", str(path)]) == 1
+    printed = capsys.readouterr()
+    assert "Describe on the resource Cluster" in printed.err
+    assert config["sasl.password"] not in printed.out + printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "which cluster"),
+        (["-b", "127.0.0.1:1", "--timeout", "5"], "cannot be reached"),
+        (["-b", "host:port"], "host:port"),
+    ],
+)
+def test_clusters_that_cannot_be_asked_are_one_line(
+    capsys, monkeypatch, arguments, text
+):
+    """Exit code 2; with --json the problem is JSON, too."""
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    for command in ("lag", "log-dirs"):
+        assert run([command, *arguments]) == 2
+        assert text in capsys.readouterr().err
+        assert run([command, *arguments, "--json"]) == 2
+        assert text in json.loads(capsys.readouterr().out)["error"]
+
+
+def test_settings_file_with_a_broken_line_names_it(capsys, tmp_path):
+    """The line's number, and how to write it."""
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=x:1\nnonsense\n")
+    assert run(["lag", "--config", str(path)]) == 2
+    assert "line 2" in capsys.readouterr().err
+
+
+def test_picture_of_a_single_look_and_of_none():
+    """It is drawn whatever there is, with names that need escaping."""
+    for lags in ({}, {"a<b": [5]}):
+        text = picture([1.0], lags)
+        assert ET.fromstring(text).tag.endswith("svg")
+    assert "a&lt;b" in text
