@@ -150,7 +150,7 @@ def test_s19_s21_foreach_batch_pickles_and_shows_no_password():
 CONNECT = Path(__file__).with_name("spark_connect_program.py")
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(620)
 def test_connect_does_the_same_as_classic(kafka_cluster, tmp_path):
     """A write, a failure, the data source, and foreachBatch, in a process of its own."""
     topic = kafka_cluster.create_topic(partitions=2, config=COMPACTED)
@@ -160,7 +160,7 @@ def test_connect_does_the_same_as_classic(kafka_cluster, tmp_path):
         [sys.executable, str(CONNECT), *arguments],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
     assert done.returncode == 0, done.stderr[-5000:]

@@ -60,7 +60,7 @@ def when(row):
     return row["time_hour"], int(row["minute"])
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(620)
 def test_every_flight_is_in_one_topic_once_and_every_aircraft_ends_on_its_last(
     outcome, kafka_cluster, flights
 ):

@@ -28,7 +28,7 @@ def test_blocks_of_a_page_run_one_after_the_other(page, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=380,
     )
     assert done.returncode == 0, done.stderr
 
@@ -45,7 +45,7 @@ def test_example_runs_and_says_something(example, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=380,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
