@@ -15,7 +15,7 @@ from kafkaguard import RetryPolicy, errors, retry
 from kafkaguard.policies import CallContext, Retrier
 
 CALLS = 1_000_000
-ROUNDS = 10
+ROUNDS = 40
 
 
 class Metrics:

@@ -132,9 +132,9 @@ class Hub:
 
     async def close(self, listener: Listener, reason: str) -> None:
         """Refuse new connections and end the open ones, for a reason to be noted."""
-        if listener.server is not None:
-            listener.server.close()
-            listener.server = None
+        server, listener.server = listener.server, None
+        if server is not None:
+            await _close_server(server)
         for task in list(listener.connections):
             task.cancel(reason)
         await asyncio.gather(*listener.connections, return_exceptions=True)
@@ -145,6 +145,7 @@ class Hub:
             absence.cancel()
         for listener in self.listeners.values():
             await self.close(listener, "the proxy stopped")
+        await asyncio.sleep(0)  # closed transports take their leave in the loop
 
     def take_down(self, listener: Listener, seconds: float) -> None:
         """Take a broker away for some seconds."""
@@ -206,11 +207,17 @@ class Hub:
         return Answer(raw, answered_errors(answer, self._topic_name))
 
     def _accept(self, listener: Listener, client: Any) -> None:
+        _, writer = client
+        if not listener.is_up:
+            writer.transport.abort()
+            return
         self._connections += 1
         connection = Connection(self._connections, self, listener, client)
         task = asyncio.create_task(connection.run())
         listener.connections.add(task)
         task.add_done_callback(listener.connections.discard)
+        # A task that is cancelled before its first step does not close it.
+        task.add_done_callback(lambda _: writer.close())
 
     async def _absent(self, listener: Listener, seconds: float) -> None:
         await self.close(listener, BROKER_TAKEN_AWAY)
@@ -274,6 +281,20 @@ class Hub:
 
     def _topic_name(self, topic_id: UUID) -> str:
         return self.topic_names.get(topic_id, str(topic_id))
+
+
+async def _close_server(server: asyncio.Server) -> None:
+    """Close a server without losing sight of clients that it is accepting.
+
+    A server that is closed between the accepting and the first step of a client's
+    transport leaves the client's socket open for good. So it first stops listening, and
+    is closed when those steps are done: a task, a transport, a call of the protocol.
+    """
+    for listening in server.sockets:
+        asyncio.get_running_loop().remove_reader(listening.fileno())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    server.close()
 
 
 def _limit(entry: Any, fault: Fault, request: Request) -> None:

@@ -36,7 +36,11 @@ def make_plan(request: Request, exchange: Exchange, faults: Iterable[Fault]) -> 
         exclusive = fault.action.exclusive
         if exclusive and items is not None:
             items = _left(items, undecided, request)
-        if items is None or not fault.action.apply(plan, items, fault.match):
+        if items is None:
+            continue
+        if not fault.action.apply(plan, items, fault.match):
+            if plan.layout is None:
+                exchange.faults += (f"cannot {fault}: this version is not known",)
             continue
         fault.fired += 1
         exchange.faults += (str(fault),)

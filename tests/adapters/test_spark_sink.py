@@ -308,7 +308,7 @@ def test_killed_worker_loses_nothing_and_doubles_are_reported(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_write, "CountingTask", DyingTask)
-        report = write(df, kafka_topic, config={"linger.ms": "0"})
+        report = write(df, kafka_topic, partitions=1, config={"linger.ms": "0"})
     assert report.retried_tasks == 1
     assert (report.read, report.delivered) == (100_000, 100_000)
     landed = values(kafka_cluster, kafka_topic)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import socket
 import time
 
@@ -73,6 +75,17 @@ def test_new_leaders_are_behind_the_proxy(api, proxy, client, cluster):
         version = stray.version(0 if api == "produce" else 1)
         answer = stray.ask(getattr(raw, api)(version, topic, topic_id))
     assert [proxy.brokers[leader]] == [_address(e) for e in answer.node_endpoints]
+
+
+def test_another_name_is_advertised(cluster):
+    """Clients are told a name of the machine that the proxy runs on."""
+    with (
+        FaultProxy(cluster, advertised_host="localhost") as proxy,
+        RawClient(proxy.bootstrap_servers) as client,
+    ):
+        brokers = client.ask(MetadataRequest(version=12, topics=[])).brokers
+        assert {broker.host for broker in brokers} == {"localhost"}
+        assert proxy.bootstrap_servers.count("localhost:") == 3
 
 
 def test_requests_are_counted_by_broker(proxy, client):
@@ -203,3 +216,16 @@ def test_sasl_passes(mechanism, kafka_users):
             producer.send(topic, b"value").get(20)
     assert fault.fired == 1
     assert proxy.requests("SaslAuthenticate")
+
+
+def test_stopping_at_once_leaves_no_socket_behind(kafka_cluster):
+    """Clients that have just come are turned away, whatever was done for them so far."""
+    for _ in range(20):
+        proxy = FaultProxy(kafka_cluster).start()
+        host, port = proxy.bootstrap_servers.split(":")
+        clients = [socket.create_connection((host, int(port)), 5) for _ in range(5)]
+        proxy.stop()
+        for client in clients:
+            with client, contextlib.suppress(ConnectionResetError):
+                assert client.recv(1) == b""
+    gc.collect()

@@ -271,6 +271,17 @@ def test_unknown_apis_pass_raw(kafka_faults):
     assert kafka_faults.requests()[0].api == "GetTelemetrySubscriptions"
 
 
+def test_a_fault_that_cannot_be_applied_is_noted(kafka_faults):
+    """An answer of a version that is not known cannot be failed; the journal says so."""
+    fault = kafka_faults.on("TxnOffsetCommit").fail("NOT_COORDINATOR")
+    body = b"\0\x1c\0\x63\0\0\0\x05\xff\xff"
+    with RawClient(kafka_faults.bootstrap_servers) as client:
+        client.send_bytes(len(body).to_bytes(4, "big") + body)
+        assert client.receive_bytes() == b""
+    assert fault.fired == 0
+    assert "cannot fail with NOT_COORDINATOR(16)" in str(kafka_faults.journal)
+
+
 def test_a_frame_that_ends_early(kafka_faults):
     """A client that goes away within a frame is no accident of the proxy's."""
     with RawClient(kafka_faults.bootstrap_servers) as client:

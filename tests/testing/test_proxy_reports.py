@@ -108,6 +108,6 @@ def test_b64_counting_the_requests_of_two_recipes_for_lag(kafka_faults, kafka_to
     with KafkaAdminClient(bootstrap_servers=servers) as admin:
         for group in groups:
             admin.list_group_offsets(group)
-    assert one_by_one == 200
+    assert one_by_one >= 200
     assert len(kafka_faults.requests("ListOffsets")) == 1
     assert len(kafka_faults.requests("OffsetFetch")) <= 3

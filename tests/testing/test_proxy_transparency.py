@@ -151,6 +151,7 @@ def spark(tmp_path_factory):
     session.stop()
 
 
+@pytest.mark.timeout(500)
 def test_spark(proxy, topic, spark, tmp_path):
     """Batch and streaming, in and out, of Spark's Java client."""
     options = {"kafka.bootstrap.servers": proxy.bootstrap_servers}

@@ -66,7 +66,9 @@ def judge(
         return Failure(errors.translate(original, context=context, **place), False)
     if given_up:
         cause = _insides.unwrapped(original)
-        if ends_all(cause) and not _insides.was_sent(batch.source):
+        # One whose InitProducerId was refused (a cause in a text) never sent anything.
+        unsent = cause is not original or not _insides.was_sent(batch.source)
+        if unsent and ends_all(cause):
             return Failure(errors.translate(cause, **place), False)
         return Failure(_given_up(batch, original, place), True)
     if _is_mate(batch, future, original):

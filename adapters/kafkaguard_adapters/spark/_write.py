@@ -69,7 +69,8 @@ def write(  # noqa: PLR0913 - one for each setting
     One Spark action, nothing cached; works in classic Spark and in Connect. The frame
     is shuffled by key, so all records of a key are written by one task, in the order
     of ``order_by``. With ``on_reject="fail"`` every record is checked below that
-    shuffle: if one fails, nothing has been sent.
+    shuffle: if one fails, nothing has been sent. (Where a column names the topics, a
+    record without a key is found by the tasks that write.)
 
     A task that Spark runs again writes its records again (at least once); the report's
     ``maybe_twice`` says how many that can be.
