@@ -151,7 +151,7 @@ def test_b91_refused_api_versions_are_asked_once_more_in_version_0(
 
 async def test_b91_answer_of_an_old_broker_has_the_layout_of_version_0():
     """As Kafka itself answers: 35, and what it has of ApiVersions."""
-    versions = []
+    versions, ended = [], asyncio.Event()
 
     async def old_broker(reader, writer):
         for answer in (
@@ -166,12 +166,14 @@ async def test_b91_answer_of_an_old_broker_has_the_layout_of_version_0():
         with suppress(ConnectionError):
             await reader.read()
         writer.close()
+        ended.set()
 
     server = await asyncio.start_server(old_broker, "127.0.0.1")
     address = server.sockets[0].getsockname()
     connection = await Connection.open(address, Settings((address,)), make, None)
     assert versions == [4, 0]
     connection.close()
+    await ended.wait()
     server.close()
     await server.wait_closed()
 
