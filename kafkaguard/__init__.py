@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from kafkaguard._lag import LagReason, LagReport, LagState
     from kafkaguard._log_dirs import LogDirsReport
     from kafkaguard._offsets import OffsetsReport
+    from kafkaguard._remote_storage import RemoteStorageEvent
     from kafkaguard._verdict import Action, RuleInfo, TopicFacts, Verdict
+    from kafkaguard_adapters._gauges import PrometheusLag, register_otel
     from kafkaguard_adapters._guard import guard
+    from kafkaguard_adapters._remote_storage import RemoteStorageWatch
     from kafkaguard_policies import PolicyError, RetryPolicy, load_policy, retry
 
 #: Where each public name lives; loaded at its first use.
@@ -40,6 +43,9 @@ _HOMES = {
     "LogDirsReport": "kafkaguard._log_dirs",
     "OffsetsReport": "kafkaguard._offsets",
     "PolicyError": "kafkaguard_policies",
+    "PrometheusLag": "kafkaguard_adapters._gauges",
+    "RemoteStorageEvent": "kafkaguard._remote_storage",
+    "RemoteStorageWatch": "kafkaguard_adapters._remote_storage",
     "RetryPolicy": "kafkaguard_policies",
     "RuleInfo": "kafkaguard._verdict",
     "SupersededError": "kafkaguard._delivery",
@@ -48,6 +54,7 @@ _HOMES = {
     "classify": "kafkaguard._classification",
     "guard": "kafkaguard_adapters._guard",
     "load_policy": "kafkaguard_policies",
+    "register_otel": "kafkaguard_adapters._gauges",
     "retry": "kafkaguard_policies",
 }
 _MODULES = frozenset({"errors"})
@@ -64,6 +71,9 @@ __all__ = [
     "LogDirsReport",
     "OffsetsReport",
     "PolicyError",
+    "PrometheusLag",
+    "RemoteStorageEvent",
+    "RemoteStorageWatch",
     "RetryPolicy",
     "RuleInfo",
     "SupersededError",
@@ -74,6 +84,7 @@ __all__ = [
     "errors",
     "guard",
     "load_policy",
+    "register_otel",
     "retry",
 ]
 

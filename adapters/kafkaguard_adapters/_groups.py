@@ -12,7 +12,7 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from kafkaguard._reports import TopicPartition
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard.errors import ClientProtocolError, KafkaGuardError
 from kafkaguard_adapters._settle import settle
 
 if TYPE_CHECKING:
@@ -121,7 +121,11 @@ class CommittedReader:
             *(self._ask_coordinator(*each) for each in by_coordinator.items())
         ):
             answers.update(part)
-        return answers
+        return {group: answers.get(group) or self._left_out(group) for group in groups}
+
+    def _left_out(self, group: str) -> KafkaGuardError:
+        text = f"the answer leaves group {group} out"
+        return self._cluster.make(ClientProtocolError, text, api="OffsetFetch")
 
     async def _ask_coordinator(
         self, coordinator: int, groups: Collection[str]

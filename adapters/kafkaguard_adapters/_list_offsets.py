@@ -20,7 +20,11 @@ from kafkaguard._offsets import (
     PartitionOffset,
 )
 from kafkaguard._reports import TopicPartition
-from kafkaguard.errors import KafkaGuardError, UnknownTopicOrPartitionError
+from kafkaguard.errors import (
+    ClientProtocolError,
+    KafkaGuardError,
+    UnknownTopicOrPartitionError,
+)
 from kafkaguard_adapters._settle import settle
 from kafkaguard_adapters._topics import METADATA, FactsOfTopics, Leaders, leaders
 
@@ -114,9 +118,21 @@ class OffsetLister:
         }
         facts = await self._facts_for(found, wanted)
         return {
-            place: self._judge(place, each, leader, wanted[place], facts)
-            for place, each in found.items()
+            place: self._judge(place, found[place], leader, time, facts)
+            if place in found
+            else PartitionOffset(error=self._left_out(place, leader))
+            for place, time in wanted.items()
         }
+
+    def _left_out(self, place: TopicPartition, leader: int) -> KafkaGuardError:
+        return self._cluster.make(
+            ClientProtocolError,
+            "the answer leaves this partition out",
+            api=API,
+            topic=place.topic,
+            partition=place.partition,
+            broker=leader,
+        )
 
     async def _facts_for(
         self, found: Mapping[TopicPartition, Any], wanted: Mapping[TopicPartition, int]

@@ -54,8 +54,8 @@ async def settle(
     """
     find = error_of or _itself
     loop = asyncio.get_running_loop()
-    settled: dict[ItemT, Any] = {}
     pending = list(items)
+    settled: dict[ItemT, Any] = dict.fromkeys(pending)  # in the order of the question
     tries = 0
     while pending:
         settled.update(await ask(pending, tries))
