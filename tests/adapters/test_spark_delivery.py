@@ -286,6 +286,22 @@ def test_s29_keys_land_where_javas_clients_put_them(kafka_cluster):
         assert message.partition() == (murmur2(message.key()) & 0x7FFFFFFF) % 7
 
 
+def test_next_task_takes_the_producer_of_the_last_unless_that_failed(
+    kafka_cluster, kafka_topic
+):
+    """A new idempotent producer waits half a second for its id."""
+    settings = settings_for(kafka_cluster, kafka_topic)
+    topics = look_up(settings)[1]
+    with Delivery(settings, topics) as first:
+        pass
+    with pytest.raises(ZeroDivisionError), Delivery(settings, topics) as second:
+        raise ZeroDivisionError
+    with Delivery(settings, topics) as third:
+        pass
+    assert second._sender is first._sender
+    assert third._sender is not second._sender
+
+
 def test_counts_survive_the_way_to_the_driver():
     """JSON keeps them as they are."""
     counts = TaskCounts(read=3, delivered=1, resent=1, attempt=2)

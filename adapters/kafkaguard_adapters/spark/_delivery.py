@@ -14,7 +14,6 @@ judged one by one:
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +24,12 @@ from kafkaguard._verdict import Action
 from kafkaguard_adapters.confluent.errors import make, translate
 from kafkaguard_adapters.spark._arrow import Columns, Record
 from kafkaguard_adapters.spark._checks import find_refused
-from kafkaguard_adapters.spark._client_config import silent_logger
 from kafkaguard_adapters.spark._counts import TaskCounts
 from kafkaguard_adapters.spark._dead_letters import dead_letter
 from kafkaguard_adapters.spark._known_topics import KnownTopics
+from kafkaguard_adapters.spark._sender import borrow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Self
 
     from kafkaguard._verdict import Phase, Verdict
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
 
 #: Records between two flushes: what a failure looks back on.
 WINDOW_RECORDS = 100_000
-_FULL_QUEUE_WAIT_S = 0.05
-_LAST_WORDS_S = 2.0
 #: What brokers answer to a record without a key on a compacted topic, new and old ones.
 _OF_NULL_KEYS = frozenset({e.InvalidRecordError.code, e.CorruptMessageError.code})
 
@@ -89,22 +85,12 @@ class Delivery:
         topics: dict[str, SinkTopic],
         window: int = WINDOW_RECORDS,
     ) -> None:
-        from confluent_kafka import Producer
-
         self._settings = settings
         self._known = KnownTopics(settings, topics)
         self._window = window
         self._sent: list[Columns] = []
         self._open = 0
-        self._failed: list[tuple[Any, Record]] = []
-        self._patience = float(settings.client["delivery.timeout.ms"]) / 1000 + 5
-        config = {
-            **self._known.sizes(),
-            **settings.client,
-            "on_delivery": self._note,
-            "delivery.report.only.error": True,
-        }
-        self._producer = Producer(config, logger=silent_logger())
+        self._sender = borrow({**self._known.sizes(), **settings.client})
         self.counts = TaskCounts()
 
     def __enter__(self) -> Self:
@@ -113,9 +99,10 @@ class Delivery:
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         """Drop what was not sent yet, if the task fails."""
-        if error is not None:
-            self._producer.purge()
-            self._producer.flush(_LAST_WORDS_S)
+        if error is None:
+            self._sender.keep()
+        else:
+            self._sender.discard()
 
     def send(self, batch: Any) -> None:
         """Send an Arrow batch, once its records have passed the checks.
@@ -133,12 +120,11 @@ class Delivery:
             columns = columns.without(refused)
         self._sent.append(columns)
         if columns.are_plain:
-            self._produce_plain(columns.plain())
+            self._sender.produce_plain(columns.plain())
         else:
-            self._produce(columns.records())
+            self._sender.produce(columns.records())
         self._open += len(columns)
-        self._producer.poll(0)
-        if self._open >= self._window or self._failed:
+        if self._sender.has_failed or self._open >= self._window:
             self.settle()
 
     def settle(self) -> None:
@@ -147,15 +133,15 @@ class Delivery:
         Raises:
             KafkaGuardError: The job is to fail because of a record.
         """
-        self._flush()
+        self._sender.flush()
         sent, self._sent = self._sent, []
         opened, self._open = self._open, 0
-        failed, self._failed = self._failed, []
+        failed = self._sender.take_failed()
         self.counts.delivered += opened - len(failed)
         if failed:
             self._rescue(failed, sent)
-            self._flush()
-            self._check_dead_letters(self._take_failed())
+            self._sender.flush()
+            self._check_dead_letters(self._sender.take_failed())
 
     def _rescue(self, failed: list[tuple[Any, Record]], sent: list[Columns]) -> None:
         mates = [record for error, record in failed if self._judge(error, record)]
@@ -164,17 +150,17 @@ class Delivery:
             error = refusal(Reason.SUPERSEDED, record.topic)
             self._refuse(record, Reason.SUPERSEDED, error)
         self.counts.resent += len(innocent)
-        self._produce(innocent)
-        self._flush()
-        again = self._take_failed()
+        self._sender.produce(innocent)
+        self._sender.flush()
+        again = self._sender.take_failed()
         self.counts.delivered += len(innocent) - len(again)
         for _, record in again:
             self._send_alone(record)
 
     def _send_alone(self, record: Record) -> None:
-        self._produce([record])
-        self._flush()
-        failed = self._take_failed()
+        self._sender.produce([record])
+        self._sender.flush()
+        failed = self._sender.take_failed()
         if not failed:
             self.counts.delivered += 1
         for error, same in failed:
@@ -241,78 +227,11 @@ class Delivery:
         topic = self._settings.dead_letter_topic
         assert topic is not None
         limit = self._known.limit(topic)
-        self._produce([dead_letter(record, topic, reason, error, limit)])
+        self._sender.produce([dead_letter(record, topic, reason, error, limit)])
 
     def _check_dead_letters(self, failed: list[tuple[Any, Record]]) -> None:
         for error, record in failed:
             raise self._translated(error, record, self._verdict(error, record, None))
-
-    def _produce_plain(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Hand over topics, values and keys; what a record costs is decided here."""
-        from confluent_kafka import KafkaException
-
-        produce = self._producer.produce
-        for topic, value, key in rows:
-            try:
-                produce(topic, value, key)
-            except (BufferError, KafkaException):
-                self._produce([Record(topic, key, value)])
-
-    def _produce(self, records: Iterable[Record]) -> None:
-        from confluent_kafka import KafkaException
-
-        for record in records:
-            try:
-                self._wait_and_produce(record)
-            except KafkaException as error:
-                self._failed.append((error.args[0], record))
-
-    def _wait_and_produce(self, record: Record) -> None:
-        """Hand over a record, when the queue has room for it.
-
-        Raises:
-            KafkaGuardError: It had none for longer than a record may take.
-        """
-        topic, key, value, headers, partition = record
-        deadline = time.monotonic() + self._patience
-        while time.monotonic() < deadline:
-            try:
-                self._producer.produce(topic, value, key, partition, headers=headers)
-            except BufferError:
-                self._producer.poll(_FULL_QUEUE_WAIT_S)
-                continue
-            return
-        raise make(
-            e.ClientQueueFullError,
-            f"the producer's queue stayed full for {self._patience:g} s: the brokers "
-            "take records more slowly than Spark makes them",
-            topic=topic,
-            api="Produce",
-        )
-
-    def _flush(self) -> None:
-        left = self._producer.flush(self._patience)
-        if left:
-            raise make(
-                e.ClientTimeoutError,
-                f"{left} records were not answered within {self._patience:g} s",
-                topic=self._settings.topic,
-                api="Produce",
-            )
-
-    def _note(self, error: Any, message: Any) -> None:
-        record = Record(
-            message.topic(),
-            message.key(),
-            message.value(),
-            message.headers(),
-            message.partition(),
-        )
-        self._failed.append((error, record))
-
-    def _take_failed(self) -> list[tuple[Any, Record]]:
-        failed, self._failed = self._failed, []
-        return failed
 
 
 def _reason(error: e.KafkaGuardError) -> str:
