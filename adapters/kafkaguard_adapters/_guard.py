@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from kafkaguard._verdict import TopicFacts
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from kafkaguard._verdict import TopicFacts
 
 ClientT = TypeVar("ClientT")
 
@@ -79,6 +79,7 @@ def guard(
     """
     if (client is None) == (factory is None):
         raise TypeError("guard() takes a client, or factory= and config= to build one")
+    _check_topics(topics)
     if factory is not None:
         client = _built(factory, dict(config or {}))
     module = import_module(_home_of(client))
@@ -90,6 +91,15 @@ def guard(
         topics=topics,
         strict=strict,
     )
+
+
+def _check_topics(topics: Any) -> None:
+    for topic, facts in (topics or {}).items():
+        if not isinstance(facts, TopicFacts):
+            raise TypeError(
+                f"guard(): topics={{{topic!r}: ...}} takes TopicFacts(compacted=..., "
+                f"tiered=...), not {facts!r}"
+            )
 
 
 def _built(factory: Callable[..., Any], config: dict[str, Any]) -> Any:

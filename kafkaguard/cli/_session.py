@@ -76,9 +76,19 @@ def _start(builder: SparkSession.Builder, log: Path) -> SparkSession:
         with _output_to(log):
             return builder.getOrCreate()
     except Exception as error:
-        last = log.read_text(errors="replace").strip().splitlines()[-1:]
-        said = last[0] if last else str(error).splitlines()[0]
+        said = _reason(log.read_text(errors="replace")) or str(error).splitlines()[0]
         raise Problem(f"Spark does not start: {said}") from error
+
+
+def _reason(log: str) -> str | None:
+    """Find the line of Spark's output that says why; its last one is a stack frame."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("at ", "..."))]
+    for sign in ("unresolved dependency", "Exception", "rror"):
+        found = [line for line in told if sign in line]
+        if found:
+            return found[0]
+    return told[-1] if told else None
 
 
 def _java_home() -> Path:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from kafka import KafkaProducer
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
+from kafkaguard._classification import classify
 from kafkaguard._delivery import (
     CallbackError,
     DeliveryFailed,
@@ -21,6 +22,7 @@ from kafkaguard._delivery import (
     worst,
 )
 from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
+from kafkaguard._verdict import Action
 from kafkaguard.errors import ClientConfigurationError, InvalidRecordKeyError, dual
 from kafkaguard_adapters._view import ClusterCalls, ClusterView
 from kafkaguard_adapters.kafka_python import _insides, errors
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from kafkaguard._verdict import TopicFacts
+    from kafkaguard._verdict import TopicFacts, Verdict
     from kafkaguard_adapters._settings import Settings
 
 _log = logging.getLogger("kafkaguard.producer")
@@ -237,8 +239,7 @@ class GuardedProducer(ClusterCalls):
                 self._session.producer.config["delivery_timeout_ms"] / 1000
                 + FLUSH_MARGIN_S
             )
-        self._wait(time.monotonic() + timeout)
-        return self._report()
+        return self._report(self._wait(time.monotonic() + timeout))
 
     def close(
         self, timeout: float | None = None, null_logger: bool = False
@@ -270,7 +271,8 @@ class GuardedProducer(ClusterCalls):
             self._session.tracker.settle_done()
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(0 if in_callback else left, null_logger)
-        return self._report()
+        session = self._session
+        return self._report(session.tracker.pending() + session.recovery.pending())
 
     def _close_client(self, timeout: float, null_logger: bool) -> None:
         try:
@@ -280,27 +282,34 @@ class GuardedProducer(ClusterCalls):
         finally:
             self.close_view()
 
-    def _wait(self, deadline: float) -> None:
-        """Wait for what is on its way, and for what is sent again in consequence."""
+    def _wait(self, deadline: float) -> int:
+        """Wait for what is on its way, and for what is sent again in consequence.
+
+        Returns:
+            How many of these records have no outcome yet. What other threads have sent
+            since is not among them.
+        """
 
         def left() -> float:
             return max(0.0, deadline - time.monotonic())
 
+        session = self._session
         while True:
-            rounds = self._session.recovery.rounds
-            batches = self._session.tracker.batches()
-            with _insides.flushing(self._session.producer):
-                if not all(batch.result.wait(left()) for batch in batches):
-                    break
-            self._session.tracker.settle_done()
+            rounds = session.recovery.rounds
+            batches = session.tracker.batches()
+            with _insides.flushing(session.producer):
+                answered = all(batch.result.wait(left()) for batch in batches)
+            session.tracker.settle_done()
             split = any(not batch.result.is_done for batch in batches)
-            idle = self._session.recovery.wait(left())
-            if not idle or (rounds == self._session.recovery.rounds and not split):
+            idle = session.recovery.wait(left())
+            repaired = rounds != session.recovery.rounds
+            if not (answered and idle and (repaired or split)):
                 break
-        self._session.tracker.settle_done()
+        unsettled = (b for b in batches if not b.result.is_done)
+        pending = sum(len(batch.futures) - batch.settled for batch in unsettled)
+        return pending + (0 if idle else session.recovery.pending())
 
-    def _report(self) -> DeliveryReport:
-        pending = self._session.tracker.pending() + self._session.recovery.pending()
+    def _report(self, pending: int) -> DeliveryReport:
         report = self._session.ledger.report(pending)
         if report.errors or report.pending:
             raise _delivery_failed(report)
@@ -309,7 +318,8 @@ class GuardedProducer(ClusterCalls):
             raise errors.make(
                 CallbackError,
                 f"a callback of the application raised {type(raised).__name__}; the "
-                "records themselves are reported as they are",
+                "records themselves were delivered",
+                verdict=classify(0),
             ) from raised
         return report
 
@@ -422,12 +432,21 @@ def _delivery_failed(report: DeliveryReport) -> DeliveryFailed:
         DeliveryFailed.describe(report),
         api="Produce",
         client=errors.CLIENT,
-        verdict=gravest.verdict if gravest else None,
+        verdict=_verdict_of(report, gravest),
     )
     assert isinstance(error, DeliveryFailed)
     error.report = report
     error.__cause__ = gravest
     return error
+
+
+def _verdict_of(report: DeliveryReport, gravest: Any) -> Verdict:
+    """Judge a report by the gravest of what it holds; pending records are in doubt."""
+    verdicts: list[Verdict] = [gravest.verdict] if gravest else []
+    if report.pending:
+        verdicts.append(classify(KafkaTimeoutError(), api="Produce"))
+    order = list(Action)
+    return max(verdicts, key=lambda verdict: order.index(verdict.action))
 
 
 def wrap(
@@ -447,7 +466,7 @@ def wrap(
             f"policy {settings.name}: a guarded producer of kafka-python raises what "
             f"is rejected; on_reject {settings.on_reject!r} is for pipelines and Spark",
         )
-    _check_duplicates(producer, strict=strict)
+    _check_settings(producer, strict=strict)
     return GuardedProducer(
         producer,
         Builder(factory, config),
@@ -459,15 +478,21 @@ def wrap(
     )
 
 
-def _check_duplicates(producer: Any, *, strict: bool) -> None:
-    """Say that the client by itself can write a record twice."""
+def _check_settings(producer: Any, *, strict: bool) -> None:
+    """Say that the client by itself can write a record twice, or lose it unseen."""
     config = producer.config
-    if config["enable_idempotence"] or not config["retries"]:
-        return
-    text = (
-        "this producer retries without idempotence, so the client itself can write a "
-        "record twice: set enable_idempotence=True, or retries=0"
-    )
-    if strict:
-        raise errors.make(ClientConfigurationError, text)
-    _log.warning(text)
+    found = []
+    if not config["enable_idempotence"] and config["retries"]:
+        found.append(
+            "this producer retries without idempotence, so the client itself can write "
+            "a record twice: set enable_idempotence=True, or retries=0"
+        )
+    if config["acks"] == 0:
+        found.append(
+            "with acks=0 the broker does not answer, so a record that it refused "
+            "counts as delivered: set acks='all'"
+        )
+    if strict and found:
+        raise errors.make(ClientConfigurationError, "; ".join(found))
+    for text in found:
+        _log.warning(text)

@@ -132,6 +132,8 @@ def write(  # noqa: PLR0913 - one for each setting
 
 
 def _landed(growth: Growth, settings: SinkSettings) -> str:
+    if settings.topic is None:
+        return "an unknown number of records were appended to the topics of the column"
     names = " and ".join(topic.name for topic in growth.topics)
     appended = growth.appended(settings)
     number = "an unknown number of" if appended is None else f"{appended:,}"
