@@ -192,10 +192,17 @@ def _without(settings: Mapping[str, str], name: str) -> dict[str, str]:
 
 
 def silent_logger() -> object:
-    """Return the logger that librdkafka's own lines go to: ``kafkaguard.spark``."""
+    """Return the logger of librdkafka's own lines, ``kafkaguard.spark.librdkafka``.
+
+    It prints nothing unless the application configures logging: a broker that is away
+    is a hundred such lines, and one error of ours.
+    """
     import logging
 
-    return logging.getLogger("kafkaguard.spark")
+    logger = logging.getLogger("kafkaguard.spark.librdkafka")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger
 
 
 def _refuse(name: str, why: str) -> KafkaGuardError:
