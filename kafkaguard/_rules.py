@@ -845,10 +845,17 @@ RULES: tuple[Rule, ...] = (
         on=(
             *(4, 23, 24, 26, 44, 50, 54, 61, 64, 66, 67, 73, 76, 81, 93),
             *(104, 112, 114, 115, 128, 130),
-            e.ClientConfigurationError,
         ),
         scenario="A session timeout out of bounds, a foreign cluster, a policy.",
         source="KIP-1050; franz-go #751",
+    ),
+    _rule(
+        "client-refuses-settings",
+        Action.CONFIGURE,
+        "a setting or an argument is refused before anything is sent: change it",
+        on=(e.ClientConfigurationError,),
+        scenario="A codec that is not installed, an option that does not exist.",
+        source="KIP-1050; kafka.errors.KafkaConfigurationError",
     ),
     _rule(
         "configuration",

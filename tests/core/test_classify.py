@@ -270,7 +270,7 @@ EXAMPLES = [
     ("administrator-must-mend", 37, {"api": "CreateTopics"}, "CONFIGURE", "no"),
     ("settings-refused", 26, {"api": "JoinGroup"}, "CONFIGURE", "no"),
     (
-        "settings-refused",
+        "client-refuses-settings",
         kafka_errors.UnsupportedCodecError(),
         {},
         "CONFIGURE",
