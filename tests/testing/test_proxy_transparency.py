@@ -132,25 +132,7 @@ async def test_aiokafka(proxy, topic):
     _must_have(proxy.compare(), *CONSUMED, *TRANSACTED)
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    """Start Spark with its Kafka connector, whose client is Java's."""
-    import pyspark
-    from pyspark.sql import SparkSession
-
-    package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.jars.packages", package)
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark")))
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
-
-
+@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(500)
 def test_spark(proxy, topic, spark, tmp_path):
     """Batch and streaming, in and out, of Spark's Java client."""

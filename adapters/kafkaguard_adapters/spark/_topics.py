@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark._settings import SinkSettings
 
 #: Seconds until a cluster that does not answer counts as unreachable.
-ANSWER_TIMEOUT_S = 8.0
+ANSWER_TIMEOUT_S = 6.0
 _GLANCE_S = 0.1
 _log = logging.getLogger("kafkaguard.spark")
 
