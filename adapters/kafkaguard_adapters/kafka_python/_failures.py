@@ -29,6 +29,11 @@ PURGED_IN_FLIGHT = -151
 INVALID_RECORD = 87
 #: What brokers answer for a null key on a compacted topic: today's, and old ones.
 REFUSED_RECORD = frozenset({INVALID_RECORD, 2})
+#: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
+SEQUENCE_ERRORS = frozenset({45, 59})
+#: What holds for each record of a transaction that has failed (KIP-1050).
+ABORT = classify(120, api="EndTxn")
+_STOPS = frozenset({Action.FENCED, Action.CONFIGURE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +43,14 @@ class Failure:
     Attributes:
         error: Of both classes.
         repeatable: The record itself was not refused, so it may be sent again.
+        unsent: It certainly was never sent.
+        in_flight: Its producer gave it up while it was on its way.
     """
 
     error: KafkaGuardError
-    repeatable: bool
+    repeatable: bool = False
+    unsent: bool = False
+    in_flight: bool = False
 
 
 def judge(
@@ -60,32 +69,79 @@ def judge(
         "topic": batch.topic_partition.topic,
         "partition": batch.topic_partition.partition,
     }
-    given_up = batch.producer is not None and _insides.was_given_up(batch.result)
-    if batch.producer is None or (given_up and transactional):
+    if batch.producer is None:
         context = {"transactional": transactional, "idempotent": False}
-        return Failure(errors.translate(original, context=context, **place), False)
-    if given_up:
-        cause = _insides.unwrapped(original)
-        # One whose InitProducerId was refused (a cause in a text) never sent anything.
-        unsent = cause is not original or not _insides.was_sent(batch.source)
-        if unsent and ends_all(cause):
-            return Failure(errors.translate(cause, **place), False)
-        return Failure(_given_up(batch, original, place), True)
+        return Failure(errors.translate(original, context=context, **place))
+    if isinstance(original, KafkaTimeoutError):
+        return Failure(_timed_out(batch, original, place, transactional=transactional))
+    if _insides.was_given_up(batch.result):
+        if transactional:
+            return Failure(_in_failed_transaction(original, place))
+        return _given_up(batch, original, place)
     if _is_mate(batch, future, original):
-        return Failure(_mate(original, place), not transactional)
-    return Failure(_refused(batch, future, original, place), False)
+        error = _mate(original, place, transactional=transactional)
+        return Failure(error, repeatable=not transactional)
+    error = _refused(batch, future, original, place, transactional=transactional)
+    # A hole in the sequence is the producer's fault: the record was not looked at.
+    first_try = batch.source is not None and not batch.source.in_retry()
+    innocent = error.code in SEQUENCE_ERRORS and first_try and not transactional
+    return Failure(error, repeatable=innocent, unsent=innocent)
 
 
 def _given_up(
     batch: TrackedBatch, original: BaseException, place: dict[str, Any]
-) -> KafkaGuardError:
+) -> Failure:
     """Judge a record of a batch that the dying or closing producer left behind."""
+    cause = _insides.unwrapped(original)
+    sent = _insides.was_sent(batch.source)
+    # One whose InitProducerId was refused (a cause in a text) never sent anything.
+    if (cause is not original or not sent) and ends_all(cause):
+        return Failure(errors.translate(cause, **place))
     why = f"the producer gave up ({type(original).__name__})"
-    if _insides.was_sent(batch.source):
+    if sent:
         text = f"{why} while this record was on its way: it may have been written"
-        return errors.make(PURGED_IN_FLIGHT, text, original=original, **place)
+        error = errors.make(PURGED_IN_FLIGHT, text, original=original, **place)
+        return Failure(error, repeatable=True, in_flight=True)
     text = f"{why} before this record was sent: it was not written"
-    return errors.make(ClientClosedError, text, original=original, **place)
+    error = errors.make(ClientClosedError, text, original=original, **place)
+    return Failure(error, repeatable=True, unsent=True)
+
+
+def _timed_out(
+    batch: TrackedBatch,
+    original: BaseException,
+    place: dict[str, Any],
+    *,
+    transactional: bool,
+) -> KafkaGuardError:
+    """Judge a record that had no outcome when its time was over."""
+    seconds = batch.producer.config["delivery_timeout_ms"] / 1000
+    sent = _insides.was_sent(batch.source)
+    happened = (
+        "it was sent, and no answer came: it may have been written"
+        if sent
+        else "no broker could be reached for it: it was not written"
+    )
+    context: dict[str, Any] = {"transactional": transactional, "idempotent": False}
+    if not sent:
+        context["phase"] = "enqueue"
+    text = f"no outcome within {seconds:g} s (delivery_timeout_ms); {happened}"
+    return errors.translate(original, message=text, context=context, **place)
+
+
+def _in_failed_transaction(
+    original: BaseException, place: dict[str, Any]
+) -> KafkaGuardError:
+    """Judge a record that the client dropped since its transaction has failed."""
+    context = {"transactional": True, "idempotent": False}
+    cause = _insides.unwrapped(original)
+    verdict = classify(cause, api="Produce", transactional=True)
+    if verdict.action not in _STOPS:
+        verdict = ABORT
+    text = "its transaction has failed; nothing of that is shown to readers"
+    return errors.translate(
+        cause, message=text, context=context, verdict=verdict, **place
+    )
 
 
 def _is_mate(
@@ -103,9 +159,14 @@ def _is_mate(
     return not named and len(batch.futures) > 1
 
 
-def _mate(original: BaseException, place: dict[str, Any]) -> KafkaGuardError:
+def _mate(
+    original: BaseException, place: dict[str, Any], *, transactional: bool
+) -> KafkaGuardError:
     text = "another record of the same batch was refused; this one was not written"
-    return errors.make(BatchMateRefusedError, text, original=original, **place)
+    verdict = ABORT if transactional else None
+    return errors.make(
+        BatchMateRefusedError, text, original=original, verdict=verdict, **place
+    )
 
 
 def _refused(
@@ -113,12 +174,16 @@ def _refused(
     future: GuardedFuture,
     original: BaseException,
     place: dict[str, Any],
+    *,
+    transactional: bool,
 ) -> KafkaGuardError:
-    context: dict[str, Any] = {"null_key": future.key_is_null, "idempotent": False}
+    context: dict[str, Any] = {
+        "null_key": future.key_is_null,
+        "idempotent": False,
+        "transactional": transactional,
+    }
     if getattr(original, "errno", None) == INVALID_RECORD and not future.key_is_null:
         context["phase"] = "single"
-    if isinstance(original, KafkaTimeoutError) and not _insides.was_sent(batch.source):
-        context["phase"] = "enqueue"
     return errors.translate(original, context=context, **place)
 
 

@@ -1,9 +1,9 @@
-"""The only place that looks inside kafka-python's producer (3.x).
+"""The only place that looks inside kafka-python's producer (3.x); it changes nothing.
 
-Its public interface does not tell three things that decide what may be sent again:
-which records shared a batch, whether that batch ever left for the broker, and whether
-the producer is dead. The bytes of a record are read from its batch, since the objects
-that the application handed over may have changed since.
+Its public interface does not tell what decides what may be sent again: which records
+shared a batch, whether that batch ever left for the broker, and whether the producer is
+dead. The bytes of a record are read from its batch, since the objects that the
+application handed over may have changed since.
 """
 
 # ruff: noqa: SLF001 - looking inside is what this module is for
@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import re
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from kafka.errors import KafkaError, for_code
+from kafka.errors import KafkaError, KafkaTimeoutError, for_code
+from kafka.producer.transaction_manager import ProducerIdAndEpoch, TransactionState
 from kafka.record import MemoryRecords
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+#: From which brokers on an idempotent producer may raise its epoch by itself (KIP-360).
+_KIP_360 = (2, 5)
+_LAST_EPOCH = 32767
 
 
 class RawRecord(NamedTuple):
@@ -43,7 +44,38 @@ def batch_of(producer: Any, result: Any) -> Any:
         if newest.produce_future is result:
             return newest
     unfinished = accumulator._incomplete.all()
-    return next((b for b in unfinished if b.produce_future is result), None)
+    found = next((b for b in unfinished if b.produce_future is result), None)
+    return found or _in_flight(producer, result)
+
+
+def _in_flight(producer: Any, result: Any) -> Any:
+    """Find a batch among those that were sent, where it stays if it is given up."""
+    sent = producer._sender._in_flight_batches.get(result.topic_partition, ())
+    return next((b for _, b in list(sent) if b.produce_future is result), None)
+
+
+def was_never_sent(producer: Any, result: Any) -> bool:
+    """Tell for sure that a producer gave a batch up without having sent it.
+
+    For a batch that nobody has followed. It would still be among those that were sent,
+    unless it was put back to be sent again; so there must have been no such repetition.
+    """
+    return (
+        bool(result.is_done)
+        and was_given_up(result)
+        and _in_flight(producer, result) is None
+        and not _may_have_repeated(producer)
+    )
+
+
+def _may_have_repeated(producer: Any) -> bool:
+    """Tell whether any batch was sent again of late, as the client's metrics say."""
+    sensors = producer._sender._sensors
+    if sensors is None:
+        return True
+    name = sensors.metrics.metric_name("record-retry-rate", "producer-metrics")
+    rate = sensors.metrics.metrics.get(name)
+    return rate is None or rate.value() > 0
 
 
 def records_of(batch: Any) -> list[RawRecord] | None:
@@ -73,11 +105,101 @@ def is_split(result: Any) -> bool:
 
 
 def cause_of_death(producer: Any) -> BaseException | None:
-    """Return why a producer fails every send from now on; None while it lives."""
+    """Return why a producer delivers nothing from now on; None while it lives."""
     manager = producer._transaction_manager
-    if manager is None or not manager.has_fatal_error():
+    if manager is None:
         return None
-    return unwrapped(manager.last_error or KafkaError("no cause given"))
+    if manager.has_fatal_error():
+        return unwrapped(manager.last_error or KafkaError("no cause given"))
+    if manager._current_state == TransactionState.READY and not (
+        manager.has_producer_id()
+    ):
+        # It drops its id when a batch that it had repeated expires, and asks for
+        # another one only in its very first state.
+        return KafkaTimeoutError("it has lost its producer id")
+    return None
+
+
+def breaks_sequence(producer: Any, batch: Any) -> bool:
+    """Tell whether a failed batch leaves a hole in an idempotent producer's numbers.
+
+    Such a producer is about to be without an id, or to fail innocent batches with
+    OUT_OF_ORDER_SEQUENCE_NUMBER. Java's client raises its epoch instead.
+    """
+    manager = producer._transaction_manager
+    return (
+        manager is not None
+        and not manager.is_transactional()
+        and manager._current_state == TransactionState.READY
+        and batch is not None
+        and bool(batch.has_sequence)
+    )
+
+
+def next_identity(producer: Any, batch: Any) -> ProducerIdAndEpoch | None:
+    """Return the id with which a successor locks out what a producer left on its way.
+
+    A partition leader refuses an older epoch of an id once it has seen a newer one.
+    None where that is not possible.
+    """
+    if batch is None or not batch.has_sequence or batch.producer_epoch >= _LAST_EPOCH:
+        return None
+    if producer.config["api_version"] < _KIP_360:
+        return None
+    return ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch + 1)
+
+
+def is_ready(producer: Any) -> bool:
+    """Tell whether an idempotent producer has its id and may send."""
+    manager = producer._transaction_manager
+    return manager.has_producer_id() and (
+        manager._current_state == TransactionState.READY
+    )
+
+
+def unsent(producer: Any) -> list[Any]:
+    """List the futures of the batches that have not been sent, in their order."""
+    lines = list(producer._accumulator._batches.values())
+    return [batch.produce_future for line in lines for batch in list(line)]
+
+
+def acked(producer: Any) -> dict[Any, int]:
+    """Return the last offset that was confirmed to an idempotent producer, by place."""
+    manager = producer._transaction_manager
+    return {} if manager is None else dict(manager._last_acked_offset)
+
+
+def is_answered(producer: Any, topic_partition: Any) -> bool:
+    """Tell whether no request of an idempotent producer is out for a partition.
+
+    It has one at most, and hears the answer also for a batch that it has given up.
+    """
+    return topic_partition not in producer._accumulator.muted
+
+
+def is_idempotent(producer: Any) -> bool:
+    """Tell whether a producer numbers its batches."""
+    return producer._transaction_manager is not None
+
+
+def size_of(batch: Any) -> int | None:
+    """Return the bytes of a closed batch as the broker counts them."""
+    if batch is None or not batch.records._closed:
+        return None
+    return len(batch.records.buffer())
+
+
+def is_bumping(producer: Any) -> bool:
+    """Tell whether a producer is asking for a newer epoch of its id."""
+    return bool(producer._transaction_manager.is_bumping_epoch())
+
+
+def transaction_error(producer: Any) -> BaseException | None:
+    """Return why a transactional producer cannot go on; None if it can."""
+    manager = producer._transaction_manager
+    if manager is None or not manager.has_error() or manager.last_error is None:
+        return None
+    return unwrapped(manager.last_error)
 
 
 def unwrapped(error: BaseException) -> BaseException:
@@ -101,48 +223,3 @@ def has_connection(producer: Any) -> bool:
 def is_sender_thread(producer: Any) -> bool:
     """Tell whether the caller is the producer's own background thread."""
     return threading.current_thread() is producer._sender
-
-
-def append(producer: Any, topic_partition: Any, record: RawRecord) -> Any:
-    """Hand over bytes for a given partition, past serialisers and partitioner."""
-    future, *_ = producer._accumulator.append(
-        topic_partition, record.timestamp, record.key, record.value, record.headers
-    )
-    producer._sender.wakeup()
-    return future
-
-
-@contextmanager
-def flushing(producer: Any) -> Iterator[None]:
-    """Send everything at once, whatever ``linger_ms`` says, for the time of a wait."""
-    producer._accumulator.begin_flush()
-    producer._sender.wakeup()
-    try:
-        yield
-    finally:
-        producer._accumulator._flushes_in_progress.decrement()
-
-
-def stop(producer: Any, timeout: float) -> None:
-    """Stop a producer's thread; what it still holds is given up.
-
-    ``close(timeout)`` alone raises before it stops anything if a record is pending.
-    """
-    producer._sender.force_close()
-    if not is_sender_thread(producer):
-        producer._sender.join(timeout)
-
-
-def detach_serializers(producer: Any) -> None:
-    """Keep a dead producer's close() from closing what its successor uses."""
-    producer.config = {
-        **producer.config,
-        "key_serializer": None,
-        "value_serializer": None,
-    }
-
-
-def disown(producer: Any) -> None:
-    """In a forked child: keep the parent's producer from being closed by exit or GC."""
-    producer._closed = True
-    producer._unregister_cleanup()

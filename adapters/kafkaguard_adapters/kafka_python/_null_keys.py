@@ -5,11 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kafka import KafkaAdminClient
-from kafka.protocol.admin import DescribeConfigsRequest
-
 from kafkaguard._verdict import TopicFacts
-from kafkaguard.errors import InvalidRecordKeyError, for_code
+from kafkaguard.errors import InvalidRecordKeyError
 from kafkaguard_adapters.kafka_python import errors
 
 if TYPE_CHECKING:
@@ -19,11 +16,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.producer")
 
-_TOPIC = 2
 _CLEANUP, _TIERED = "cleanup.policy", "remote.storage.enable"
 #: What serialisers make of None, so that all such records share one "key".
 _DISGUISES = frozenset({b"null", b"None"})
-_LOOK_UP_TIMEOUT_MS = 10_000
 
 
 class NullKeyCheck:
@@ -87,44 +82,20 @@ def _serialized(serializer: Any, topic: str, headers: Any, key: Any) -> Any:
         return key if key is not None else b""
 
 
-def ask_with(settings: Callable[[], dict[str, Any]]) -> Callable[[str], TopicFacts]:
-    """Return a function that asks the cluster about a topic on its own connection.
+def ask_facts(
+    ask: Callable[[str, list[str]], dict[str, str | None]],
+) -> Callable[[str], TopicFacts]:
+    """Return a function that asks the cluster what is to be known of a topic.
 
     Args:
-        settings: Returns the settings of the producer, which say how to connect.
+        ask: Asks for settings of a topic, by name.
     """
 
-    def ask(topic: str) -> TopicFacts:
-        known = KafkaAdminClient.DEFAULT_CONFIG.keys() - {"metric_reporters"}
-        mine = {name: v for name, v in settings().items() if name in known}
-        for bound in ("bootstrap_timeout_ms", "request_timeout_ms"):
-            mine[bound] = min(
-                mine.get(bound) or _LOOK_UP_TIMEOUT_MS, _LOOK_UP_TIMEOUT_MS
-            )
-        admin = KafkaAdminClient(**mine)
-        try:
-            return _facts_of(_describe(admin, topic))
-        finally:
-            admin.close()
-
-    return ask
-
-
-def _describe(admin: Any, topic: str) -> Any:
-    """Ask for a topic's settings, with the error code that describe_configs() drops."""
-    request = DescribeConfigsRequest(resources=[(_TOPIC, topic, [_CLEANUP, _TIERED])])
-    manager = admin._manager  # noqa: SLF001 - see above
-    (result,) = manager.run(manager.send, request).results
-    if result.error_code:
-        raise for_code(result.error_code)(
-            result.error_message, api="DescribeConfigs", topic=topic
+    def facts(topic: str) -> TopicFacts:
+        values = ask(topic, [_CLEANUP, _TIERED])
+        return TopicFacts(
+            compacted="compact" in (values.get(_CLEANUP) or ""),
+            tiered=values.get(_TIERED) == "true",
         )
-    return result
 
-
-def _facts_of(result: Any) -> TopicFacts:
-    values = {entry.name: entry.value for entry in result.configs}
-    return TopicFacts(
-        compacted="compact" in (values.get(_CLEANUP) or ""),
-        tiered=values.get(_TIERED) == "true",
-    )
+    return facts

@@ -1,11 +1,12 @@
-"""What is done when a batch is refused: records sent again, a dead producer replaced.
+"""What is done when a batch fails: records sent again, a dead producer replaced.
 
 The sequence of events, for the default (idempotent) producer::
 
     [sender thread]   the broker refuses a batch; the producer is dead for good
     [sender thread]   failed(): outcomes decided, the gate closed, the thread started
     [any thread]      send() waits at the gate
-    [this thread]     the dead producer gives up all it holds
+    [this thread]     requests on their way are answered, or not in time
+    [this thread]     the dead producer is stopped and gives up all it holds
     [this thread]     a new producer is built and takes its place
     [this thread]     records that were certainly not written are handed over again,
                       in their old order
@@ -24,18 +25,27 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafka.errors import IllegalStateError
+from kafka.errors import IllegalStateError, KafkaTimeoutError
 
-from kafkaguard._delivery import SupersededError
 from kafkaguard.errors import ClientClosedError, ClientTimeoutError, KafkaGuardError
-from kafkaguard_adapters.kafka_python import _failures, _insides, errors
+from kafkaguard_adapters.kafka_python import (
+    _failures,
+    _insides,
+    _levers,
+    _successor,
+    errors,
+)
+from kafkaguard_adapters.kafka_python._answers import Unanswered, await_answers
+from kafkaguard_adapters.kafka_python._oversize import MESSAGE_TOO_LARGE, SizeLimits
+from kafkaguard_adapters.kafka_python._rescue import Rescue, Resender
+from kafkaguard_adapters.kafka_python._successor import ANSWER_S, Succession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaguard_adapters.kafka_python._failures import Failure
     from kafkaguard_adapters.kafka_python._future import GuardedFuture
     from kafkaguard_adapters.kafka_python._insides import RawRecord
     from kafkaguard_adapters.kafka_python._session import Session
@@ -43,51 +53,49 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.producer")
 
-#: Seconds that batches have to come to an end before records are sent again.
-SETTLE_S = 5.0
-#: Seconds that a dead producer's thread has to end.
-RETIRE_S = 5.0
-#: Seconds until building a producer is tried again after it failed.
-REBUILD_AFTER_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Rescue:
-    """A record that is going to be sent again."""
-
-    batch: TrackedBatch
-    index: int
-    future: GuardedFuture
-    record: RawRecord
-    error: KafkaGuardError
-
 
 class Recovery:
     """Decides about failed batches, and repairs what can be repaired.
 
     Args:
         session: What is repaired.
+        limits: Says how large a record may be.
         rescue: Send records again that failed only with their batch.
         resend_in_doubt: Also those that may have been written.
     """
 
     def __init__(
-        self, session: Session, *, rescue: bool, resend_in_doubt: bool
+        self,
+        session: Session,
+        limits: SizeLimits,
+        *,
+        rescue: bool,
+        resend_in_doubt: bool,
     ) -> None:
         self._session = session
+        self._limits = limits
         self._rescue = rescue
         self._resend_in_doubt = resend_in_doubt
+        self._closing = threading.Event()
+        self._succession = Succession(
+            session.builder, lambda: bool(self._rescues), self._closing
+        )
+        self._resender = Resender(session, self._now_due)
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._rescues: list[Rescue] = []
         self._in_hand: list[Rescue] = []
-        self._dead: Any = None
+        self._unanswered: list[Unanswered] = []
+        self._oversize: list[tuple[TrackedBatch, GuardedFuture, KafkaGuardError]] = []
         self._due: list[GuardedFuture] = []
-        self._firing = False
         self._retired: list[Any] = []
+        self._dead: Any = None
+        self._cause: BaseException | None = None
+        self._where: Any = None
+        self._acked: dict[Any, int] = {}
+        self._identity: Any = None
+        self._busy = False
         self._repairing = False
-        self._closed = False
-        self._failed_at = 0.0
         self.rounds = 0
 
     # --- called by the tracker, under its lock --------------------------------------
@@ -100,72 +108,191 @@ class Recovery:
         Returns:
             The futures that failed for good and whose callbacks are due at once.
         """
+        futures = sorted(futures, key=lambda each: each.index)
         transactional = self._session.is_transactional
-        records = None if transactional else _insides.records_of(batch.source)
-        failed, rescues = [], []
-        for future in sorted(futures, key=lambda each: each.index):
-            failure = _failures.judge(batch, future, transactional=transactional)
+        judged = [
+            (f, _failures.judge(batch, f, transactional=transactional)) for f in futures
+        ]
+        for _, failure in judged:
             if _failures.is_null_key_refusal(failure.error):
                 self._session.cache.drop(batch.topic_partition.topic)
+        with self._changed:
+            self._notice(batch, futures[0])
+            return self._decide(batch, judged)
+
+    def _decide(
+        self, batch: TrackedBatch, judged: list[tuple[GuardedFuture, Failure]]
+    ) -> list[GuardedFuture]:
+        """Sort records by what becomes of them, and start what there is to do."""
+        failed = []
+        records = self._records(batch)
+        waits = self._may_be_answered(batch)
+        unanswered = Unanswered(batch, [])
+        for future, failure in judged:
             record = records[future.index] if records else None
-            if self._accepts(future, failure, record):
+            if waits and failure.in_flight:
                 future.hold()
-                rescues.append(
-                    Rescue(batch, future.index, future, record, failure.error)  # type: ignore[arg-type]  # not None where it was accepted
-                )
+                unanswered.failures.append((future, failure.error))
+            elif self._accepts(batch, future, failure, record):
+                self._hold(Rescue(batch, future.index, future, record, failure.error))  # type: ignore[arg-type]  # not None where it was accepted
+            elif failure.error.code == MESSAGE_TOO_LARGE and not self._closing.is_set():
+                future.hold()
+                self._oversize.append((batch, future, failure.error))
             else:
-                future.fail(failure.error)
+                self._fail(batch, future, failure.error)
                 failed.append(future)
-        batch.held = batch.held or bool(rescues)
-        batch.resolved = not batch.held
-        return [] if self._begin(batch.producer, rescues, failed) else failed
+        if unanswered.failures:
+            self._unanswered.append(unanswered)
+        return self._start(batch, failed)
+
+    def _records(self, batch: TrackedBatch) -> list[RawRecord] | None:
+        if self._session.is_transactional:
+            return None
+        return _insides.records_of(batch.source)
+
+    def _may_be_answered(self, batch: TrackedBatch) -> bool:
+        return (
+            self._dead is not None
+            and batch.producer is self._dead
+            and not self._closing.is_set()
+            and _insides.is_idempotent(self._dead)
+        )
 
     def _accepts(
         self,
+        batch: TrackedBatch,
         future: GuardedFuture,
-        failure: _failures.Failure,
+        failure: Failure,
         record: RawRecord | None,
     ) -> bool:
         return (
             self._rescue
-            and not self._closed
-            and not future.was_rescued
+            and not self._closing.is_set()
+            and (failure.unsent or not future.was_rescued)
+            and batch.due > time.monotonic()
             and _failures.may_send_again(
                 failure, record, resend_in_doubt=self._resend_in_doubt
             )
         )
 
-    def _begin(
-        self, producer: Any, rescues: list[Rescue], failed: list[GuardedFuture]
-    ) -> bool:
-        """Start to repair, if there is anything to repair."""
-        with self._changed:
-            dies = self._is_dying(producer)
-            if self._closed or not (rescues or dies):
-                return False
-            if dies:
-                self._dead = self._session.producer
-            self._rescues += rescues
-            self._due += failed
-            self._start()
-            return True
+    def _hold(self, rescue: Rescue) -> None:
+        rescue.future.hold()
+        rescue.batch.held = True
+        self._rescues.append(rescue)
+        self._session.teller.sent_again(rescue.batch.topic_partition.topic)
 
-    def _is_dying(self, producer: Any) -> bool:
-        """Tell whether the producer in use is dead and may be replaced."""
-        in_use = self._session.producer
-        if producer not in (None, in_use) or self._session.is_transactional:
-            return False
-        cause = _insides.cause_of_death(in_use)
-        return cause is not None and not _failures.ends_all(cause)
-
-    def _start(self) -> None:
-        self._session.gate = self.wait_at_gate
-        self._repairing = True
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name="kafkaguard-recovery", daemon=True
+    def _fail(
+        self, batch: TrackedBatch, future: GuardedFuture, error: KafkaGuardError
+    ) -> None:
+        """Fail a record for good, and remember what a successor has to lock out."""
+        if error.verdict.written != "no" and batch.producer is self._dead is not None:
+            self._identity = self._identity or _insides.next_identity(
+                self._dead, batch.source
             )
-            self._thread.start()
+        self._session.failed_for_good(error)
+        future.fail(error)
+
+    def _start(
+        self, batch: TrackedBatch, failed: list[GuardedFuture]
+    ) -> list[GuardedFuture]:
+        """Let the thread do what there is to do; it then runs the callbacks, too."""
+        batch.resolved = not batch.held
+        repairs = bool(self._rescues) or self._dead is not None
+        if self._closing.is_set() or not (repairs or self._oversize):
+            return failed
+        self._due += failed
+        self._run_thread(repairs=repairs)
+        return []
+
+    # --- the death of a producer ------------------------------------------------------
+
+    def _notice(self, batch: TrackedBatch, future: GuardedFuture) -> None:
+        """See whether the producer in use has died of this batch, or before."""
+        in_use = self._session.producer
+        if batch.producer not in (None, in_use) or self._session.is_transactional:
+            return
+        cause = _insides.cause_of_death(in_use)
+        given_up = batch.producer is None or _insides.was_given_up(batch.result)
+        if (
+            cause is None
+            and not given_up
+            and _insides.breaks_sequence(in_use, batch.source)
+        ):
+            _levers.silence(in_use)
+            cause = future.original(batch.result)
+        if cause is not None and not _failures.ends_all(cause):
+            self._condemn(in_use, cause, None if given_up else batch.topic_partition)
+
+    def _condemn(self, producer: Any, cause: BaseException, where: Any) -> None:
+        if self._closing.is_set():
+            return
+        if self._dead is None:
+            self._dead, self._cause = producer, cause
+            self._acked = _insides.acked(producer)
+        self._where = self._where or where
+
+    def expect_successor(self, producer: Any) -> bool:
+        """Tell whether a producer is replaced, or is going to be."""
+        with self._changed:
+            in_use = self._session.producer
+            if producer is not in_use:
+                return True
+            cause = _insides.cause_of_death(in_use)
+            if (
+                cause is None
+                or self._session.is_transactional
+                or _failures.ends_all(cause)
+            ):
+                return False
+            self._condemn(in_use, cause, None)
+            if self._dead is not None:
+                self._run_thread(repairs=True)
+            return self._dead is not None
+
+    # --- called by the watch ----------------------------------------------------------
+
+    def next_due(self) -> float | None:
+        """Return when the next record must have its outcome, in monotonic seconds."""
+        # In this order, since a record goes from a batch to the rescues.
+        dues = [batch.due for batch in self._session.tracker.batches()]
+        with self._changed:
+            dues += [rescue.batch.due for rescue in self._rescues]
+        return min(dues, default=None)
+
+    def expire(self) -> None:
+        """Settle the records whose time is over; their producer is stuck."""
+        tracker = self._session.tracker
+        tracker.settle_done()
+        now = time.monotonic()
+        overdue = [batch for batch in tracker.batches() if batch.due <= now]
+        self._condemn_stuck(overdue)
+        error = KafkaTimeoutError("delivery_timeout_ms is over")
+        for batch in overdue:
+            _levers.give_up(batch.producer, batch.source, batch.result, error)
+        self._drop_overdue_rescues()
+        tracker.settle_done()
+
+    def _condemn_stuck(self, overdue: list[TrackedBatch]) -> None:
+        in_use = self._session.producer
+        mine = [batch for batch in overdue if batch.producer is in_use]
+        if not mine or self._session.is_transactional:
+            return
+        with self._changed:
+            cause = KafkaTimeoutError("it is stuck")
+            self._condemn(in_use, cause, mine[0].topic_partition)
+            if self._dead is None:
+                return
+            _levers.silence(in_use)
+            self._run_thread(repairs=True)
+
+    def _drop_overdue_rescues(self) -> None:
+        with self._changed:
+            overdue = [rescue for rescue in self._rescues if rescue.is_overdue]
+            self._rescues = [r for r in self._rescues if r not in overdue]
+            for rescue in overdue:
+                self._resender.fail(rescue, "delivery_timeout_ms is over")
+        for batch in {rescue.batch for rescue in overdue}:
+            self._session.tracker.resolve(batch)
 
     # --- called by the application's threads -----------------------------------------
 
@@ -175,7 +302,7 @@ class Recovery:
         Raises:
             KafkaGuardError: It takes longer than ``max_block_ms``, or it failed.
         """
-        if self._is_own_thread():
+        if self.is_own_thread():
             return
         limit = self._session.producer.config["max_block_ms"] / 1000
         with self._changed:
@@ -189,48 +316,67 @@ class Recovery:
 
     def wait(self, timeout: float) -> bool:
         """Wait until all is repaired and told; tell whether that is so."""
-        if self._is_own_thread():
+        if self.is_own_thread():
             return True
         with self._changed:
             return self._changed.wait_for(self._is_idle, timeout)
 
     def _is_idle(self) -> bool:
-        return not (self._repairing or self._due or self._firing)
+        return not (self._repairing or self._oversize or self._due or self._busy)
 
     def pending(self) -> int:
-        """Count the records that wait to be sent again."""
+        """Count the records that wait for the repair."""
         with self._changed:
-            return len(self._rescues) + len(self._in_hand)
+            held = [r for r in (*self._in_hand, *self._rescues)]
+            waiting = sum(len(each.failures) for each in self._unanswered)
+            undecided = sum(not rescue.future.is_decided for rescue in held)
+            return undecided + waiting + len(self._oversize)
 
     def close(self, timeout: float) -> None:
-        """Take on no more work, and wait until dead producers are closed."""
+        """Take on no more work; what is not repaired within the time is given up."""
         with self._changed:
-            self._closed = True
+            self._closing.set()
             thread = self._thread
-        if thread is not None and not self._is_own_thread():
-            thread.join(timeout)
+        if thread is None or self.is_own_thread():
+            return
+        thread.join(timeout)
+        if thread.is_alive():
+            self._give_up(IllegalStateError("the producer was closed meanwhile"))
 
-    def _is_own_thread(self) -> bool:
+    def is_own_thread(self) -> bool:
+        """Tell whether the caller is the one who repairs, or whom that waits for."""
         return threading.current_thread() is self._thread or (
             _insides.is_sender_thread(self._session.producer)
         )
 
     # --- the thread -------------------------------------------------------------------
 
+    def _run_thread(self, *, repairs: bool) -> None:
+        if repairs:
+            self._session.gate = self.wait_at_gate
+            self._repairing = True
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="kafkaguard-recovery", daemon=True
+            )
+            self._thread.start()
+
     def _run(self) -> None:
         try:
             while self._has_work():
                 self._work()
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody may hang
-            _log.exception("a dead producer could not be replaced")
-            self._give_up(error)
+            self._could_not_replace(error)
 
     def _has_work(self) -> bool:
         with self._changed:
             if self._rescues or self._dead is not None:
                 return True
-            self._open_gate(None)
-            if self._due or self._retired:
+            if self._repairing:
+                self._open_gate(None)
+            self._busy = bool(self._oversize or self._due)
+            self._changed.notify_all()
+            if self._busy or self._retired:
                 return True
             self._thread = None
             return False
@@ -244,10 +390,12 @@ class Recovery:
         """Do the most urgent thing."""
         if self._repairing:
             self._repair()
+        elif self._oversize:
+            self._explain(*self._oversize.pop(0))
         elif self._due:
             self._fire()
         else:
-            self._retire(self._retired.pop())
+            _successor.retire(self._retired.pop())
 
     def _repair(self) -> None:
         if self._dead is not None:
@@ -255,161 +403,149 @@ class Recovery:
         with self._changed:
             self._in_hand, self._rescues = self._rescues, []
             self.rounds += 1
-        self._send_again(self._in_hand)
+        self._resender.send(self._in_hand)
         self._in_hand = []
+
+    def _explain(
+        self, batch: TrackedBatch, future: GuardedFuture, error: KafkaGuardError
+    ) -> None:
+        self._limits.explain(batch, error)
+        self._fail(batch, future, error)
+        self._now_due(future)
+
+    def _now_due(self, future: GuardedFuture) -> None:
+        self._due.append(future)
 
     def _fire(self) -> None:
         with self._changed:
-            due, self._due, self._firing = self._due, [], True
+            due, self._due = self._due, []
+        self._session.teller.tell()
         for future in due:
             future.fire()
-        with self._changed:
-            self._firing = False
-            self._changed.notify_all()
 
     def _replace(self, dead: Any) -> None:
-        self._let_finish(
-            self._session.tracker.batches(dead), time.monotonic() + SETTLE_S
-        )
-        successor = self._session.builder.build(dead)
+        self._session.teller.recreated(self._where and self._where.topic)
+        _successor.hear_out(self._session.tracker, dead)
+        await_answers(self._unanswered, ANSWER_S)
+        _successor.end(self._session.tracker, dead)
+        self._settle_unanswered()
+        successor = self._succession.build(dead)
+        _successor.take_over(successor, self._identity)
+        if not self._put_in_use(successor, dead):
+            _successor.retire(successor)
+            raise IllegalStateError("the producer was closed meanwhile")
+
+    def _put_in_use(self, successor: Any, dead: Any) -> bool:
         with self._changed:
-            if self._closed:
-                self._retire(successor)
-                raise IllegalStateError("the producer was closed meanwhile")
+            if self._closing.is_set():
+                return False
+            where, cause = self._where, self._cause
             self._session.producer = successor
-            self._dead = None
+            self._session.tracker.generation += 1
+            self._dead = self._cause = self._where = self._identity = None
             self._retired.append(dead)
         _log.warning(
-            "the producer was dead (%s) and was replaced",
-            type(_insides.cause_of_death(dead)).__name__,
+            "the producer was dead and was replaced: %s", _obituary(where, cause)
         )
+        return True
 
-    def _retire(self, dead: Any) -> None:
-        try:
-            _insides.stop(dead, RETIRE_S)
-            _insides.detach_serializers(dead)
-            dead.close(timeout=RETIRE_S)
-        except Exception:  # noqa: BLE001 - it is dead in any case
-            _log.exception("a dead producer could not be closed")
+    def _settle_unanswered(self) -> None:
+        """Decide about what was on its way, now that its producer hears nothing more."""
+        with self._changed:
+            unanswered, self._unanswered = self._unanswered, []
+        for each in unanswered:
+            base = each.base_offset(self._acked)
+            for future, error in each.failures:
+                if base is None:
+                    self._leave_in_doubt(each.batch, future, error)
+                else:
+                    future.follow(_levers.delivered(future, base))
+                    self._session.tracker.add(each.batch.producer, future)
+
+    def _leave_in_doubt(
+        self, batch: TrackedBatch, future: GuardedFuture, error: KafkaGuardError
+    ) -> None:
+        records = self._records(batch)
+        with self._changed:
+            if self._resend_in_doubt and records and self._rescue:
+                self._hold(
+                    Rescue(batch, future.index, future, records[future.index], error)
+                )
+            else:
+                self._fail(batch, future, error)
+                self._now_due(future)
+
+    # --- a producer that cannot be replaced -------------------------------------------
+
+    def _could_not_replace(self, error: BaseException) -> None:
+        if not self._closing.is_set():
+            _log.error(
+                "the producer is dead and could not be replaced (%s); the next send "
+                "tries it again",
+                error,
+            )
+        self._give_up(error)
+        with self._changed:
+            self._thread, self._busy = None, False
+            self._changed.notify_all()
 
     def _give_up(self, error: BaseException) -> None:
+        """Fail what waits for the repair."""
+        self._settle_unanswered()
         with self._changed:
-            open_ones = [r for r in self._in_hand if not r.future.is_decided]
-            rescues = [*open_ones, *self._rescues]
+            waiting = [*self._in_hand, *self._rescues]
             self._in_hand, self._rescues = [], []
-            self._failed_at = time.monotonic()
+            oversize, self._oversize = self._oversize, []
+            for rescue in waiting:
+                if not rescue.future.is_decided:
+                    self._resender.fail(rescue, error)
+            for batch, future, refused in oversize:
+                self._fail(batch, future, refused)
+                self._now_due(future)
             reason = str(error) or type(error).__name__
-
-            def refuse() -> None:
-                self._try_once_more(reason)
-
-            for rescue in rescues:
-                self._fail(rescue, error)
-            self._open_gate(refuse if self._dead is not None else None)
-            self._thread = None
-        for batch in {rescue.batch for rescue in rescues}:
+            refuse = None if self._dead is None else _Refusal(self, reason)
+            self._open_gate(refuse)
+        for batch in {rescue.batch for rescue in waiting}:
             self._session.tracker.resolve(batch)
         self._fire()
 
-    def _try_once_more(self, reason: str) -> None:
-        """Replace the dead producer after all, or say why that is not possible."""
-        if self._is_own_thread():
-            return
+    def try_once_more(self) -> bool:
+        """Replace the dead producer after all, if it has been left alone for a while.
+
+        Returns:
+            Whether there is one in use that lives.
+        """
+        if self.is_own_thread():
+            return True
         with self._changed:
-            rested = time.monotonic() - self._failed_at >= REBUILD_AFTER_S
-            if rested and not self._closed:
-                self._start()
-        if rested:
-            self.wait_at_gate()
-        if self._session.gate is not None:
+            rested = self._succession.pauses.are_over() and self._thread is None
+            if rested and self._dead is not None and not self._closing.is_set():
+                self._run_thread(repairs=True)
+        self.wait_at_gate()
+        return self._session.gate is None
+
+
+class _Refusal:
+    """A gate that lets nothing through, until the dead producer has been replaced."""
+
+    def __init__(self, recovery: Recovery, reason: str) -> None:
+        self._recovery = recovery
+        self._reason = reason
+
+    def __call__(self) -> None:
+        if not self._recovery.try_once_more():
             raise errors.make(
                 ClientClosedError,
-                f"the producer is dead and could not be replaced: {reason}; nothing "
-                "was sent",
+                f"the producer is dead and could not be replaced: {self._reason}; "
+                "nothing was sent",
             )
 
-    # --- sending again ----------------------------------------------------------------
 
-    def _send_again(self, rescues: list[Rescue]) -> None:
-        """Hand records over again in their old order.
-
-        Those without a key come last and on their own, since the broker may refuse
-        them with all that is in the same batch. New records still wait at the gate.
-        """
-        rescues.sort(key=lambda rescue: (rescue.batch.number, rescue.index))
-        later = self._later_batches(rescues)
-        for keyless in (False, True):
-            for rescue in rescues:
-                if (rescue.record.key is None) == keyless:
-                    self._try_again(rescue, later[rescue.batch.topic_partition])
-            batches = self._session.tracker.batches()
-            self._let_finish(batches, time.monotonic() + SETTLE_S)
-        for batch in {rescue.batch for rescue in rescues}:
-            self._session.tracker.resolve(batch)
-
-    def _later_batches(
-        self, rescues: list[Rescue]
-    ) -> dict[Any, list[tuple[int, set[bytes | None] | None]]]:
-        """Find what was accepted after the refused batches, partition by partition."""
-        first: dict[Any, TrackedBatch] = {}
-        for rescue in rescues:
-            first.setdefault(rescue.batch.topic_partition, rescue.batch)
-        later = {tp: self._session.tracker.later(batch) for tp, batch in first.items()}
-        deadline = time.monotonic() + SETTLE_S
-        self._let_finish([b for line in later.values() for b in line], deadline)
-        return {
-            tp: [
-                (b.number, b.keys()) for b in line if b.accepted or not b.result.is_done
-            ]
-            for tp, line in later.items()
-        }
-
-    def _let_finish(self, batches: list[TrackedBatch], deadline: float) -> None:
-        with _insides.flushing(self._session.producer):
-            for batch in batches:
-                batch.result.wait(max(0.0, deadline - time.monotonic()))
-        self._session.tracker.settle_done()
-
-    def _try_again(
-        self, rescue: Rescue, later: list[tuple[int, set[bytes | None] | None]]
-    ) -> None:
-        key = rescue.record.key
-        if key is not None and any(
-            number > rescue.batch.number and (keys is None or key in keys)
-            for number, keys in later
-        ):
-            self._fail_with(rescue, _superseded(rescue))
-            return
-        try:
-            self._hand_over(rescue)
-        except Exception as error:  # noqa: BLE001 - it becomes the record's outcome
-            self._fail(rescue, error)
-
-    def _hand_over(self, rescue: Rescue) -> None:
-        producer = self._session.producer
-        place = rescue.batch.topic_partition
-        producer.partitions_for(place.topic)
-        rescue.future.follow(_insides.append(producer, place, rescue.record))
-        self._session.tracker.add(producer, rescue.future)
-
-    def _fail(self, rescue: Rescue, why: BaseException) -> None:
-        error = rescue.error
-        error.summary = f"{error.summary}; it could not be sent again: {why}"
-        self._fail_with(rescue, error)
-
-    def _fail_with(self, rescue: Rescue, error: KafkaGuardError) -> None:
-        rescue.future.fail(error)
-        self._due.append(rescue.future)
-
-
-def _superseded(rescue: Rescue) -> KafkaGuardError:
-    error = errors.make(
-        SupersededError,
-        "it failed only with its batch, but a later record of its key was accepted "
-        "or is on its way, so it was not sent again",
-        api="Produce",
-        topic=rescue.error.topic,
-        partition=rescue.error.partition,
+def _obituary(where: Any, cause: BaseException | None) -> str:
+    """Say what killed a producer: the code, and of which partition."""
+    code = getattr(cause, "errno", None)
+    said = type(cause).__name__ + ("" if code is None else f" ({code})")
+    place = (
+        "" if where is None else f", topic {where.topic}, partition {where.partition}"
     )
-    error.__cause__ = rescue.error
-    return error
+    return f"{said}{place}"

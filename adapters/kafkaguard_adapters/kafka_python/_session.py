@@ -9,14 +9,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery import Ledger
+from kafkaguard_adapters.kafka_python._building import settings_of
+from kafkaguard_adapters.kafka_python._oversize import SizeLimits
 from kafkaguard_adapters.kafka_python._recovery import Recovery
+from kafkaguard_adapters.kafka_python._topic_settings import ask_with
 from kafkaguard_adapters.kafka_python._tracking import Tracker
+from kafkaguard_adapters.kafka_python._transactions import Transactions
+from kafkaguard_adapters.kafka_python._watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard._topic_facts import TopicFactsCache
+    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.kafka_python._building import Builder
+    from kafkaguard_adapters.kafka_python._telling import Teller
+
+#: Seconds that kafka-python has beyond ``delivery_timeout_ms`` to keep it by itself.
+MARGIN_S = 1.0
 
 
 class Session:
@@ -26,18 +36,21 @@ class Session:
         producer: The client's producer.
         builder: Builds its successor.
         cache: What is known of topics.
+        teller: Who is told what happens.
         clock: Seconds that only ever grow.
         rescue: Send records again that failed only with their batch.
-        resend_in_doubt: Also those that may have been written.
+        resend_in_doubt: Send records again that may have been written.
 
     Attributes:
         gate: Called by a send before anything else, where there is a reason to wait.
         harmless: Until when a record without a key may pass, by topic.
         serializes: The producer has a serialiser for keys.
         open: The tracker's batches, by the client's future of each.
+        ask: Asks the cluster for settings of a topic, by name.
     """
 
     __slots__ = (
+        "ask",
         "builder",
         "cache",
         "clock",
@@ -49,7 +62,10 @@ class Session:
         "producer",
         "recovery",
         "serializes",
+        "teller",
         "tracker",
+        "transactions",
+        "watch",
     )
 
     def __init__(
@@ -57,6 +73,7 @@ class Session:
         producer: Any,
         builder: Builder,
         cache: TopicFactsCache,
+        teller: Teller,
         *,
         clock: Callable[[], float],
         rescue: bool,
@@ -65,12 +82,39 @@ class Session:
         self.producer = producer
         self.builder = builder
         self.cache = cache
+        self.teller = teller
         self.clock = clock
         self.harmless = cache.harmless
         self.serializes = producer.config["key_serializer"] is not None
         self.is_transactional = bool(producer.config["transactional_id"])
         self.gate: Callable[[], None] | None = None
+        self.ask = ask_with(lambda: settings_of(self.producer))
         self.ledger = Ledger()
-        self.recovery = Recovery(self, rescue=rescue, resend_in_doubt=resend_in_doubt)
-        self.tracker = Tracker(self.ledger, self.recovery.failed)
+        self.transactions = Transactions(self)
+        self.recovery = Recovery(
+            self,
+            SizeLimits(self.ask),
+            rescue=rescue,
+            resend_in_doubt=resend_in_doubt,
+        )
+        self.watch = Watch(self.recovery.next_due, self.recovery.expire)
+        self.tracker = Tracker(
+            self.ledger,
+            self.recovery.failed,
+            on_begun=self.watch.begin,
+            on_settled=teller.tell,
+            patience=producer.config["delivery_timeout_ms"] / 1000 + MARGIN_S,
+        )
         self.open = self.tracker.open
+
+    def failed_for_good(self, error: KafkaGuardError) -> None:
+        """Take note of a record that will not be sent again."""
+        self.teller.rejected(error)
+        if self.is_transactional:
+            self.transactions.failed(error)
+
+    def is_replaced(self, producer: Any) -> bool:
+        """Tell whether the caller, who used that producer, should wait and try anew."""
+        return producer is not self.producer or (
+            self.gate is not None and not self.recovery.is_own_thread()
+        )

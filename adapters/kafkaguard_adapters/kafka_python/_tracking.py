@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import defaultdict, deque
+import time
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +31,17 @@ class TrackedBatch:
     """The futures of one batch of one producer.
 
     Args:
-        number: Grows with each batch; the order in which batches were begun.
+        number: Grows with each batch that is followed.
+        generation: Grows with each producer that replaces another.
         producer: The client's producer that holds it; None for a record that never
             came into a batch.
         result: The client's future of the whole batch.
 
     Attributes:
         source: The client's batch; None if it was done before it could be found.
+        created: When its first record came, in monotonic seconds.
+        due: When its records must have their outcome, in monotonic seconds.
+        rank: Its place among the batches that its dead producer had not sent.
         futures: The guarded futures of its records.
         settled: How many of them are settled.
         accepted: The broker took it.
@@ -46,21 +51,33 @@ class TrackedBatch:
 
     __slots__ = (
         "accepted",
+        "created",
+        "due",
         "futures",
+        "generation",
         "held",
         "number",
         "producer",
+        "rank",
         "resolved",
         "result",
         "settled",
         "source",
     )
 
-    def __init__(self, number: int, producer: Any, result: Any) -> None:
+    def __init__(
+        self, number: int, producer: Any, result: Any, *, generation: int = 0
+    ) -> None:
         self.number = number
+        self.generation = generation
         self.producer = producer
         self.result = result
         self.source = _insides.batch_of(producer, result) if producer else None
+        self.created: float = (
+            self.source.created if self.source is not None else time.monotonic()
+        )
+        self.due = float("inf")
+        self.rank = 0
         self.futures: list[GuardedFuture] = []
         self.settled = 0
         self.accepted = False
@@ -71,6 +88,13 @@ class TrackedBatch:
     def topic_partition(self) -> Any:
         """Where its records go."""
         return self.result.topic_partition
+
+    @property
+    def position(self) -> tuple[int, float, int]:
+        """Its place in the order in which records come into its partition."""
+        source = self.source
+        sent = self.created if source is None else source.drained
+        return self.generation, float("inf") if sent is None else sent, self.rank
 
     def take_unsettled(self) -> list[GuardedFuture]:
         """Hand over the futures that were not settled yet, each once."""
@@ -91,41 +115,68 @@ class Tracker:
         ledger: Counts the outcomes.
         on_failure: Decides about the futures of a failed batch, under this tracker's
             lock; returns those whose callbacks are due.
+        on_begun: Told of each batch that is followed.
+        on_settled: Called after a failure was decided about, without any lock.
+        patience: Seconds from a batch's first record until it must have its outcome.
     """
 
     def __init__(
         self,
         ledger: Ledger,
         on_failure: Callable[[TrackedBatch, list[GuardedFuture]], list[GuardedFuture]],
+        on_begun: Callable[[], None],
+        on_settled: Callable[[], None],
+        patience: float,
     ) -> None:
         self.ledger = ledger
+        #: How often the producer was replaced.
+        self.generation = 0
         #: By the client's future of the batch. Read without the lock on the hot path.
         self.open: dict[Any, TrackedBatch] = {}
         self._on_failure = on_failure
-        self._lines: dict[Any, deque[TrackedBatch]] = defaultdict(deque)
+        self._on_begun = on_begun
+        self._on_settled = on_settled
+        self._patience = patience
+        self._lines: dict[Any, list[TrackedBatch]] = defaultdict(list)
         self._numbers = itertools.count()
         self._lock = threading.RLock()
 
-    def track(self, producer: Any, result: Any) -> TrackedBatch:
-        """Begin to follow a batch, or return the one that is followed already."""
+    def track(
+        self, producer: Any, result: Any, *, due: float = float("inf")
+    ) -> TrackedBatch:
+        """Begin to follow a batch, or return the one that is followed already.
+
+        Args:
+            producer: The client's producer.
+            result: The client's future of the batch.
+            due: When a record in it must have its outcome, in monotonic seconds, if
+                it was sent once before.
+        """
         with self._lock:
             line = self._lines[result.topic_partition]
             for known in line:
                 if known.result is result:
+                    known.due = min(known.due, due)
                     return known
             split = bool(line) and _insides.is_split(line[0].result)
-            batch = TrackedBatch(next(self._numbers), producer, result)
+            batch = TrackedBatch(
+                next(self._numbers), producer, result, generation=self.generation
+            )
+            batch.due = min(due, batch.created + self._patience)
             self.open[result] = batch
-            line.append(batch)
+            _insert(line, batch)
+        self._on_begun()
         # A client's batch never fails as a whole: its value tells about each record.
         result.add_callback(partial(self._completed, batch))
         if split:
             self._follow_splits()
         return batch
 
-    def add(self, producer: Any, future: GuardedFuture) -> None:
+    def add(
+        self, producer: Any, future: GuardedFuture, *, due: float = float("inf")
+    ) -> None:
         """Follow a record whose batch may be done already."""
-        batch = self.track(producer, future.result)
+        batch = self.track(producer, future.result, due=due)
         batch.futures.append(future)
         if batch.result.is_done:
             self.settle(batch)
@@ -136,8 +187,7 @@ class Tracker:
             self.open.pop(batch.result, None)
             due = self._take_note(batch)
             self._shorten(batch.topic_partition)
-        for future in due:
-            future.fire()
+        self._tell(batch.accepted, due)
 
     def settle_future(self, future: GuardedFuture) -> None:
         """Settle what a failed future belongs to, at once."""
@@ -148,8 +198,13 @@ class Tracker:
             return
         with self._lock:
             due = self._settle_alone(future)
-        for each in due:
-            each.fire()
+        self._tell(False, due)
+
+    def _tell(self, accepted: bool, due: list[GuardedFuture]) -> None:
+        if not accepted:
+            self._on_settled()
+        for future in due:
+            future.fire()
 
     def resolve(self, batch: TrackedBatch) -> None:
         """Note that nothing is left to do about a refused batch."""
@@ -165,10 +220,17 @@ class Tracker:
         return [b for b in found if producer is None or b.producer is producer]
 
     def later(self, batch: TrackedBatch) -> list[TrackedBatch]:
-        """List the batches of the same partition that were begun after this one."""
+        """List the batches of the same partition that come after this one."""
         with self._lock:
             line = list(self._lines[batch.topic_partition])
-        return [b for b in line if b.number > batch.number]
+        return [b for b in line if b.position > batch.position]
+
+    def rank(self, results: list[Any]) -> None:
+        """Take note of the order of the batches that a dead producer has not sent."""
+        for place, result in enumerate(results):
+            batch = self.open.get(result)
+            if batch is not None:
+                batch.rank = place
 
     def pending(self) -> int:
         """Count the records on their way."""
@@ -204,7 +266,7 @@ class Tracker:
     def _shorten(self, topic_partition: Any) -> None:
         line = self._lines[topic_partition]
         while line and line[0].resolved:
-            line.popleft()
+            del line[0]
 
     def _follow_splits(self) -> None:
         """Follow the new batches of records whose batch was too large and split."""
@@ -216,4 +278,16 @@ class Tracker:
                 moved = batch.take_unsettled()
                 batch.resolved = True
             for future in moved:
-                self.add(batch.producer, future)
+                self.add(batch.producer, future, due=batch.due)
+
+
+def _insert(line: list[TrackedBatch], batch: TrackedBatch) -> None:
+    """Put a batch where its first record came in; most come last.
+
+    A thread may be late to report its batch, and the halves of one that was too large
+    keep its time.
+    """
+    place = len(line)
+    while place and line[place - 1].created > batch.created:
+        place -= 1
+    line.insert(place, batch)

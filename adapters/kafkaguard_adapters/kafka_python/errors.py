@@ -60,6 +60,17 @@ def translate(original: BaseException, **known: Any) -> KafkaGuardError:
             of :func:`kafkaguard.classify`, or a ready ``verdict``.
     """
     error = _errors.translate(original, client=CLIENT, **known)
+    if error.summary is None and original.args in ((), (None,)):
+        # Its text would be "MessageSizeTooLargeError: None".
+        error.summary = _sentence(original)
+        error.original_text = None
     if error.code is not None and getattr(error, "errno", error.code) != error.code:
         error.__dict__["errno"] = error.code
     return error
+
+
+def _sentence(original: BaseException) -> str:
+    """Say what kafka-python left out of an exception without a text."""
+    if isinstance(original, kafka_errors.BrokerResponseError):
+        return "the broker refused it and gave no further reason"
+    return f"kafka-python gave up ({type(original).__name__})"

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import logging
-import os
-import threading
 import time
-import weakref
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kafka import KafkaProducer
-from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
-from kafkaguard._classification import classify
-from kafkaguard._delivery import (
-    CallbackError,
-    DeliveryFailed,
-    DeliveryReport,
-    ForkedProducerError,
-    worst,
-)
+from kafkaguard._delivery import CallbackError, DeliveryFailed, DeliveryReport
 from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
-from kafkaguard._verdict import Action
-from kafkaguard.errors import ClientConfigurationError, InvalidRecordKeyError, dual
+from kafkaguard.errors import ClientConfigurationError, InvalidRecordKeyError
 from kafkaguard_adapters._view import ClusterCalls, ClusterView
-from kafkaguard_adapters.kafka_python import _insides, errors
-from kafkaguard_adapters.kafka_python._building import Builder, settings_of
+from kafkaguard_adapters.kafka_python import _insides, _levers, _reporting, errors
+from kafkaguard_adapters.kafka_python._building import Builder, check_settings
+from kafkaguard_adapters.kafka_python._forks import ForkGuard
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
-from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck, ask_with
+from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck, ask_facts
 from kafkaguard_adapters.kafka_python._session import Session
+from kafkaguard_adapters.kafka_python._telling import Teller
 from kafkaguard_adapters.kafka_python.settings import read_settings
 from kafkaguard_policies import load_policy
 
@@ -37,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from kafkaguard._verdict import TopicFacts, Verdict
+    from kafkaguard._events import Event
+    from kafkaguard._verdict import TopicFacts
     from kafkaguard_adapters._settings import Settings
 
 _log = logging.getLogger("kafkaguard.producer")
@@ -45,7 +37,7 @@ _log = logging.getLogger("kafkaguard.producer")
 #: Seconds that close() and leaving a ``with`` block take at most by default.
 CLOSE_S = 30.0
 #: Seconds that flush() waits beyond the client's own ``delivery_timeout_ms``.
-FLUSH_MARGIN_S = 5.0
+FLUSH_MARGIN_S = 10.0
 #: Seconds that the client's thread has to end.
 STOP_S = 1.0
 
@@ -79,6 +71,7 @@ class GuardedProducer(ClusterCalls):
         facts_ttl: Seconds that ``cleanup.policy`` is trusted.
         facts_patience: Seconds that a record without a key waits for a look-up.
         clock: Seconds that only ever grow.
+        teller: Who is told what the guard does. Default: nobody.
     """
 
     def __init__(  # noqa: PLR0913 - each setting of a policy, by its name
@@ -94,6 +87,7 @@ class GuardedProducer(ClusterCalls):
         facts_ttl: float = 300.0,
         facts_patience: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
+        teller: Teller | None = None,
     ) -> None:
         self._builder = builder
         self._cache = TopicFactsCache(topics, ttl=facts_ttl, clock=clock)
@@ -106,8 +100,9 @@ class GuardedProducer(ClusterCalls):
         self._rescue = rescue
         self._resend_in_doubt = resend_in_doubt
         self._patience = facts_patience
+        self._teller = teller or Teller()
+        self._forks = ForkGuard(self)
         self._begin(producer)
-        _LIVE.add(self)
 
     def _cluster_settings(self) -> Settings:
         return read_settings(self.config, errors.make)
@@ -118,11 +113,12 @@ class GuardedProducer(ClusterCalls):
             producer,
             self._builder,
             self._cache,
+            self._teller,
             clock=self._clock,
             rescue=self._rescue,
             resend_in_doubt=self._resend_in_doubt,
         )
-        ask = ask_with(lambda: settings_of(session.producer))
+        ask = ask_facts(session.ask)
         lookup = TopicFactsLookup(ask, self._cache, patience=self._patience)
         self._null_keys = NullKeyCheck(lookup, disguised=self._disguised)
 
@@ -160,14 +156,15 @@ class GuardedProducer(ClusterCalls):
         try:
             inner = producer.send(topic, value, key, headers, partition, timestamp_ms)
         except KafkaError as error:
-            if producer is not session.producer:  # it was replaced in this very moment
+            if session.is_replaced(producer):  # in this very moment
                 return self.send(topic, value, key, headers, partition, timestamp_ms)
             raise self._not_sent(error, topic, partition) from error
         future = GuardedFuture(inner, session.tracker)
         result = inner._produce_future  # noqa: SLF001 - see _insides
         batch = session.open.get(result)
         if batch is None:
-            self._follow(producer, future)
+            if not self._follow(producer, future):  # it died in this very moment
+                return self.send(topic, value, key, headers, partition, timestamp_ms)
         else:
             batch.futures.append(future)
             if result.is_done:
@@ -180,26 +177,42 @@ class GuardedProducer(ClusterCalls):
         try:
             serializer = self._session.producer.config["key_serializer"]
             self._null_keys.check(topic, key, headers, serializer)
-        except InvalidRecordKeyError:
+        except InvalidRecordKeyError as error:
+            self._teller.rejected(error)
+            self._teller.tell()
             raise
         except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("the check for a null key failed; the record is sent")
 
-    def _follow(self, producer: Any, future: GuardedFuture) -> None:
-        """Begin to follow a batch; a fault in that must not fail the send."""
+    def _follow(self, producer: Any, future: GuardedFuture) -> bool:
+        """Begin to follow a batch; a fault in that must not fail the send.
+
+        Returns:
+            False: the producer has died and never sent the record.
+        """
+        session = self._session
         try:
+            if _insides.was_never_sent(producer, future.result) and (
+                session.recovery.expect_successor(producer)
+            ):
+                return False
             if future.result.is_done or not future.needs_settling:
-                self._session.tracker.add(producer, future)
+                session.tracker.add(producer, future)
             else:  # the client failed it before it came into any batch
-                self._session.tracker.settle_future(future)
+                session.tracker.settle_future(future)
         except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("a record could not be followed; it is sent all the same")
+        return True
 
     def _not_sent(self, error: KafkaError, topic: str, partition: int | None) -> Any:
+        context = {"phase": "enqueue"}
+        session = self._session
+        if session.is_transactional and session.transactions.has_failed():
+            return session.transactions.judged(error, context, api="Produce")
         return errors.translate(
             error,
             message=self._why_blocked(error, topic),
-            context={"phase": "enqueue"},
+            context=context,
             api="Produce",
             topic=topic,
             partition=partition,
@@ -222,8 +235,8 @@ class GuardedProducer(ClusterCalls):
         """Wait until every record has its outcome, and report all since the last time.
 
         Args:
-            timeout: Seconds to wait at most. Default: the client's
-                ``delivery_timeout_ms`` and 5 s.
+            timeout: Seconds to wait at most, 0 or more. Default: the client's
+                ``delivery_timeout_ms`` and 10 s.
 
         Returns:
             What became of the records.
@@ -232,8 +245,11 @@ class GuardedProducer(ClusterCalls):
             DeliveryFailed: Records failed and nobody has looked at them, or were still
                 pending in the end (then also a ``KafkaTimeoutError``).
             CallbackError: A callback of the application has raised.
+            TypeError: ``timeout`` is not a number.
+            ValueError: It is negative.
         """
-        self._pass_fork()
+        _reporting.check_timeout("flush", timeout)
+        self._forks.pass_by()
         if timeout is None:
             timeout = (
                 self._session.producer.config["delivery_timeout_ms"] / 1000
@@ -247,8 +263,9 @@ class GuardedProducer(ClusterCalls):
         """Flush, then close the client, within a bound.
 
         Args:
-            timeout: Seconds to wait at most. Default: 30. What is pending then is given
-                up: it is in doubt where it was on its way, else it failed.
+            timeout: Seconds to wait at most, 0 or more. Default: 30. What is pending
+                then is given up: it is in doubt where it was on its way, else it
+                failed.
             null_logger: As in kafka-python.
 
         Returns:
@@ -257,21 +274,25 @@ class GuardedProducer(ClusterCalls):
         Raises:
             DeliveryFailed: Records failed and nobody has looked at them.
             CallbackError: A callback of the application has raised.
+            TypeError: ``timeout`` is not a number.
+            ValueError: It is negative.
         """
-        if self._is_forked():
+        _reporting.check_timeout("close", timeout)
+        if self._forks.is_forked():
             return DeliveryReport()
         limit = CLOSE_S if timeout is None else timeout
         deadline = time.monotonic() + limit
         in_callback = _insides.is_sender_thread(self._session.producer)
         if not in_callback:
             self._wait(deadline)
-        self._session.recovery.close(max(0.0, deadline - time.monotonic()))
-        if self._session.tracker.pending():
-            _insides.stop(self._session.producer, STOP_S)
-            self._session.tracker.settle_done()
+        session = self._session
+        session.recovery.close(max(0.0, deadline - time.monotonic()))
+        if session.tracker.pending():
+            _levers.stop(session.producer, STOP_S)
+            session.tracker.settle_done()
+        session.watch.stop()
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(0 if in_callback else left, null_logger)
-        session = self._session
         return self._report(session.tracker.pending() + session.recovery.pending())
 
     def _close_client(self, timeout: float, null_logger: bool) -> None:
@@ -297,7 +318,7 @@ class GuardedProducer(ClusterCalls):
         while True:
             rounds = session.recovery.rounds
             batches = session.tracker.batches()
-            with _insides.flushing(session.producer):
+            with _levers.flushing(session.producer):
                 answered = all(batch.result.wait(left()) for batch in batches)
             session.tracker.settle_done()
             split = any(not batch.result.is_done for batch in batches)
@@ -312,15 +333,10 @@ class GuardedProducer(ClusterCalls):
     def _report(self, pending: int) -> DeliveryReport:
         report = self._session.ledger.report(pending)
         if report.errors or report.pending:
-            raise _delivery_failed(report)
+            raise _reporting.delivery_failed(report)
         raised = self._session.ledger.take_callback_error()
         if raised is not None:
-            raise errors.make(
-                CallbackError,
-                f"a callback of the application raised {type(raised).__name__}; the "
-                "records themselves were delivered",
-                verdict=classify(0),
-            ) from raised
+            raise _reporting.callback_failed(raised) from raised
         return report
 
     # --- standing in for the client ------------------------------------------
@@ -371,85 +387,42 @@ class GuardedProducer(ClusterCalls):
 
     partitions_for = _passed_on("partitions_for", api="Metadata")
     init_transactions = _passed_on("init_transactions", api="InitProducerId")
-    begin_transaction = _passed_on("begin_transaction")
-    send_offsets_to_transaction = _passed_on(
-        "send_offsets_to_transaction", api="TxnOffsetCommit"
-    )
-    commit_transaction = _passed_on(
-        "commit_transaction", api="EndTxn", context={"phase": "commit"}
-    )
-    abort_transaction = _passed_on(
-        "abort_transaction", api="EndTxn", context={"phase": "abort"}
-    )
 
-    # --- forks ---------------------------------------------------------------
+    def begin_transaction(self) -> None:
+        """Begin a transaction; after a failed one with a new producer of the same id.
 
-    def _is_forked(self) -> bool:
-        return self._session.gate == self._in_child
+        Raises:
+            KafkaGuardError: It cannot begin.
+        """
+        self._session.transactions.begin()
 
-    def _pass_fork(self) -> None:
-        if self._is_forked():
-            self._in_child()
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
+        """Add a consumer's offsets to the transaction within ``max_block_ms``.
 
-    def _after_fork(self) -> None:
-        """In the child: leave the parent's connections alone."""
-        _insides.disown(self._session.producer)
-        _PARENTS.append(self._session.producer)
-        self._fork_lock = threading.Lock()
-        self._session.gate = self._in_child
+        Raises:
+            KafkaGuardError: They could not be added.
+        """
+        self._session.transactions.add_offsets(offsets, group_metadata)
 
-    def _in_child(self) -> None:
-        """Build a producer of the child's own, or say that it must do so."""
-        if not self._builder.was_given:
-            raise dual(ForkedProducerError, IllegalStateError)(
-                "this producer was made before fork(), and its thread is not in this "
-                f"process ({os.getpid()}): build it after the fork, or use "
-                "guard(factory=KafkaProducer, config={...})",
-                client=errors.CLIENT,
-            )
-        with self._fork_lock:
-            if self._is_forked():
-                self._begin(self._builder.build())
+    def commit_transaction(self) -> None:
+        """Commit within ``max_block_ms``; call it again to wait for longer.
+
+        Raises:
+            KafkaGuardError: ABORT: a record of it failed. FENCED: another instance
+                uses this ``transactional.id``.
+        """
+        self._session.transactions.commit()
+
+    def abort_transaction(self) -> None:
+        """Abort within ``max_block_ms``.
+
+        Raises:
+            KafkaGuardError: FENCED: another instance uses this ``transactional.id``.
+        """
+        self._session.transactions.abort()
 
 
-_LIVE: weakref.WeakSet[GuardedProducer] = weakref.WeakSet()
-#: Producers of the parent process, kept so that none is closed by garbage collection.
-_PARENTS: list[Any] = []
-
-
-def _mark_forked() -> None:
-    for guarded in list(_LIVE):
-        guarded._after_fork()  # noqa: SLF001 - of this very module
-
-
-os.register_at_fork(after_in_child=_mark_forked)
-
-
-def _delivery_failed(report: DeliveryReport) -> DeliveryFailed:
-    gravest = worst(report.errors)
-    theirs = KafkaTimeoutError if report.pending else KafkaError
-    error = dual(DeliveryFailed, theirs)(
-        DeliveryFailed.describe(report),
-        api="Produce",
-        client=errors.CLIENT,
-        verdict=_verdict_of(report, gravest),
-    )
-    assert isinstance(error, DeliveryFailed)
-    error.report = report
-    error.__cause__ = gravest
-    return error
-
-
-def _verdict_of(report: DeliveryReport, gravest: Any) -> Verdict:
-    """Judge a report by the gravest of what it holds; pending records are in doubt."""
-    verdicts: list[Verdict] = [gravest.verdict] if gravest else []
-    if report.pending:
-        verdicts.append(classify(KafkaTimeoutError(), api="Produce"))
-    order = list(Action)
-    return max(verdicts, key=lambda verdict: order.index(verdict.action))
-
-
-def wrap(
+def wrap(  # noqa: PLR0913 - the arguments of guard()
     producer: Any,
     *,
     factory: Callable[..., Any] | None,
@@ -457,6 +430,7 @@ def wrap(
     policy: Any,
     topics: Mapping[str, TopicFacts] | None,
     strict: bool,
+    on_event: Callable[[Event], object] | None = None,
 ) -> GuardedProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     settings = load_policy(policy)
@@ -466,7 +440,7 @@ def wrap(
             f"policy {settings.name}: a guarded producer of kafka-python raises what "
             f"is rejected; on_reject {settings.on_reject!r} is for pipelines and Spark",
         )
-    _check_settings(producer, strict=strict)
+    check_settings(producer, strict=strict)
     return GuardedProducer(
         producer,
         Builder(factory, config),
@@ -475,24 +449,5 @@ def wrap(
         disguised_null_key=settings.disguised_null_key,
         rescue=settings.rescue,
         resend_in_doubt=settings.resend_in_doubt,
+        teller=Teller(on_event, settings),
     )
-
-
-def _check_settings(producer: Any, *, strict: bool) -> None:
-    """Say that the client by itself can write a record twice, or lose it unseen."""
-    config = producer.config
-    found = []
-    if not config["enable_idempotence"] and config["retries"]:
-        found.append(
-            "this producer retries without idempotence, so the client itself can write "
-            "a record twice: set enable_idempotence=True, or retries=0"
-        )
-    if config["acks"] == 0:
-        found.append(
-            "with acks=0 the broker does not answer, so a record that it refused "
-            "counts as delivered: set acks='all'"
-        )
-    if strict and found:
-        raise errors.make(ClientConfigurationError, "; ".join(found))
-    for text in found:
-        _log.warning(text)

@@ -1,0 +1,58 @@
+"""Answers to requests of a dead producer, which has given their batches up already.
+
+kafka-python's dying producer fails what is on its way at once, although the answers come
+a moment later, and it reads them: the partition is free again, and where the batch was
+written its last confirmed offset has moved on.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard_adapters.kafka_python import _insides
+
+if TYPE_CHECKING:
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.kafka_python._future import GuardedFuture
+    from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
+
+_POLL_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Records that were on their way when their producer died.
+
+    Attributes:
+        batch: Their batch.
+        failures: The record's future, and its error should the answer not come.
+    """
+
+    batch: TrackedBatch
+    failures: list[tuple[GuardedFuture, KafkaGuardError]]
+
+    def base_offset(self, acked: dict[Any, int]) -> int | None:
+        """Return where the batch was written; None if that is not known.
+
+        Args:
+            acked: The last confirmed offsets when the producer died.
+        """
+        place, producer = self.batch.topic_partition, self.batch.producer
+        now = _insides.acked(producer).get(place, -1)
+        source = self.batch.source
+        if source is None or now <= acked.get(place, -1):
+            return None
+        base: int = now - source.record_count + 1
+        return base
+
+
+def await_answers(unanswered: list[Unanswered], seconds: float) -> None:
+    """Wait until the dead producer has heard of all these batches, within a bound."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not all(
+        _insides.is_answered(each.batch.producer, each.batch.topic_partition)
+        for each in unanswered
+    ):
+        time.sleep(_POLL_S)

@@ -1,0 +1,86 @@
+"""A producer in a forked child: its thread is not there, its connections are not its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import IllegalStateError
+
+from kafkaguard._delivery import ForkedProducerError
+from kafkaguard.errors import dual
+from kafkaguard_adapters.kafka_python import _levers, errors
+
+if TYPE_CHECKING:
+    from kafkaguard_adapters.kafka_python.producer import GuardedProducer
+
+
+class ForkGuard:
+    """Stops a producer in a child process, or lets it build one of its own.
+
+    Args:
+        guarded: The producer.
+    """
+
+    def __init__(self, guarded: GuardedProducer) -> None:
+        self._guarded = weakref.ref(guarded)
+        self._lock = threading.Lock()
+        _LIVE.add(self)
+
+    def is_forked(self) -> bool:
+        """Tell whether this process is a child that has no producer yet."""
+        guarded = self._guarded()
+        return guarded is not None and guarded._session.gate == self.in_child  # noqa: SLF001 - a part of it
+
+    def pass_by(self) -> None:
+        """Do what a child has to do before it uses the producer."""
+        if self.is_forked():
+            self.in_child()
+
+    def after_fork(self) -> None:
+        """In the child: leave the parent's connections alone."""
+        guarded = self._guarded()
+        if guarded is None:
+            return
+        session = guarded._session  # noqa: SLF001 - a part of it
+        _levers.disown(session.producer)
+        session.watch.stop()
+        _PARENTS.append(session.producer)
+        self._lock = threading.Lock()
+        session.gate = self.in_child
+
+    def in_child(self) -> None:
+        """Build a producer of the child's own, or say that it must do so.
+
+        Raises:
+            ForkedProducerError: It is not known how to build one.
+        """
+        guarded = self._guarded()
+        if guarded is None:
+            return
+        builder = guarded._builder  # noqa: SLF001 - a part of it
+        if not builder.was_given:
+            raise dual(ForkedProducerError, IllegalStateError)(
+                "this producer was made before fork(), and its thread is not in this "
+                f"process ({os.getpid()}): build it after the fork, or use "
+                "guard(factory=KafkaProducer, config={...})",
+                client=errors.CLIENT,
+            )
+        with self._lock:
+            if self.is_forked():
+                guarded._begin(builder.build())  # noqa: SLF001 - a part of it
+
+
+_LIVE: weakref.WeakSet[ForkGuard] = weakref.WeakSet()
+#: Producers of the parent process, kept so that none is closed by garbage collection.
+_PARENTS: list[Any] = []
+
+
+def _mark_forked() -> None:
+    for guard in list(_LIVE):
+        guard.after_fork()
+
+
+os.register_at_fork(after_in_child=_mark_forked)

@@ -1,0 +1,174 @@
+"""The only place that moves what is inside kafka-python's producer (3.x).
+
+Its public interface can neither end a producer whose broker does not answer, nor send
+the bytes of a record again, nor bound the end of a transaction.
+"""
+
+# ruff: noqa: SLF001 - moving what is inside is what this module is for
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import IllegalStateError
+from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
+
+from kafkaguard_adapters.kafka_python._insides import is_ready, is_sender_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafka.producer.transaction_manager import ProducerIdAndEpoch
+
+    from kafkaguard_adapters.kafka_python._insides import RawRecord
+
+_POLL_S = 0.01
+#: Seconds that sends under way have to hand over their records.
+_APPEND_S = 1.0
+
+
+def append(producer: Any, topic_partition: Any, record: RawRecord) -> Any:
+    """Hand over bytes for a given partition, past serialisers and partitioner."""
+    future, *_ = producer._accumulator.append(
+        topic_partition, record.timestamp, record.key, record.value, record.headers
+    )
+    producer._sender.wakeup()
+    return future
+
+
+def wait_for_topic(producer: Any, topic: str, timeout: float) -> None:
+    """Wait until the producer knows a topic.
+
+    Raises:
+        KafkaTimeoutError: It does not within ``timeout`` seconds or ``max_block_ms``.
+    """
+    limit = min(timeout * 1000, producer.config["max_block_ms"])
+    producer._wait_on_metadata(topic, limit)
+
+
+@contextmanager
+def flushing(producer: Any) -> Iterator[None]:
+    """Send everything at once, whatever ``linger_ms`` says, for the time of a wait."""
+    producer._accumulator.begin_flush()
+    producer._sender.wakeup()
+    try:
+        yield
+    finally:
+        producer._accumulator._flushes_in_progress.decrement()
+
+
+def silence(producer: Any) -> None:
+    """Let an idempotent producer send nothing more, and hear what is on its way.
+
+    Without an id it only listens; kafka-python does the same to itself.
+    """
+    manager = producer._transaction_manager
+    if manager is not None and not manager.has_fatal_error():
+        manager.reset_producer_id()
+
+
+def shut(producer: Any) -> None:
+    """Take in no more records, and wait for the sends that are under way."""
+    accumulator = producer._accumulator
+    accumulator.close()
+    end = time.monotonic() + _APPEND_S
+    while accumulator._appends_in_progress.get() and time.monotonic() < end:
+        time.sleep(_POLL_S)
+
+
+def give_up(producer: Any, batch: Any, result: Any, error: BaseException) -> None:
+    """Fail a batch. One that has not been drained will never be sent.
+
+    The lock is the one under which the client drains.
+    """
+    if batch is None:
+        if not result.is_done:
+            result.success((-1, -1, lambda _: error))
+        return
+    accumulator = producer._accumulator
+    with accumulator._tp_lock(batch.topic_partition):
+        batch.records.close()
+        with suppress(ValueError):
+            accumulator._batches[batch.topic_partition].remove(batch)
+    accumulator.deallocate(batch)
+    with suppress(IllegalStateError):  # it was answered in this very moment
+        batch.abort(error)
+
+
+def stop(producer: Any, timeout: float) -> None:
+    """Stop a producer's thread; what it still holds is given up.
+
+    ``close(timeout)`` alone raises before it stops anything if a record is pending, and
+    a thread that waits for a connection does not look up for ``request_timeout_ms``.
+    """
+    producer._sender.force_close()
+    if is_sender_thread(producer):
+        return
+    producer._sender.join(timeout)
+    if producer._sender.is_alive():
+        error = IllegalStateError("Producer is closed forcefully.")
+        for batch in producer._accumulator._incomplete.all():
+            give_up(producer, batch, batch.produce_future, error)
+
+
+def take_identity(producer: Any, identity: ProducerIdAndEpoch, timeout: float) -> bool:
+    """Give a new producer an id of its predecessor's, before it sends anything.
+
+    Args:
+        producer: An idempotent producer.
+        identity: The id, with an epoch that was never used.
+        timeout: Seconds that it has to get an id of its own first.
+    """
+    end = time.monotonic() + timeout
+    while not is_ready(producer):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_POLL_S)
+    producer._transaction_manager.set_producer_id_and_epoch(identity)
+    return True
+
+
+def delivered(future: Any, base_offset: int) -> Any:
+    """Make the future of a record that was written although its batch was given up.
+
+    Args:
+        future: The client's future, which failed.
+        base_offset: The offset of the batch's first record.
+    """
+    result = FutureProduceResult(future._produce_future.topic_partition)
+    again = FutureRecordMetadata(result, *future.args)
+    result.success((base_offset, -1, None))
+    return again
+
+
+def end_transaction(producer: Any, *, commit: bool) -> Any:
+    """Begin to end a transaction; what is returned can be waited for."""
+    manager = producer._transaction_manager
+    result = manager.begin_commit() if commit else manager.begin_abort()
+    producer._sender.wakeup()
+    return result
+
+
+def add_offsets(producer: Any, offsets: Any, group: Any) -> Any:
+    """Begin to add offsets to a transaction; what is returned can be waited for."""
+    manager = producer._transaction_manager
+    result = manager.send_offsets_to_transaction(offsets, group)
+    producer._sender.wakeup()
+    return result
+
+
+def detach_serializers(producer: Any) -> None:
+    """Keep a dead producer's close() from closing what its successor uses."""
+    producer.config = {
+        **producer.config,
+        "key_serializer": None,
+        "value_serializer": None,
+    }
+
+
+def disown(producer: Any) -> None:
+    """In a forked child: keep the parent's producer from being closed by exit or GC."""
+    producer._closed = True
+    producer._unregister_cleanup()

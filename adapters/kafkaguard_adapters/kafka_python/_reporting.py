@@ -1,0 +1,69 @@
+"""What flush() and close() take, and how they say what was not delivered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+from kafkaguard._classification import classify
+from kafkaguard._delivery import CallbackError, DeliveryFailed, worst
+from kafkaguard._verdict import Action
+from kafkaguard.errors import dual
+from kafkaguard_adapters.kafka_python import errors
+
+if TYPE_CHECKING:
+    from kafkaguard._delivery import DeliveryReport
+    from kafkaguard._verdict import Verdict
+    from kafkaguard.errors import KafkaGuardError
+
+
+def check_timeout(method: str, timeout: Any) -> None:
+    """Refuse what is no duration, before anything is done.
+
+    Raises:
+        TypeError: It is not a number of seconds.
+        ValueError: It is negative or not a number at all.
+    """
+    allowed = f"{method}(timeout): seconds, 0 or more, or None for the default"
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"{allowed}; not {timeout!r}")
+    if not timeout >= 0:
+        raise ValueError(f"{allowed}; not {timeout!r}")
+
+
+def delivery_failed(report: DeliveryReport) -> DeliveryFailed:
+    """Make the error that flush() and close() raise for a report."""
+    gravest = worst(report.errors)
+    theirs = KafkaTimeoutError if report.pending else KafkaError
+    error = dual(DeliveryFailed, theirs)(
+        DeliveryFailed.describe(report),
+        api="Produce",
+        client=errors.CLIENT,
+        verdict=_verdict_of(report, gravest),
+    )
+    assert isinstance(error, DeliveryFailed)
+    error.report = report
+    error.__cause__ = gravest
+    return error
+
+
+def callback_failed(raised: BaseException) -> KafkaGuardError:
+    """Make the error for an exception of a callback of the application."""
+    return errors.make(
+        CallbackError,
+        f"a callback of the application raised {type(raised).__name__}; the records "
+        "themselves were delivered",
+        verdict=classify(0),
+    )
+
+
+def _verdict_of(report: DeliveryReport, gravest: Any) -> Verdict:
+    """Judge a report by the gravest of what it holds; pending records are in doubt."""
+    verdicts: list[Verdict] = [gravest.verdict] if gravest else []
+    if report.pending:
+        verdicts.append(classify(KafkaTimeoutError(), api="Produce"))
+    order = list(Action)
+    return max(verdicts, key=lambda verdict: order.index(verdict.action))

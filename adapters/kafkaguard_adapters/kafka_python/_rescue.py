@@ -1,0 +1,146 @@
+"""Records that are sent again: in their old order, and none after a later one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._delivery import SupersededError
+from kafkaguard_adapters.kafka_python import _levers, errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.kafka_python._future import GuardedFuture
+    from kafkaguard_adapters.kafka_python._insides import RawRecord
+    from kafkaguard_adapters.kafka_python._session import Session
+    from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
+
+#: Seconds that batches have to come to an end before records are sent again.
+SETTLE_S = 5.0
+
+_Later = list[tuple[tuple[int, float, int], "set[bytes | None] | None"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rescue:
+    """A record that is going to be sent again.
+
+    Attributes:
+        batch: The batch that failed.
+        index: The record's place in it.
+        future: What its sender holds.
+        record: Its bytes.
+        error: Why it failed.
+    """
+
+    batch: TrackedBatch
+    index: int
+    future: GuardedFuture
+    record: RawRecord
+    error: KafkaGuardError
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether its time is over."""
+        return self.batch.due <= time.monotonic()
+
+
+class Resender:
+    """Hands records over again.
+
+    Args:
+        session: Where they go.
+        failed: Told of a future that has failed for good.
+    """
+
+    def __init__(self, session: Session, failed: Callable[[GuardedFuture], None]):
+        self._session = session
+        self._failed = failed
+
+    def send(self, rescues: list[Rescue]) -> None:
+        """Hand records over again in their old order.
+
+        Those without a key come last and on their own, since the broker may refuse
+        them with all that is in the same batch. New records still wait at the gate.
+        """
+        rescues.sort(key=lambda each: (each.batch.position, each.index))
+        later = self._later_batches(rescues)
+        for keyless in (False, True):
+            for rescue in rescues:
+                if (rescue.record.key is None) == keyless:
+                    self._try_again(rescue, later[rescue.batch.topic_partition])
+            self.let_finish(self._session.tracker.batches())
+        for batch in {rescue.batch for rescue in rescues}:
+            self._session.tracker.resolve(batch)
+
+    def let_finish(
+        self, batches: list[TrackedBatch], seconds: float = SETTLE_S
+    ) -> None:
+        """Wait for the outcome of batches, within a bound."""
+        deadline = time.monotonic() + seconds
+        with _levers.flushing(self._session.producer):
+            for batch in batches:
+                batch.result.wait(max(0.0, deadline - time.monotonic()))
+        self._session.tracker.settle_done()
+
+    def fail(self, rescue: Rescue, why: BaseException | str) -> None:
+        """Fail a record that could not be sent again."""
+        error = rescue.error
+        error.summary = f"{error.summary}; it could not be sent again: {why}"
+        self._fail_with(rescue, error)
+
+    def _later_batches(self, rescues: list[Rescue]) -> dict[Any, _Later]:
+        """Find what was accepted after the refused batches, partition by partition."""
+        first: dict[Any, TrackedBatch] = {}
+        for rescue in rescues:
+            first.setdefault(rescue.batch.topic_partition, rescue.batch)
+        later = {tp: self._session.tracker.later(batch) for tp, batch in first.items()}
+        self.let_finish([batch for line in later.values() for batch in line])
+        return {
+            tp: [
+                (b.position, b.keys())
+                for b in line
+                if b.accepted or not b.result.is_done
+            ]
+            for tp, line in later.items()
+        }
+
+    def _try_again(self, rescue: Rescue, later: _Later) -> None:
+        key = rescue.record.key
+        if key is not None and any(
+            position > rescue.batch.position and (keys is None or key in keys)
+            for position, keys in later
+        ):
+            self._fail_with(rescue, _superseded(rescue))
+            return
+        try:
+            self._hand_over(rescue)
+        except Exception as error:  # noqa: BLE001 - it becomes the record's outcome
+            self.fail(rescue, error)
+
+    def _hand_over(self, rescue: Rescue) -> None:
+        producer = self._session.producer
+        place, due = rescue.batch.topic_partition, rescue.batch.due
+        _levers.wait_for_topic(producer, place.topic, due - time.monotonic())
+        rescue.future.follow(_levers.append(producer, place, rescue.record))
+        self._session.tracker.add(producer, rescue.future, due=due)
+
+    def _fail_with(self, rescue: Rescue, error: KafkaGuardError) -> None:
+        rescue.future.fail(error)
+        self._failed(rescue.future)
+
+
+def _superseded(rescue: Rescue) -> KafkaGuardError:
+    error = errors.make(
+        SupersededError,
+        "it failed only with its batch, but a later record of its key was accepted "
+        "or is on its way, so it was not sent again",
+        api="Produce",
+        topic=rescue.error.topic,
+        partition=rescue.error.partition,
+    )
+    error.__cause__ = rescue.error
+    return error

@@ -1,0 +1,142 @@
+"""The end of a dead producer, and the one that takes its place."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import RetriableError
+
+from kafkaguard_adapters.kafka_python import _insides, _levers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard_adapters.kafka_python._building import Builder
+    from kafkaguard_adapters.kafka_python._tracking import Tracker
+
+_log = logging.getLogger("kafkaguard.producer")
+
+#: Seconds that requests on their way have to be answered.
+ANSWER_S = 5.0
+#: Seconds that a dead producer's thread has to end before it is left behind.
+STOP_S = 1.0
+#: Seconds that closing a dead producer may take.
+RETIRE_S = 5.0
+#: Seconds that a new producer has to get its id, where it takes another one over.
+IDENTITY_S = 5.0
+#: Seconds until building is tried again: at first, and at most.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+
+
+class BuildPauses:
+    """How long to leave the brokers alone after a producer could not be built."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._not_before = 0.0
+
+    def failed(self) -> float:
+        """Take note of a failure; return the seconds to wait."""
+        pause: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
+        self._failures += 1
+        self._not_before = time.monotonic() + pause
+        return pause
+
+    def succeeded(self) -> None:
+        """Take note of a success."""
+        self._failures = 0
+
+    def are_over(self) -> bool:
+        """Tell whether it may be tried again."""
+        return time.monotonic() >= self._not_before
+
+
+class Succession:
+    """Builds the successor of a dead producer, again and again within bounds.
+
+    Args:
+        builder: Builds a producer.
+        is_worth_it: Whether anybody waits for the successor.
+        closed: Set when nobody wants one any more.
+    """
+
+    def __init__(
+        self,
+        builder: Builder,
+        is_worth_it: Callable[[], bool],
+        closed: threading.Event,
+    ) -> None:
+        self.pauses = BuildPauses()
+        self._builder = builder
+        self._is_worth_it = is_worth_it
+        self._closed = closed
+
+    def build(self, dead: Any) -> Any:
+        """Build a producer.
+
+        Raises:
+            Exception: It cannot be built, or not now and nobody waits for it.
+        """
+        while True:
+            try:
+                successor = self._builder.build(dead)
+            except Exception as error:
+                pause = self.pauses.failed()
+                if not (_may_pass(error) and self._is_worth_it()):
+                    raise
+                _log.info("a new producer cannot be built yet (%s)", error)
+                if self._closed.wait(pause):
+                    raise
+            else:
+                self.pauses.succeeded()
+                return successor
+
+
+def _may_pass(error: Exception) -> bool:
+    return isinstance(error, (RetriableError, OSError))
+
+
+def hear_out(tracker: Tracker, dead: Any, seconds: float = ANSWER_S) -> None:
+    """Wait for the answers to what a producer that still lives has sent."""
+    deadline = time.monotonic() + seconds
+    for batch in tracker.batches(dead):
+        if _insides.was_sent(batch.source):
+            batch.result.wait(max(0.0, deadline - time.monotonic()))
+    tracker.settle_done()
+
+
+def end(tracker: Tracker, dead: Any) -> None:
+    """End a dead producer: what it has not sent is given up, in a known order."""
+    _levers.shut(dead)
+    tracker.rank(_insides.unsent(dead))
+    _levers.stop(dead, STOP_S)
+    tracker.settle_done()
+
+
+def take_over(successor: Any, identity: Any) -> None:
+    """Lock out what the dead producer has left on its way, if that can be done.
+
+    A request may lie in a broker's buffers for as long as that is paused. With the
+    same id and a newer epoch, whatever comes before it, it cannot come after.
+    """
+    if identity is None or not _insides.is_idempotent(successor):
+        return
+    if not _levers.take_identity(successor, identity, IDENTITY_S):
+        _log.warning(
+            "the new producer did not get an id within %g s: a record reported in "
+            "doubt may still be written after later ones of its key",
+            IDENTITY_S,
+        )
+
+
+def retire(dead: Any) -> None:
+    """Close a dead producer; what its successor uses stays open."""
+    try:
+        _levers.stop(dead, STOP_S)
+        _levers.detach_serializers(dead)
+        dead.close(timeout=RETIRE_S)
+    except Exception:  # noqa: BLE001 - it is dead in any case
+        _log.exception("a dead producer could not be closed")

@@ -1,0 +1,107 @@
+"""Who is told what the guard does: the hooks of ``guard(on_event=...)``."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from kafkaguard._engine import CallContext
+from kafkaguard._events import (
+    DeadLetterEvent,
+    Event,
+    RecreateEvent,
+    RejectEvent,
+    RetryEvent,
+    emit,
+)
+from kafkaguard._verdict import Action
+from kafkaguard_adapters.kafka_python.errors import CLIENT
+from kafkaguard_policies import load_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_policies import RetryPolicy
+
+
+class Teller:
+    """Collects events where locks are held, and hands them out where none is.
+
+    Args:
+        hook: What receives them; None: nobody.
+        policy: The policy in force. Default: the default one.
+    """
+
+    def __init__(
+        self,
+        hook: Callable[[Event], object] | None = None,
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        self._hooks = () if hook is None else (hook,)
+        self._policy = policy or load_policy("default")
+        self._events: deque[Event] = deque()
+
+    def rejected(self, error: KafkaGuardError) -> None:
+        """A record failed for good; of those only a refused one is an event."""
+        if self._hooks and error.verdict.action is Action.REJECT:
+            self._events.append(
+                RejectEvent(
+                    policy=self._policy.name,
+                    policy_id=self._policy.policy_id,
+                    context=_context(error.topic),
+                    error=error.name,
+                    on_reject=self._policy.on_reject,
+                )
+            )
+
+    def sent_again(self, topic: str) -> None:
+        """A record that failed with others is going to be sent on its own."""
+        if self._hooks:
+            self._events.append(
+                RetryEvent(
+                    policy=self._policy.name,
+                    policy_id=self._policy.policy_id,
+                    context=_context(topic),
+                    number=2,
+                    wait=0.0,
+                    action=Action.RETRY,
+                )
+            )
+
+    def recreated(self, topic: str | None) -> None:
+        """A dead producer is about to be replaced."""
+        if self._hooks:
+            self._events.append(
+                RecreateEvent(
+                    policy=self._policy.name,
+                    policy_id=self._policy.policy_id,
+                    context=_context(topic),
+                )
+            )
+
+    def dead_lettered(self, error: KafkaGuardError, topic: str) -> None:
+        """A refused record was sent to its dead-letter topic."""
+        if self._hooks:
+            self._events.append(
+                DeadLetterEvent(
+                    policy=self._policy.name,
+                    policy_id=self._policy.policy_id,
+                    context=_context(error.topic),
+                    error=error.name,
+                    dead_letter_topic=topic,
+                )
+            )
+
+    def tell(self) -> None:
+        """Hand out what has been collected; what a hook raises is logged."""
+        while self._events:
+            try:
+                event = self._events.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            emit(self._hooks, event)
+
+
+def _context(topic: str | None) -> CallContext:
+    return CallContext(api="Produce", topic=topic, client=CLIENT)

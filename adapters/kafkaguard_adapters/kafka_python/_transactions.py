@@ -1,0 +1,196 @@
+"""The transactional calls of a guarded producer: bounded, and their failures told apart.
+
+After a refused batch kafka-python aborts the transaction, but goes on with a hole in its
+sequence, so that the next one fails. Java's client raises its epoch after such an abort.
+Here a new producer takes over the same ``transactional.id``, which does the same: once,
+when the next transaction begins, and never where another instance has fenced this one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+from kafkaguard._verdict import Action
+from kafkaguard_adapters.kafka_python import _failures, _insides, _levers, errors
+from kafkaguard_adapters.kafka_python._successor import retire
+
+if TYPE_CHECKING:
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.kafka_python._session import Session
+
+_log = logging.getLogger("kafkaguard.producer")
+
+_POLL_S = 0.01
+#: Seconds that the client has to find out whether it was fenced.
+_FENCED_S = 5.0
+
+
+class Transactions:
+    """Begins and ends transactions.
+
+    Args:
+        session: Whose.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._failure: KafkaGuardError | None = None
+        self._is_worn = False
+        self._open_end: tuple[bool, Any, Any] | None = None
+
+    def failed(self, error: KafkaGuardError) -> None:
+        """Take note that a record of this transaction failed."""
+        self._failure = self._failure or error
+
+    def has_failed(self) -> bool:
+        """Tell whether the transaction can only be aborted."""
+        return self._failure is not None or self._cause() is not None
+
+    def begin(self) -> None:
+        """Begin a transaction, if need be with a new producer.
+
+        Raises:
+            KafkaGuardError: It cannot begin.
+        """
+        try:
+            if self._is_worn:
+                self._renew()
+            self._session.producer.begin_transaction()
+        except KafkaError as error:
+            raise self.judged(error, {}) from error
+        self._failure = None
+
+    def commit(self) -> None:
+        """Commit within ``max_block_ms``; call it again to wait for longer.
+
+        Raises:
+            KafkaGuardError: Its verdict says whether to abort.
+        """
+        try:
+            self._end(commit=True)
+        except KafkaError as error:
+            raise self.judged(error, {"phase": "commit"}) from error
+
+    def abort(self) -> None:
+        """Abort within ``max_block_ms``.
+
+        Raises:
+            KafkaGuardError: It cannot be aborted.
+        """
+        try:
+            self._abort()
+        except KafkaError as error:
+            raise self.judged(error, {"phase": "abort"}) from error
+        self._is_worn = self._is_worn or self._failure is not None
+        self._failure = None
+
+    def _abort(self) -> None:
+        try:
+            self._end(commit=False)
+        except KafkaTimeoutError:
+            raise
+        except KafkaError:
+            if self._failure is None or self._is_over_for_good():
+                raise
+            # The client is in no state to do so; a successor's first request does.
+            self._renew()
+            self._failure = None
+
+    def add_offsets(self, offsets: Any, group: Any) -> None:
+        """Add a consumer's offsets within ``max_block_ms``.
+
+        Raises:
+            KafkaGuardError: They could not be added.
+        """
+        producer = self._session.producer
+        try:
+            if not _insides.is_idempotent(producer):
+                producer.send_offsets_to_transaction(offsets, group)
+            self._await(_levers.add_offsets(producer, offsets, group))
+        except KafkaError as error:
+            raise self.judged(error, {}, api="TxnOffsetCommit") from error
+
+    def _end(self, *, commit: bool) -> None:
+        producer = self._session.producer
+        if not _insides.is_idempotent(producer):
+            call = producer.commit_transaction if commit else producer.abort_transaction
+            call()
+        if self._open_end is None or self._open_end[:2] != (commit, producer):
+            result = _levers.end_transaction(producer, commit=commit)
+            self._open_end = (commit, producer, result)
+        self._await(self._open_end[2])
+        self._open_end = None
+
+    def _await(self, result: Any) -> None:
+        limit = self._session.producer.config["max_block_ms"]
+        try:
+            done = result.wait(timeout_ms=limit)
+        except KafkaError:
+            self._open_end = None
+            raise
+        if not done:
+            raise KafkaTimeoutError(
+                f"the coordinator did not answer within {limit / 1000:g} s "
+                "(max_block_ms): call the same method again"
+            )
+
+    def _renew(self) -> None:
+        """Put a new producer with the same ``transactional.id`` in the old one's place."""
+        session, old = self._session, self._session.producer
+        session.teller.recreated(None)
+        successor = session.builder.build(old)
+        try:
+            successor.init_transactions()
+        except KafkaError:
+            retire(successor)
+            raise
+        session.producer = successor
+        session.tracker.generation += 1
+        self._is_worn, self._open_end = False, None
+        _log.info("after a failed transaction a new producer took over its id")
+        threading.Thread(
+            target=retire, args=(old,), name="kafkaguard-retire", daemon=True
+        ).start()
+        session.teller.tell()
+
+    def _is_over_for_good(self) -> bool:
+        """Tell whether a new producer would do harm, or not help."""
+        cause = self._cause()
+        return cause is not None and _failures.ends_all(cause)
+
+    def _cause(self) -> BaseException | None:
+        """Return what the client's bare "in an error state" hides."""
+        producer = self._session.producer
+        if not _insides.is_idempotent(producer):
+            return None
+        end = time.monotonic() + _FENCED_S
+        while _insides.is_bumping(producer) and time.monotonic() < end:
+            time.sleep(_POLL_S)
+        return _insides.transaction_error(producer)
+
+    def judged(
+        self, error: KafkaError, context: dict[str, Any], api: str = "EndTxn"
+    ) -> KafkaGuardError:
+        """Say what a failed call means."""
+        cause = self._cause() or error
+        context = {"transactional": True, **context}
+        judged = errors.translate(cause, api=api, context=context)
+        if judged.verdict.action in (Action.FENCED, Action.CONFIGURE):
+            return judged
+        if self._failure is None:
+            return errors.translate(error, api=api, context=context)
+        failed = self._failure
+        return errors.translate(
+            error,
+            api=api,
+            topic=failed.topic,
+            partition=failed.partition,
+            verdict=_failures.ABORT,
+            message=f"a record of this transaction failed ({failed.name}): call "
+            "abort_transaction(), then begin again without it",
+        )

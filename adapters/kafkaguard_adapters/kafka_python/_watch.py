@@ -1,0 +1,80 @@
+"""Sees to it that no record waits longer than its time.
+
+kafka-python keeps ``delivery_timeout_ms`` only as long as its thread comes around: it
+does not while it waits for an id or a connection. One thread sleeps until the oldest
+record is due; it ends when nothing is on its way, so that a quiet producer has none.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = logging.getLogger("kafkaguard.producer")
+
+#: Seconds until it looks again after its own work failed.
+_REST_S = 1.0
+
+
+class Watch:
+    """A thread that is there while records are on their way.
+
+    Args:
+        next_due: Says when the next record is due, in monotonic seconds; None: there
+            is none.
+        on_due: Settles what is due.
+    """
+
+    def __init__(
+        self, next_due: Callable[[], float | None], on_due: Callable[[], None]
+    ) -> None:
+        self._next_due = next_due
+        self._on_due = on_due
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._running = False
+        self._more = False
+
+    def begin(self) -> None:
+        """Take note that a record is on its way."""
+        with self._lock:
+            self._more = True
+            if self._running or self._stopped.is_set():
+                return
+            self._running = True
+        threading.Thread(target=self._run, name="kafkaguard-watch", daemon=True).start()
+
+    def stop(self) -> None:
+        """End the thread; nothing is watched any more."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while self._is_needed():
+            try:
+                self._look()
+            except Exception:
+                _log.exception("records could not be checked for their time; going on")
+                self._stopped.wait(_REST_S)
+
+    def _is_needed(self) -> bool:
+        """Tell whether anything is on its way; if not, the thread ends."""
+        self._more = False
+        waiting = self._next_due() is not None
+        with self._lock:
+            self._running = (waiting or self._more) and not self._stopped.is_set()
+            return self._running
+
+    def _look(self) -> None:
+        due = self._next_due()
+        if due is None:
+            return
+        left = due - time.monotonic()
+        if left <= 0:
+            self._on_due()
+        else:
+            self._stopped.wait(left)
