@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from kafkaguard.errors import (
     AuthenticationError,
     BatchMateRefusedError,
     ClientClosedError,
+    ClientTimeoutError,
     ClusterAuthorizationFailedError,
     InvalidRecordKeyError,
     KafkaGuardError,
@@ -127,6 +129,36 @@ def _timed_out(
         context["phase"] = "enqueue"
     text = f"no outcome within {seconds:g} s (delivery_timeout_ms); {happened}"
     return errors.translate(original, message=text, context=context, **place)
+
+
+def in_the_end(batch: TrackedBatch, failure: Failure) -> KafkaGuardError:
+    """Return the error of a record that is not sent again."""
+    if failure.unsent and batch.due <= time.monotonic():
+        return not_in_time(failure.error, batch.producer)
+    return failure.error
+
+
+def not_in_time(error: KafkaGuardError, producer: Any) -> KafkaGuardError:
+    """Judge a record that could not be sent again before its time was over.
+
+    Args:
+        error: Why it was not delivered at first.
+        producer: The producer that it was handed to.
+    """
+    if error.verdict.written != "no":
+        return error
+    seconds = producer.config["delivery_timeout_ms"] / 1000
+    late = errors.make(
+        ClientTimeoutError,
+        f"no outcome within {seconds:g} s (delivery_timeout_ms), since its producer "
+        "had to be replaced; it was not written",
+        api="Produce",
+        topic=error.topic,
+        partition=error.partition,
+        verdict=classify(KafkaTimeoutError(), api="Produce", phase="enqueue"),
+    )
+    late.__cause__ = error
+    return late
 
 
 def _in_failed_transaction(

@@ -106,11 +106,29 @@ def stop(producer: Any, timeout: float) -> None:
     producer._sender.force_close()
     if is_sender_thread(producer):
         return
-    producer._sender.join(timeout)
-    if producer._sender.is_alive():
+    if not _ends(producer, timeout):
         error = IllegalStateError("Producer is closed forcefully.")
-        for batch in producer._accumulator._incomplete.all():
+        for batch in _claim(producer._accumulator._incomplete):
             give_up(producer, batch, batch.produce_future, error)
+
+
+def _ends(producer: Any, timeout: float) -> bool:
+    """Wait for a producer's thread for as long as it gives up one batch after another."""
+    unfinished = producer._accumulator._incomplete
+    while producer._sender.is_alive():
+        before = len(unfinished.all())
+        producer._sender.join(timeout)
+        if len(unfinished.all()) >= before:
+            return not producer._sender.is_alive()
+    return True
+
+
+def _claim(incomplete: Any) -> list[Any]:
+    """Take all batches at once, lest the client's thread wakes and aborts them, too."""
+    with incomplete._lock:
+        batches = list(incomplete._incomplete)
+        incomplete._incomplete.clear()
+    return batches
 
 
 def take_identity(producer: Any, identity: ProducerIdAndEpoch, timeout: float) -> bool:

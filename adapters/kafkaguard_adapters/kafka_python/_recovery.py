@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 
+from kafkaguard._classification import classify
 from kafkaguard.errors import ClientClosedError, ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.kafka_python import (
     _failures,
@@ -78,8 +79,9 @@ class Recovery:
         self._resend_in_doubt = resend_in_doubt
         self._closing = threading.Event()
         self._succession = Succession(
-            session.builder, lambda: bool(self._rescues), self._closing
+            session.builder, self._is_awaited, self._closing
         )
+        self._waiters = 0
         self._resender = Resender(session, self._now_due)
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -96,6 +98,8 @@ class Recovery:
         self._identity: Any = None
         self._busy = False
         self._repairing = False
+        #: Held while batches are given up, which the client must not do as well.
+        self._giving_up = threading.Lock()
         self.rounds = 0
 
     # --- called by the tracker, under its lock --------------------------------------
@@ -139,7 +143,7 @@ class Recovery:
                 future.hold()
                 self._oversize.append((batch, future, failure.error))
             else:
-                self._fail(batch, future, failure.error)
+                self._fail(batch, future, _failures.in_the_end(batch, failure))
                 failed.append(future)
         if unanswered.failures:
             self._unanswered.append(unanswered)
@@ -267,8 +271,9 @@ class Recovery:
         overdue = [batch for batch in tracker.batches() if batch.due <= now]
         self._condemn_stuck(overdue)
         error = KafkaTimeoutError("delivery_timeout_ms is over")
-        for batch in overdue:
-            _levers.give_up(batch.producer, batch.source, batch.result, error)
+        with self._giving_up:
+            for batch in overdue:
+                _levers.give_up(batch.producer, batch.source, batch.result, error)
         self._drop_overdue_rescues()
         tracker.settle_done()
 
@@ -288,9 +293,10 @@ class Recovery:
     def _drop_overdue_rescues(self) -> None:
         with self._changed:
             overdue = [rescue for rescue in self._rescues if rescue.is_overdue]
-            self._rescues = [r for r in self._rescues if r not in overdue]
+            dropped = set(overdue)
+            self._rescues = [r for r in self._rescues if r not in dropped]
             for rescue in overdue:
-                self._resender.fail(rescue, "delivery_timeout_ms is over")
+                self._resender.expire(rescue)
         for batch in {rescue.batch for rescue in overdue}:
             self._session.tracker.resolve(batch)
 
@@ -306,13 +312,24 @@ class Recovery:
             return
         limit = self._session.producer.config["max_block_ms"] / 1000
         with self._changed:
+            self._waiters += 1
             done = self._changed.wait_for(lambda: not self._repairing, limit)
+            self._waiters -= 1
         if not done:
-            raise errors.make(
-                ClientTimeoutError,
-                f"the producer is being replaced and {limit:g} s (max_block_ms) were "
-                "not enough; nothing was sent: send the same record again",
-            )
+            raise self._still_repairing(limit)
+
+    def _still_repairing(self, limit: float) -> KafkaGuardError:
+        why = self._succession.error
+        reason = "" if why is None else f" ({why})"
+        return errors.make(
+            ClientTimeoutError,
+            f"the producer is being replaced{reason} and {limit:g} s (max_block_ms) "
+            "were not enough; nothing was sent: send the same record again",
+            verdict=classify(KafkaTimeoutError(), api="Produce", phase="enqueue"),
+        )
+
+    def _is_awaited(self) -> bool:
+        return bool(self._rescues or self._waiters)
 
     def wait(self, timeout: float) -> bool:
         """Wait until all is repaired and told; tell whether that is so."""
@@ -427,7 +444,8 @@ class Recovery:
         self._session.teller.recreated(self._where and self._where.topic)
         _successor.hear_out(self._session.tracker, dead)
         await_answers(self._unanswered, ANSWER_S)
-        _successor.end(self._session.tracker, dead)
+        with self._giving_up:
+            _successor.end(self._session.tracker, dead)
         self._settle_unanswered()
         successor = self._succession.build(dead)
         _successor.take_over(successor, self._identity)
@@ -502,42 +520,25 @@ class Recovery:
             for batch, future, refused in oversize:
                 self._fail(batch, future, refused)
                 self._now_due(future)
-            reason = str(error) or type(error).__name__
-            refuse = None if self._dead is None else _Refusal(self, reason)
-            self._open_gate(refuse)
+            self._open_gate(None if self._dead is None else self._try_again)
         for batch in {rescue.batch for rescue in waiting}:
             self._session.tracker.resolve(batch)
         self._fire()
 
-    def try_once_more(self) -> bool:
-        """Replace the dead producer after all, if it has been left alone for a while.
-
-        Returns:
-            Whether there is one in use that lives.
-        """
+    def _try_again(self) -> None:
+        """A gate: let the sends wait for another attempt to replace the producer."""
         if self.is_own_thread():
-            return True
+            return
         with self._changed:
-            rested = self._succession.pauses.are_over() and self._thread is None
-            if rested and self._dead is not None and not self._closing.is_set():
+            if not self._closing.is_set():
                 self._run_thread(repairs=True)
         self.wait_at_gate()
-        return self._session.gate is None
-
-
-class _Refusal:
-    """A gate that lets nothing through, until the dead producer has been replaced."""
-
-    def __init__(self, recovery: Recovery, reason: str) -> None:
-        self._recovery = recovery
-        self._reason = reason
-
-    def __call__(self) -> None:
-        if not self._recovery.try_once_more():
+        if self._session.gate is not None and not self._closing.is_set():
+            why = self._succession.error
             raise errors.make(
                 ClientClosedError,
-                f"the producer is dead and could not be replaced: {self._reason}; "
-                "nothing was sent",
+                f"the producer is dead and could not be replaced: {why}; nothing was "
+                "sent",
             )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery import SupersededError
-from kafkaguard_adapters.kafka_python import _levers, errors
+from kafkaguard_adapters.kafka_python import _failures, _levers, errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ SETTLE_S = 5.0
 _Later = list[tuple[tuple[int, float, int], "set[bytes | None] | None"]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rescue:
     """A record that is going to be sent again.
 
@@ -92,6 +92,12 @@ class Resender:
         error.summary = f"{error.summary}; it could not be sent again: {why}"
         self._fail_with(rescue, error)
 
+    def expire(self, rescue: Rescue) -> None:
+        """Fail a record whose time was over before it could be sent again."""
+        batch = rescue.batch
+        error = _failures.not_in_time(rescue.error, batch.producer)
+        self._fail_with(rescue, error)
+
     def _later_batches(self, rescues: list[Rescue]) -> dict[Any, _Later]:
         """Find what was accepted after the refused batches, partition by partition."""
         first: dict[Any, TrackedBatch] = {}
@@ -115,6 +121,9 @@ class Resender:
             for position, keys in later
         ):
             self._fail_with(rescue, _superseded(rescue))
+            return
+        if rescue.is_overdue:
+            self.expire(rescue)
             return
         try:
             self._hand_over(rescue)

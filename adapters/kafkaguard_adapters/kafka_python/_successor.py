@@ -22,36 +22,13 @@ _log = logging.getLogger("kafkaguard.producer")
 #: Seconds that requests on their way have to be answered.
 ANSWER_S = 5.0
 #: Seconds that a dead producer's thread has to end before it is left behind.
-STOP_S = 1.0
+STOP_S = 0.75
 #: Seconds that closing a dead producer may take.
 RETIRE_S = 5.0
 #: Seconds that a new producer has to get its id, where it takes another one over.
 IDENTITY_S = 5.0
 #: Seconds until building is tried again: at first, and at most.
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
-
-
-class BuildPauses:
-    """How long to leave the brokers alone after a producer could not be built."""
-
-    def __init__(self) -> None:
-        self._failures = 0
-        self._not_before = 0.0
-
-    def failed(self) -> float:
-        """Take note of a failure; return the seconds to wait."""
-        pause: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
-        self._failures += 1
-        self._not_before = time.monotonic() + pause
-        return pause
-
-    def succeeded(self) -> None:
-        """Take note of a success."""
-        self._failures = 0
-
-    def are_over(self) -> bool:
-        """Tell whether it may be tried again."""
-        return time.monotonic() >= self._not_before
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 10.0
 
 
 class Succession:
@@ -59,43 +36,54 @@ class Succession:
 
     Args:
         builder: Builds a producer.
-        is_worth_it: Whether anybody waits for the successor.
+        is_awaited: Tells whether anybody waits for the successor.
         closed: Set when nobody wants one any more.
     """
 
     def __init__(
         self,
         builder: Builder,
-        is_worth_it: Callable[[], bool],
+        is_awaited: Callable[[], bool],
         closed: threading.Event,
     ) -> None:
-        self.pauses = BuildPauses()
+        #: Why the last one could not be built.
+        self.error: Exception | None = None
         self._builder = builder
-        self._is_worth_it = is_worth_it
+        self._is_awaited = is_awaited
         self._closed = closed
+        self._failures = 0
+        self._not_before = 0.0
 
     def build(self, dead: Any) -> Any:
-        """Build a producer.
+        """Build a producer, with growing pauses between the attempts.
 
         Raises:
             Exception: It cannot be built, or not now and nobody waits for it.
         """
         while True:
+            self._closed.wait(max(0.0, self._not_before - time.monotonic()))
             try:
                 successor = self._builder.build(dead)
             except Exception as error:
-                pause = self.pauses.failed()
-                if not (_may_pass(error) and self._is_worth_it()):
+                self._take_note(error)
+                if self._closed.is_set() or not (
+                    may_pass(error) and self._is_awaited()
+                ):
                     raise
                 _log.info("a new producer cannot be built yet (%s)", error)
-                if self._closed.wait(pause):
-                    raise
             else:
-                self.pauses.succeeded()
+                self.error, self._failures = None, 0
                 return successor
 
+    def _take_note(self, error: Exception) -> None:
+        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
+        self._failures += 1
+        self._not_before = time.monotonic() + pause
+        self.error = error
 
-def _may_pass(error: Exception) -> bool:
+
+def may_pass(error: BaseException) -> bool:
+    """Tell whether building a producer may succeed later."""
     return isinstance(error, (RetriableError, OSError))
 
 
