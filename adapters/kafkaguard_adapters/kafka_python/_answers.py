@@ -15,7 +15,7 @@ from kafkaguard_adapters.kafka_python import _insides
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.kafka_python._future import GuardedFuture
+    from kafkaguard_adapters.kafka_python._fate import Fate
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
 _POLL_S = 0.01
@@ -31,7 +31,7 @@ class Unanswered:
     """
 
     batch: TrackedBatch
-    failures: list[tuple[GuardedFuture, KafkaGuardError]]
+    failures: list[tuple[Fate, KafkaGuardError]]
 
     def base_offset(self, acked: dict[Any, int]) -> int | None:
         """Return where the batch was written; None if that is not known.

@@ -22,7 +22,7 @@ from kafkaguard.errors import (
 from kafkaguard_adapters.kafka_python import _insides, errors
 
 if TYPE_CHECKING:
-    from kafkaguard_adapters.kafka_python._future import GuardedFuture
+    from kafkaguard_adapters.kafka_python._fate import Fate
     from kafkaguard_adapters.kafka_python._insides import RawRecord
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
@@ -55,9 +55,7 @@ class Failure:
     in_flight: bool = False
 
 
-def judge(
-    batch: TrackedBatch, future: GuardedFuture, *, transactional: bool
-) -> Failure:
+def judge(batch: TrackedBatch, future: Fate, *, transactional: bool) -> Failure:
     """Decide what the failure of a batch means for one of its records.
 
     Args:
@@ -176,9 +174,7 @@ def _in_failed_transaction(
     )
 
 
-def _is_mate(
-    batch: TrackedBatch, future: GuardedFuture, original: BaseException
-) -> bool:
+def _is_mate(batch: TrackedBatch, future: Fate, original: BaseException) -> bool:
     """Tell whether another record of the batch was refused, and not this one."""
     if type(original) is KafkaError:
         # What kafka-python says of a record that the broker's record_errors leave out.
@@ -188,7 +184,7 @@ def _is_mate(
     # Of a record that it names, the client makes a new exception at each look.
     tell = batch.result.value[2]
     named = tell(future.index) is not tell(future.index)
-    return not named and len(batch.futures) > 1
+    return not named and batch.count > 1
 
 
 def _mate(
@@ -203,7 +199,7 @@ def _mate(
 
 def _refused(
     batch: TrackedBatch,
-    future: GuardedFuture,
+    future: Fate,
     original: BaseException,
     place: dict[str, Any],
     *,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import KafkaTimeoutError
 
-from kafkaguard._delivery import Outcome
 from kafkaguard_adapters.kafka_python import errors
+from kafkaguard_adapters.kafka_python._fate import Fate, fate_of
+from kafkaguard_adapters.kafka_python._insides import result_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -29,12 +30,11 @@ class GuardedFuture:
     both kafkaguard's and kafka-python's.
     """
 
-    __slots__ = ("_hooks", "_inner", "_outcome", "_tracker")
+    __slots__ = ("_hooks", "_inner", "_tracker")
 
     def __init__(self, inner: Any, tracker: Tracker) -> None:
         self._inner = inner
         self._tracker = tracker
-        self._outcome: Outcome | None = None
         self._hooks: list[tuple[bool, Callable[[Any], Any]]] | None = None
 
     @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
@@ -56,15 +56,15 @@ class GuardedFuture:
     @property
     def is_done(self) -> bool:
         """Whether the record was delivered or has failed for good."""
-        outcome = self._current()
-        if outcome is None:
+        fate = self._fate()
+        if fate is None:
             return bool(self._inner.is_done)
-        return outcome.error is not None
+        return fate.error is not None
 
     @property
     def value(self) -> Any:
         """The RecordMetadata of a delivered record, else None."""
-        return self._inner.value if self._current() is None else None
+        return self._inner.value if self._fate() is None else None
 
     @property
     def exception(self) -> BaseException | None:
@@ -110,8 +110,8 @@ class GuardedFuture:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            outcome = self._current()
-            if outcome is None:
+            fate = self._fate()
+            if fate is None:
                 inner = self._inner
                 try:
                     return inner.get(left)
@@ -119,10 +119,10 @@ class GuardedFuture:
                     if inner.failed():
                         continue
                     raise self._still_open(error, timeout) from error
-            if outcome.error is not None:
-                outcome.seen = True
-                raise outcome.error
-            if not outcome.decided.wait(left):
+            if fate.error is not None:
+                fate.seen = True
+                raise fate.error
+            if not fate.decided.wait(left):
                 raise self._still_open(KafkaTimeoutError(), timeout)
 
     def add_callback(self, f: Any, *args: Any, **kwargs: Any) -> GuardedFuture:
@@ -154,67 +154,14 @@ class GuardedFuture:
 
     # --- for the guard ------------------------------------------------------------
 
-    @property
-    def result(self) -> Any:
-        """The client's future of the whole batch."""
-        return self._inner._produce_future  # noqa: SLF001 - see _insides
-
-    @property
-    def index(self) -> int:
-        """The record's place in its batch."""
-        place: int = self._inner.args[0]
-        return place
-
-    @property
-    def key_is_null(self) -> bool:
-        """Whether the record has no key, after serialisers."""
-        return bool(self._inner.args[3] == -1)
-
-    @property
-    def needs_settling(self) -> bool:
-        """Whether the client's future failed and nobody has decided about it yet."""
-        undecided = self._outcome is None or self._outcome.rescued
-        return undecided and bool(self._inner.failed())
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether it was sent again, or has failed for good."""
-        return self._outcome is not None and self._outcome.decided.is_set()
-
-    @property
-    def was_rescued(self) -> bool:
-        """Whether this record was sent again already."""
-        return self._outcome is not None
-
-    def original(self, result: Any) -> BaseException:
-        """Return the client's own exception, also before its callbacks have run."""
-        error = self._inner.exception
-        if error is None:
-            error = result.value[2](self.index)
-        found: BaseException = error
-        return found
-
-    def hold(self) -> None:
-        """Stay pending: the record is going to be sent again."""
-        self._outcome = Outcome()
-
-    def fail(self, error: KafkaGuardError) -> None:
-        """Fail for good."""
-        outcome = self._outcome = self._outcome or Outcome()
-        outcome.error = error
-        outcome.rescued = False
-        outcome.decided.set()
-        self._tracker.ledger.failed(outcome)
-
-    def follow(self, inner: Any) -> None:
-        """Go on with the future of the record that was sent again."""
-        outcome = self._outcome
-        assert outcome is not None
-        self._inner = inner
-        outcome.rescued = True
-        outcome.decided.set()
-        if self._hooks:
-            self._watch()
+    def watch(self) -> None:
+        """Be told of the outcome: by the client if it is good, else by the tracker."""
+        self._fate()
+        inner = self._inner
+        self._tracker.watch(self, inner)
+        inner.add_callback(self.fire)
+        if self.is_done:
+            self.fire()
 
     def fire(self, _: Any = None) -> None:
         """Run the application's callbacks, if the outcome is there."""
@@ -242,41 +189,35 @@ class GuardedFuture:
         if self._hooks is None:
             self._hooks = []
         self._hooks.append((on_success, f))
-        if self.is_done:
-            self.fire()
-        else:
-            self._watch()
+        self.watch()
         return self
 
-    def _watch(self) -> None:
-        """Be told of the client's outcome; of a failure the tracker decides first."""
-        self._inner.add_callback(self.fire)
-        self._inner.add_errback(self._settle)
-
-    def _settle(self, _: Any) -> None:
-        self._tracker.settle_future(self)
-
-    def _current(self) -> Outcome | None:
-        """Return the guard's outcome, None as long as the client's future counts."""
-        if self.needs_settling:
-            self._tracker.settle_future(self)
-        outcome = self._outcome
-        return None if outcome is None or outcome.rescued else outcome
+    def _fate(self) -> Fate | None:
+        """Return the guard's decision, None as long as the client's future counts."""
+        while True:
+            inner = self._inner
+            fate = fate_of(inner)
+            if fate is None and inner.failed():
+                self._tracker.settle_failed(inner)
+                fate = fate_of(inner)
+            if fate is None or not fate.rescued:
+                return fate
+            self._inner = fate.inner
 
     def _error(self) -> KafkaGuardError | None:
-        outcome = self._current()
-        return None if outcome is None else outcome.error
+        fate = self._fate()
+        return None if fate is None else fate.error
 
     def _look(self) -> KafkaGuardError | None:
         """Return the error and note that the application has seen it."""
-        outcome = self._current()
-        if outcome is None or outcome.error is None:
+        fate = self._fate()
+        if fate is None or fate.error is None:
             return None
-        outcome.seen = True
-        return outcome.error
+        fate.seen = True
+        return fate.error
 
     def _still_open(self, original: Exception, timeout: float | None) -> Exception:
-        topic, partition = self.result.topic_partition
+        topic, partition = result_of(self._inner).topic_partition
         return errors.translate(
             original,
             message=f"no outcome within {timeout:g} s; the record may still be "

@@ -99,6 +99,28 @@ def was_given_up(result: Any) -> bool:
     return result.value is not None and result.value[0] == -1
 
 
+def result_of(inner: Any) -> Any:
+    """Return the client's future of the whole batch that a record is in."""
+    return inner._produce_future
+
+
+def records_in(batch: Any) -> list[Any]:
+    """Return the client's futures of the records in a batch; it may still grow."""
+    futures: list[Any] = batch._record_futures
+    return futures
+
+
+def index_of(inner: Any) -> int:
+    """Return a record's place in its batch."""
+    place: int = inner.args[0]
+    return place
+
+
+def key_is_null(inner: Any) -> bool:
+    """Tell whether a record has no key, after serialisers."""
+    return bool(inner.args[3] == -1)
+
+
 def is_split(result: Any) -> bool:
     """Tell whether a batch was split: its records have new futures."""
     return result._latch.is_set() and not result.is_done

@@ -29,6 +29,27 @@ _POLL_S = 0.01
 _APPEND_S = 1.0
 
 
+class _Settled(tuple[Any, ...]):
+    """The value of a batch's future, with the mark that its records are settled."""
+
+    __slots__ = ()
+
+
+def mark_settled(result: Any) -> None:
+    """Note on a batch's future that each of its records is accounted for."""
+    result.value = _Settled(result.value)
+
+
+def is_settled(result: Any) -> bool:
+    """Tell whether each record of a batch is accounted for."""
+    return type(result.value) is _Settled
+
+
+def attach(inner: Any, fate: Any) -> None:
+    """Hang a fate on a record's future, which has no value if it has failed."""
+    inner.value = fate
+
+
 def append(producer: Any, topic_partition: Any, record: RawRecord) -> Any:
     """Hand over bytes for a given partition, past serialisers and partitioner."""
     future, *_ = producer._accumulator.append(

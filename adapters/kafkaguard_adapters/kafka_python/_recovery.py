@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard_adapters.kafka_python._failures import Failure
-    from kafkaguard_adapters.kafka_python._future import GuardedFuture
+    from kafkaguard_adapters.kafka_python._fate import Fate
     from kafkaguard_adapters.kafka_python._insides import RawRecord
     from kafkaguard_adapters.kafka_python._session import Session
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
@@ -78,9 +79,7 @@ class Recovery:
         self._rescue = rescue
         self._resend_in_doubt = resend_in_doubt
         self._closing = threading.Event()
-        self._succession = Succession(
-            session.builder, self._is_awaited, self._closing
-        )
+        self._succession = Succession(session.builder, self._is_awaited, self._closing)
         self._waiters = 0
         self._resender = Resender(session, self._now_due)
         self._changed = threading.Condition()
@@ -88,8 +87,8 @@ class Recovery:
         self._rescues: list[Rescue] = []
         self._in_hand: list[Rescue] = []
         self._unanswered: list[Unanswered] = []
-        self._oversize: list[tuple[TrackedBatch, GuardedFuture, KafkaGuardError]] = []
-        self._due: list[GuardedFuture] = []
+        self._oversize: list[tuple[TrackedBatch, Fate, KafkaGuardError]] = []
+        self._due: list[Fate] = []
         self._retired: list[Any] = []
         self._dead: Any = None
         self._cause: BaseException | None = None
@@ -104,9 +103,7 @@ class Recovery:
 
     # --- called by the tracker, under its lock --------------------------------------
 
-    def failed(
-        self, batch: TrackedBatch, futures: list[GuardedFuture]
-    ) -> list[GuardedFuture]:
+    def failed(self, batch: TrackedBatch, futures: list[Fate]) -> list[Fate]:
         """Decide about the records of a failed batch.
 
         Returns:
@@ -125,8 +122,8 @@ class Recovery:
             return self._decide(batch, judged)
 
     def _decide(
-        self, batch: TrackedBatch, judged: list[tuple[GuardedFuture, Failure]]
-    ) -> list[GuardedFuture]:
+        self, batch: TrackedBatch, judged: list[tuple[Fate, Failure]]
+    ) -> list[Fate]:
         """Sort records by what becomes of them, and start what there is to do."""
         failed = []
         records = self._records(batch)
@@ -165,7 +162,7 @@ class Recovery:
     def _accepts(
         self,
         batch: TrackedBatch,
-        future: GuardedFuture,
+        future: Fate,
         failure: Failure,
         record: RawRecord | None,
     ) -> bool:
@@ -185,9 +182,7 @@ class Recovery:
         self._rescues.append(rescue)
         self._session.teller.sent_again(rescue.batch.topic_partition.topic)
 
-    def _fail(
-        self, batch: TrackedBatch, future: GuardedFuture, error: KafkaGuardError
-    ) -> None:
+    def _fail(self, batch: TrackedBatch, future: Fate, error: KafkaGuardError) -> None:
         """Fail a record for good, and remember what a successor has to lock out."""
         if error.verdict.written != "no" and batch.producer is self._dead is not None:
             self._identity = self._identity or _insides.next_identity(
@@ -196,9 +191,7 @@ class Recovery:
         self._session.failed_for_good(error)
         future.fail(error)
 
-    def _start(
-        self, batch: TrackedBatch, failed: list[GuardedFuture]
-    ) -> list[GuardedFuture]:
+    def _start(self, batch: TrackedBatch, failed: list[Fate]) -> list[Fate]:
         """Let the thread do what there is to do; it then runs the callbacks, too."""
         batch.resolved = not batch.held
         repairs = bool(self._rescues) or self._dead is not None
@@ -210,7 +203,7 @@ class Recovery:
 
     # --- the death of a producer ------------------------------------------------------
 
-    def _notice(self, batch: TrackedBatch, future: GuardedFuture) -> None:
+    def _notice(self, batch: TrackedBatch, future: Fate) -> None:
         """See whether the producer in use has died of this batch, or before."""
         in_use = self._session.producer
         if batch.producer not in (None, in_use) or self._session.is_transactional:
@@ -424,13 +417,13 @@ class Recovery:
         self._in_hand = []
 
     def _explain(
-        self, batch: TrackedBatch, future: GuardedFuture, error: KafkaGuardError
+        self, batch: TrackedBatch, future: Fate, error: KafkaGuardError
     ) -> None:
         self._limits.explain(batch, error)
         self._fail(batch, future, error)
         self._now_due(future)
 
-    def _now_due(self, future: GuardedFuture) -> None:
+    def _now_due(self, future: Fate) -> None:
         self._due.append(future)
 
     def _fire(self) -> None:
@@ -477,11 +470,14 @@ class Recovery:
                 if base is None:
                     self._leave_in_doubt(each.batch, future, error)
                 else:
-                    future.follow(_levers.delivered(future, base))
-                    self._session.tracker.add(each.batch.producer, future)
+                    self._session.tracker.go_on(
+                        each.batch.producer,
+                        future,
+                        partial(_levers.delivered, future.inner, base),
+                    )
 
     def _leave_in_doubt(
-        self, batch: TrackedBatch, future: GuardedFuture, error: KafkaGuardError
+        self, batch: TrackedBatch, future: Fate, error: KafkaGuardError
     ) -> None:
         records = self._records(batch)
         with self._changed:

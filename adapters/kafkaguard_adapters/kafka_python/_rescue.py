@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery import SupersededError
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.kafka_python._future import GuardedFuture
+    from kafkaguard_adapters.kafka_python._fate import Fate
     from kafkaguard_adapters.kafka_python._insides import RawRecord
     from kafkaguard_adapters.kafka_python._session import Session
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
@@ -38,7 +39,7 @@ class Rescue:
 
     batch: TrackedBatch
     index: int
-    future: GuardedFuture
+    future: Fate
     record: RawRecord
     error: KafkaGuardError
 
@@ -56,7 +57,7 @@ class Resender:
         failed: Told of a future that has failed for good.
     """
 
-    def __init__(self, session: Session, failed: Callable[[GuardedFuture], None]):
+    def __init__(self, session: Session, failed: Callable[[Fate], None]):
         self._session = session
         self._failed = failed
 
@@ -134,8 +135,12 @@ class Resender:
         producer = self._session.producer
         place, due = rescue.batch.topic_partition, rescue.batch.due
         _levers.wait_for_topic(producer, place.topic, due - time.monotonic())
-        rescue.future.follow(_levers.append(producer, place, rescue.record))
-        self._session.tracker.add(producer, rescue.future, due=due)
+        self._session.tracker.go_on(
+            producer,
+            rescue.future,
+            partial(_levers.append, producer, place, rescue.record),
+            due=due,
+        )
 
     def _fail_with(self, rescue: Rescue, error: KafkaGuardError) -> None:
         rescue.future.fail(error)

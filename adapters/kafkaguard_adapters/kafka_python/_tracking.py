@@ -1,12 +1,12 @@
 """Which records are on their way, batch by batch.
 
-One callback a batch, none a record: what happened to a record follows from its batch.
-The sequence of events of a batch::
+One callback a batch, none a record: what happened to a record follows from its batch,
+which the client itself keeps a list of. The sequence of events of a batch::
 
-    send() -> track() -> [the client's thread] completed() -> settle() -> on_failure()
+    send() -> follow() -> [the client's thread] completed() -> settle() -> on_failure()
 
-``send()`` may add a future to a batch that is being settled; it looks afterwards and
-settles it once more, so none is missed and none counts twice.
+Whoever puts a record into a batch that is not followed yet begins to follow it. Where
+that is done by then, the record is followed alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard_adapters.kafka_python import _insides
+from kafkaguard_adapters.kafka_python import _insides, _levers
+from kafkaguard_adapters.kafka_python._fate import Fate, fate_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,34 +29,36 @@ if TYPE_CHECKING:
 
 
 class TrackedBatch:
-    """The futures of one batch of one producer.
+    """One batch of one producer; or a record that is followed alone.
 
     Args:
         number: Grows with each batch that is followed.
         generation: Grows with each producer that replaces another.
         producer: The client's producer that holds it; None for a record that never
             came into a batch.
-        result: The client's future of the whole batch.
+        inner: The client's future of a record in it.
 
     Attributes:
+        result: The client's future of the whole batch.
         source: The client's batch; None if it was done before it could be found.
+        key: What it is followed by: its result, or the future of a record alone.
         created: When its first record came, in monotonic seconds.
         due: When its records must have their outcome, in monotonic seconds.
         rank: Its place among the batches that its dead producer had not sent.
-        futures: The guarded futures of its records.
-        settled: How many of them are settled.
+        settled: How many of its records are settled.
         accepted: The broker took it.
         held: Some of its records wait to be sent again.
         resolved: Nothing is left to do about it.
     """
 
     __slots__ = (
+        "_inners",
         "accepted",
         "created",
         "due",
-        "futures",
         "generation",
         "held",
+        "key",
         "number",
         "producer",
         "rank",
@@ -66,19 +69,21 @@ class TrackedBatch:
     )
 
     def __init__(
-        self, number: int, producer: Any, result: Any, *, generation: int = 0
+        self, number: int, producer: Any, inner: Any, *, generation: int = 0
     ) -> None:
         self.number = number
         self.generation = generation
         self.producer = producer
-        self.result = result
+        self.result = result = _insides.result_of(inner)
         self.source = _insides.batch_of(producer, result) if producer else None
+        whole = self.source is not None and not result.is_done
+        self.key = result if whole else inner
+        self._inners = _insides.records_in(self.source) if whole else [inner]
         self.created: float = (
             self.source.created if self.source is not None else time.monotonic()
         )
         self.due = float("inf")
         self.rank = 0
-        self.futures: list[GuardedFuture] = []
         self.settled = 0
         self.accepted = False
         self.held = False
@@ -96,9 +101,25 @@ class TrackedBatch:
         sent = self.created if source is None else source.drained
         return self.generation, float("inf") if sent is None else sent, self.rank
 
-    def take_unsettled(self) -> list[GuardedFuture]:
-        """Hand over the futures that were not settled yet, each once."""
-        fresh = self.futures[self.settled :]
+    @property
+    def is_whole(self) -> bool:
+        """Whether all records of the client's batch are followed with it."""
+        return self.key is self.result
+
+    @property
+    def count(self) -> int:
+        """How many records the client's batch has, as far as that is known."""
+        source = self.source
+        return len(self._inners if source is None else _insides.records_in(source))
+
+    @property
+    def unsettled(self) -> int:
+        """How many of the records that are followed with it are not settled."""
+        return len(self._inners) - self.settled
+
+    def take_unsettled(self) -> list[Any]:
+        """Hand over the client's futures that were not settled yet, each once."""
+        fresh = self._inners[self.settled :]
         self.settled += len(fresh)
         return fresh
 
@@ -113,7 +134,7 @@ class Tracker:
 
     Args:
         ledger: Counts the outcomes.
-        on_failure: Decides about the futures of a failed batch, under this tracker's
+        on_failure: Decides about the records of a failed batch, under this tracker's
             lock; returns those whose callbacks are due.
         on_begun: Told of each batch that is followed.
         on_settled: Called after a failure was decided about, without any lock.
@@ -123,7 +144,7 @@ class Tracker:
     def __init__(
         self,
         ledger: Ledger,
-        on_failure: Callable[[TrackedBatch, list[GuardedFuture]], list[GuardedFuture]],
+        on_failure: Callable[[TrackedBatch, list[Fate]], list[Fate]],
         on_begun: Callable[[], None],
         on_settled: Callable[[], None],
         patience: float,
@@ -131,80 +152,111 @@ class Tracker:
         self.ledger = ledger
         #: How often the producer was replaced.
         self.generation = 0
-        #: By the client's future of the batch. Read without the lock on the hot path.
+        #: By the batch's key. Read without the lock on the hot path.
         self.open: dict[Any, TrackedBatch] = {}
         self._on_failure = on_failure
         self._on_begun = on_begun
         self._on_settled = on_settled
         self._patience = patience
+        #: By the client's future: records sent again, and futures with callbacks.
+        self._rescued: dict[Any, Fate] = {}
+        self._hooked: dict[Any, GuardedFuture] = {}
         self._lines: dict[Any, list[TrackedBatch]] = defaultdict(list)
         self._numbers = itertools.count()
         self._lock = threading.RLock()
 
-    def track(
-        self, producer: Any, result: Any, *, due: float = float("inf")
-    ) -> TrackedBatch:
-        """Begin to follow a batch, or return the one that is followed already.
+    def knows(self, result: Any) -> bool:
+        """Tell whether a batch is followed, or was and its records are settled."""
+        with self._lock:
+            return result in self.open or _levers.is_settled(result)
+
+    def follow(self, producer: Any, inner: Any, *, due: float = float("inf")) -> None:
+        """Begin to follow the batch of a record, unless that is so already.
 
         Args:
             producer: The client's producer.
-            result: The client's future of the batch.
-            due: When a record in it must have its outcome, in monotonic seconds, if
-                it was sent once before.
+            inner: The client's future of the record.
+            due: When the record must have its outcome, in monotonic seconds, if it
+                was sent once before.
         """
+        result = _insides.result_of(inner)
         with self._lock:
+            known = self.open.get(result)
+            if known is not None:
+                known.due = min(known.due, due)
+                return
+            if _levers.is_settled(result):
+                return
             line = self._lines[result.topic_partition]
-            for known in line:
-                if known.result is result:
-                    known.due = min(known.due, due)
-                    return known
             split = bool(line) and _insides.is_split(line[0].result)
             batch = TrackedBatch(
-                next(self._numbers), producer, result, generation=self.generation
+                next(self._numbers), producer, inner, generation=self.generation
             )
             batch.due = min(due, batch.created + self._patience)
-            self.open[result] = batch
+            self.open[batch.key] = batch
             _insert(line, batch)
         self._on_begun()
         # A client's batch never fails as a whole: its value tells about each record.
         result.add_callback(partial(self._completed, batch))
         if split:
             self._follow_splits()
-        return batch
 
-    def add(
-        self, producer: Any, future: GuardedFuture, *, due: float = float("inf")
+    def go_on(
+        self,
+        producer: Any,
+        fate: Fate,
+        send: Callable[[], Any],
+        *,
+        due: float = float("inf"),
     ) -> None:
-        """Follow a record whose batch may be done already."""
-        batch = self.track(producer, future.result, due=due)
-        batch.futures.append(future)
-        if batch.result.is_done:
-            self.settle(batch)
+        """Send a record again and follow it.
+
+        Args:
+            producer: The client's producer.
+            fate: The record's.
+            send: Sends it, without waiting, and returns the client's new future.
+            due: When it must have its outcome, in monotonic seconds.
+        """
+        with self._lock:  # lest the new batch is settled before the record is known
+            inner = send()
+            fate.follow(inner)
+            self._rescued[inner] = fate
+        fate.hand_over_hooks()
+        self.follow(producer, inner, due=due)
+
+    def watch(self, future: GuardedFuture, inner: Any) -> None:
+        """Have the callbacks of a future run, should its record fail for good."""
+        with self._lock:
+            fate = fate_of(inner)
+            if fate is None:
+                self._hooked[inner] = future
+            else:
+                fate.hooked.append(future)
 
     def settle(self, batch: TrackedBatch) -> None:
         """Take note of a batch that is done."""
         with self._lock:
-            self.open.pop(batch.result, None)
+            self.open.pop(batch.key, None)
             due = self._take_note(batch)
             self._shorten(batch.topic_partition)
         self._tell(batch.accepted, due)
 
-    def settle_future(self, future: GuardedFuture) -> None:
-        """Settle what a failed future belongs to, at once."""
+    def settle_failed(self, inner: Any) -> None:
+        """Settle what a failed record belongs to, at once."""
         self._follow_splits()
-        batch = self.open.get(future.result)
+        batch = self.open.get(_insides.result_of(inner)) or self.open.get(inner)
         if batch is not None and batch.result.is_done:
             self.settle(batch)
             return
         with self._lock:
-            due = self._settle_alone(future)
+            due = self._settle_alone(inner)
         self._tell(False, due)
 
-    def _tell(self, accepted: bool, due: list[GuardedFuture]) -> None:
+    def _tell(self, accepted: bool, due: list[Fate]) -> None:
         if not accepted:
             self._on_settled()
-        for future in due:
-            future.fire()
+        for fate in due:
+            fate.fire()
 
     def resolve(self, batch: TrackedBatch) -> None:
         """Note that nothing is left to do about a refused batch."""
@@ -234,7 +286,7 @@ class Tracker:
 
     def pending(self) -> int:
         """Count the records on their way."""
-        return sum(len(b.futures) - b.settled for b in self.batches())
+        return sum(b.unsettled for b in self.batches())
 
     def settle_done(self) -> None:
         """Settle what is done, without waiting for the client's callbacks."""
@@ -245,23 +297,40 @@ class Tracker:
     def _completed(self, batch: TrackedBatch, _: Any) -> None:
         self.settle(batch)
 
-    def _take_note(self, batch: TrackedBatch) -> list[GuardedFuture]:
+    def _take_note(self, batch: TrackedBatch) -> list[Fate]:
+        if batch.is_whole:
+            _levers.mark_settled(batch.result)
+        fresh = batch.take_unsettled()
         if batch.result.value[2] is not None:
-            fresh = batch.take_unsettled()
-            return self._on_failure(batch, fresh) if fresh else []
+            fates = [self._fate(inner) for inner in fresh]
+            return self._on_failure(batch, fates) if fates else []
         batch.accepted = batch.resolved = True
-        count = len(batch.futures)
-        self.ledger.delivered(count - batch.settled)
-        batch.settled = count
+        self.ledger.delivered(len(fresh))
+        self._forget(fresh)
         return []
 
-    def _settle_alone(self, future: GuardedFuture) -> list[GuardedFuture]:
-        """Settle a future that no tracked batch holds: the client failed it at once."""
-        if not future.needs_settling:
+    def _fate(self, inner: Any) -> Fate:
+        """Begin to decide about a record that has failed."""
+        fate = self._rescued.pop(inner, None) or Fate(inner, self.ledger)
+        fate.hold()
+        if inner in self._hooked:
+            fate.hooked.append(self._hooked.pop(inner))
+        _levers.attach(inner, fate)
+        return fate
+
+    def _forget(self, delivered: list[Any]) -> None:
+        """Drop what was only there in case that these records fail."""
+        for waiting in (self._rescued, self._hooked):
+            if waiting:
+                for inner in delivered:
+                    waiting.pop(inner, None)
+
+    def _settle_alone(self, inner: Any) -> list[Fate]:
+        """Settle a record that no batch holds: the client failed it at once."""
+        if fate_of(inner) is not None or not inner.failed():
             return []
-        batch = TrackedBatch(next(self._numbers), None, future.result)
-        batch.futures.append(future)
-        return self._on_failure(batch, batch.take_unsettled())
+        batch = TrackedBatch(next(self._numbers), None, inner)
+        return self._on_failure(batch, [self._fate(i) for i in batch.take_unsettled()])
 
     def _shorten(self, topic_partition: Any) -> None:
         line = self._lines[topic_partition]
@@ -270,15 +339,15 @@ class Tracker:
 
     def _follow_splits(self) -> None:
         """Follow the new batches of records whose batch was too large and split."""
-        for result, batch in list(self.open.items()):
-            if not _insides.is_split(result):
+        for key, batch in list(self.open.items()):
+            if not _insides.is_split(batch.result):
                 continue
             with self._lock:
-                self.open.pop(result, None)
+                self.open.pop(key, None)
                 moved = batch.take_unsettled()
                 batch.resolved = True
-            for future in moved:
-                self.add(batch.producer, future, due=batch.due)
+            for inner in moved:
+                self.follow(batch.producer, inner, due=batch.due)
 
 
 def _insert(line: list[TrackedBatch], batch: TrackedBatch) -> None:

@@ -159,17 +159,12 @@ class GuardedProducer(ClusterCalls):
             if session.is_replaced(producer):  # in this very moment
                 return self.send(topic, value, key, headers, partition, timestamp_ms)
             raise self._not_sent(error, topic, partition) from error
-        future = GuardedFuture(inner, session.tracker)
-        result = inner._produce_future  # noqa: SLF001 - see _insides
-        batch = session.open.get(result)
-        if batch is None:
-            if not self._follow(producer, future):  # it died in this very moment
-                return self.send(topic, value, key, headers, partition, timestamp_ms)
-        else:
-            batch.futures.append(future)
-            if result.is_done:
-                session.tracker.settle(batch)
-        return future
+        if (
+            inner._produce_future not in session.open  # noqa: SLF001 - see _insides
+            and not self._follow(producer, inner)  # it died in this very moment
+        ):
+            return self.send(topic, value, key, headers, partition, timestamp_ms)
+        return GuardedFuture(inner, session.tracker)
 
     def _check_key(self, topic: str, key: Any, headers: Any) -> None:
         if not self._checks_keys:
@@ -184,22 +179,25 @@ class GuardedProducer(ClusterCalls):
         except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("the check for a null key failed; the record is sent")
 
-    def _follow(self, producer: Any, future: GuardedFuture) -> bool:
+    def _follow(self, producer: Any, inner: Any) -> bool:
         """Begin to follow a batch; a fault in that must not fail the send.
 
         Returns:
             False: the producer has died and never sent the record.
         """
         session = self._session
+        result = _insides.result_of(inner)
         try:
-            if _insides.was_never_sent(producer, future.result) and (
-                session.recovery.expect_successor(producer)
+            if (
+                _insides.was_never_sent(producer, result)
+                and not session.tracker.knows(result)
+                and session.recovery.expect_successor(producer)
             ):
                 return False
-            if future.result.is_done or not future.needs_settling:
-                session.tracker.add(producer, future)
-            else:  # the client failed it before it came into any batch
-                session.tracker.settle_future(future)
+            if inner.failed() and not result.is_done:  # before it came into any batch
+                session.tracker.settle_failed(inner)
+            else:
+                session.tracker.follow(producer, inner)
         except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("a record could not be followed; it is sent all the same")
         return True
@@ -327,7 +325,7 @@ class GuardedProducer(ClusterCalls):
             if not (answered and idle and (repaired or split)):
                 break
         unsettled = (b for b in batches if not b.result.is_done)
-        pending = sum(len(batch.futures) - batch.settled for batch in unsettled)
+        pending = sum(batch.unsettled for batch in unsettled)
         return pending + (0 if idle else session.recovery.pending())
 
     def _report(self, pending: int) -> DeliveryReport:

@@ -1,0 +1,98 @@
+"""What becomes of a record that did not arrive at the first try.
+
+Only such records have one, so that the others cost nothing. It hangs on the client's
+own future of the record, where every thread finds it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._delivery import Ledger, Outcome
+from kafkaguard_adapters.kafka_python import _insides
+
+if TYPE_CHECKING:
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.kafka_python._future import GuardedFuture
+
+
+class Fate(Outcome):
+    """A record that is sent again, or has failed for good, or waits for either.
+
+    Args:
+        inner: The client's future of the record.
+        ledger: Counts the outcomes.
+
+    Attributes:
+        inner: The client's future; after it was sent again, the new one.
+        was_rescued: It was sent again before.
+        hooked: Who has callbacks of the application to run in the end.
+    """
+
+    __slots__ = ("_ledger", "hooked", "inner", "was_rescued")
+
+    def __init__(self, inner: Any, ledger: Ledger) -> None:
+        super().__init__()
+        self.inner = inner
+        self.was_rescued = False
+        self.hooked: list[GuardedFuture] = []
+        self._ledger = ledger
+
+    @property
+    def index(self) -> int:
+        """The record's place in its batch."""
+        return _insides.index_of(self.inner)
+
+    @property
+    def key_is_null(self) -> bool:
+        """Whether the record has no key, after serialisers."""
+        return _insides.key_is_null(self.inner)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it was sent again, or has failed for good."""
+        return self.decided.is_set()
+
+    def original(self, result: Any) -> BaseException:
+        """Return the client's own exception, also before its callbacks have run."""
+        error = self.inner.exception
+        if error is None:
+            error = result.value[2](self.index)
+        found: BaseException = error
+        return found
+
+    def hold(self) -> None:
+        """Stay pending: the record is going to be sent again."""
+        self.rescued = False
+        self.decided.clear()
+
+    def fail(self, error: KafkaGuardError) -> None:
+        """Fail for good."""
+        self.error = error
+        self.rescued = False
+        self.decided.set()
+        self._ledger.failed(self)
+
+    def follow(self, inner: Any) -> None:
+        """Go on with the future of the record that was sent again."""
+        self.inner = inner
+        self.rescued = self.was_rescued = True
+        self.decided.set()
+
+    def hand_over_hooks(self) -> None:
+        """Let the new future's outcome run the application's callbacks."""
+        hooked, self.hooked = self.hooked, []
+        for future in hooked:
+            future.watch()
+
+    def fire(self) -> None:
+        """Run the application's callbacks, now that the record has failed for good."""
+        hooked, self.hooked = self.hooked, []
+        for future in hooked:
+            future.fire()
+
+
+def fate_of(inner: Any) -> Fate | None:
+    """Return the fate of a record by the client's future of it, if it has one."""
+    value = inner.value
+    return value if type(value) is Fate else None
