@@ -196,7 +196,8 @@ class GuardedFuture:
 
     def hold(self) -> None:
         """Stay pending: the record is going to be sent again."""
-        self._outcome = Outcome()
+        if self._outcome is None or self._outcome.decided.is_set():
+            self._outcome = Outcome()
 
     def fail(self, error: KafkaGuardError) -> None:
         """Fail for good."""
