@@ -200,7 +200,7 @@ class TestInDoubt:
         new = identity(producer)
         assert (old.producer_id, old.epoch + 1) == (new.producer_id, new.epoch)
         ghost = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
-        until(lambda: ghost._transaction_manager.has_producer_id())
+        until(ghost._transaction_manager.has_producer_id)
         ghost._transaction_manager.set_producer_id_and_epoch(old)
         with pytest.raises(InvalidProducerEpochError):
             ghost.send(kafka_topic, b"late", b"k").get(10)
@@ -405,6 +405,4 @@ class TestSuccessor:
             timeout=120,
             check=False,
         )
-        assert (ended.returncode, ended.stdout.strip()) == (0, "21 True"), (
-            ended.stderr
-        )
+        assert (ended.returncode, ended.stdout.strip()) == (0, "21 True"), ended.stderr

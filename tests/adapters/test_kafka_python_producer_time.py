@@ -7,8 +7,8 @@ import time
 import pytest
 from kafka import KafkaProducer
 
-from kafkaguard import Action, DeliveryFailed, errors, guard
-from tests.adapters.contracts import read, threads, until
+from kafkaguard import DeliveryFailed, errors, guard
+from tests.adapters.contracts import read
 
 QUICK = {
     "request_timeout_ms": 500,

@@ -75,9 +75,7 @@ class Recovery:
         self._rescue = rescue
         self._resend_in_doubt = resend_in_doubt
         self._closing = threading.Event()
-        self._succession = Succession(
-            session.builder, self._is_awaited, self._closing
-        )
+        self._succession = Succession(session.builder, self._is_awaited, self._closing)
         self._waiters = 0
         self._callbacks = Callbacks(session.teller.tell)
         self._resender = Resender(session, self._now_due)
@@ -438,6 +436,7 @@ class Recovery:
 
     def _replace(self, dead: Any) -> None:
         self._session.teller.recreated(self._where and self._where.topic)
+        self._session.teller.tell()
         _successor.hear_out(self._session.tracker, dead)
         await_answers(self._unanswered, ANSWER_S)
         with self._giving_up:

@@ -56,7 +56,9 @@ class Resender:
         failed: Told of a future that has failed for good.
     """
 
-    def __init__(self, session: Session, failed: Callable[[GuardedFuture], None]):
+    def __init__(
+        self, session: Session, failed: Callable[[GuardedFuture], None]
+    ) -> None:
         self._session = session
         self._failed = failed
 
