@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._classification import classify
 from kafkaguard._verdict import Action, TopicFacts
+from kafkaguard.errors import UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +24,8 @@ TTL_S = 300.0
 RETRY_AFTER_S = 30.0
 PATIENCE_S = 1.0
 NOTHING_KNOWN = TopicFacts()
+#: What helps where a look-up is denied.
+GRANT = "Grant the ACL DescribeConfigs on the topic. "
 
 
 class TopicFactsCache:
@@ -150,18 +153,22 @@ class TopicFactsLookup:
         denied = classify(error, api="DescribeConfigs").action is Action.CONFIGURE
         ttl = None if denied else self._retry_after
         self._cache.remember(topic, NOTHING_KNOWN, ttl=ttl)
-        self._warn(topic, str(error) or type(error).__name__)
+        if isinstance(error, UnknownTopicOrPartitionError):
+            return  # the send itself says so
+        why = str(error) or type(error).__name__
+        self._warn(topic, why, GRANT if denied else "")
 
-    def _warn(self, topic: str, why: str) -> None:
+    def _warn(self, topic: str, why: str, remedy: str = "") -> None:
         with self._lock:
             if topic in self._warned:
                 return
             self._warned.add(topic)
         _log.warning(
             "cleanup.policy of topic %s could not be looked up (%s): records without a "
-            "key are left to the broker. Grant the ACL DescribeConfigs on the topic, "
-            "or declare topics={%r: TopicFacts(compacted=...)}.",
+            "key are left to the broker. %sDeclare topics={%r: "
+            "TopicFacts(compacted=...)} to do without the look-up.",
             topic,
             why,
+            remedy,
             topic,
         )

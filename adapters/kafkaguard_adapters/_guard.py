@@ -10,6 +10,8 @@ from kafkaguard._verdict import TopicFacts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kafkaguard._events import Event
+
 ClientT = TypeVar("ClientT")
 
 #: By the top-level package and the name of a client's class: the module whose
@@ -30,6 +32,7 @@ def guard(
     policy: Any = "default",
     topics: Mapping[str, TopicFacts] | None = None,
     strict: bool = False,
+    on_event: Callable[[Event], object] | None = None,
 ) -> ClientT: ...
 
 
@@ -41,6 +44,7 @@ def guard(
     policy: Any = "default",
     topics: Mapping[str, TopicFacts] | None = None,
     strict: bool = False,
+    on_event: Callable[[Event], object] | None = None,
 ) -> ClientT: ...
 
 
@@ -52,6 +56,7 @@ def guard(
     policy: Any = "default",
     topics: Mapping[str, TopicFacts] | None = None,
     strict: bool = False,
+    on_event: Callable[[Event], object] | None = None,
 ) -> Any:
     """Put kafkaguard in front of a Kafka client.
 
@@ -68,6 +73,9 @@ def guard(
             ``{"flights": TopicFacts(compacted=True)}``.
         strict: Refuse a client whose own settings can write a record twice; else a
             warning says so.
+        on_event: Called with each event: a record rejected or sent again, a client
+            replaced. It runs on a thread of the client or of the guard, so it must be
+            quick; what it raises is logged.
 
     Returns:
         A stand-in for the client: ``isinstance`` holds, and every attribute and method
@@ -90,6 +98,7 @@ def guard(
         policy=policy,
         topics=topics,
         strict=strict,
+        on_event=on_event,
     )
 
 

@@ -31,11 +31,13 @@ class Load:
         ]
 
     def __enter__(self):
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
         return self
 
     def __exit__(self, *_):
+        """Stop them, and wait for every outcome."""
         self._done.set()
         for thread in self._threads:
             thread.join(60)
@@ -65,7 +67,6 @@ class Load:
     def refused(self):
         """Say by verdict what was not delivered."""
         return {n: o for n, o in self.outcomes.items() if not isinstance(o, int)}
-
 
     def kinds(self):
         """Count what was not delivered, by verdict."""

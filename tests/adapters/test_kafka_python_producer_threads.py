@@ -57,7 +57,13 @@ def test_a_broker_that_goes_away_and_comes_back(ending):
     In a process of its own, since kafka-python leaves a socket open whose connection
     was refused.
     """
-    program = [sys.executable, "-W", "ignore", "-m", "tests.adapters.broker_away_program"]
+    program = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "tests.adapters.broker_away_program",
+    ]
     ended = subprocess.run(
         [*program, ending], capture_output=True, text=True, timeout=120, check=False
     )

@@ -1,8 +1,8 @@
 """Answers to requests of a dead producer, which has given their batches up already.
 
-kafka-python's dying producer fails what is on its way at once, although the answers come
-a moment later, and it reads them: the partition is free again, and where the batch was
-written its last confirmed offset has moved on.
+kafka-python's dying producer fails what is on its way at once, although the answers
+come a moment later, and it reads them: the partition is free again, and where the batch
+was written its last confirmed offset has moved on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A producer in a forked child: its thread is not there, its connections are not its own."""
+"""A producer in a forked child: its thread is gone, its connections are shared."""
 
 from __future__ import annotations
 

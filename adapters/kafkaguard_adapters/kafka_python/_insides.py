@@ -75,7 +75,7 @@ def _may_have_repeated(producer: Any) -> bool:
         return True
     name = sensors.metrics.metric_name("record-retry-rate", "producer-metrics")
     rate = sensors.metrics.metrics.get(name)
-    return rate is None or rate.value() > 0
+    return rate is None or bool(rate.value() > 0)
 
 
 def records_of(batch: Any) -> list[RawRecord] | None:

@@ -134,7 +134,7 @@ def stop(producer: Any, timeout: float) -> None:
 
 
 def _ends(producer: Any, timeout: float) -> bool:
-    """Wait for a producer's thread for as long as it gives up one batch after another."""
+    """Wait for a producer's thread while it gives up one batch after another."""
     unfinished = producer._accumulator._incomplete
     while producer._sender.is_alive():
         before = len(unfinished.all())

@@ -10,11 +10,7 @@ The sequence of events, for the default (idempotent) producer::
     [this thread]     a new producer is built and takes its place
     [this thread]     records that were certainly not written are handed over again,
                       in their old order
-    [this thread]     the gate is opened
-    [this thread]     callbacks are run, the dead producer is closed
-
-Callbacks do not run in the dead producer's own thread: one that sends the record to
-another topic would wait there for metadata that only this very thread can fetch.
+    [this thread]     the gate is opened, the dead producer is closed
 
 Since new records wait at the gate, no later record of a key can overtake one that is
 sent again. Records accepted before that are looked up in their batches.
@@ -40,6 +36,7 @@ from kafkaguard_adapters.kafka_python import (
     errors,
 )
 from kafkaguard_adapters.kafka_python._answers import Unanswered, await_answers
+from kafkaguard_adapters.kafka_python._callbacks import Callbacks
 from kafkaguard_adapters.kafka_python._oversize import MESSAGE_TOO_LARGE, SizeLimits
 from kafkaguard_adapters.kafka_python._rescue import Rescue, Resender
 from kafkaguard_adapters.kafka_python._successor import ANSWER_S, Succession
@@ -81,6 +78,7 @@ class Recovery:
         self._closing = threading.Event()
         self._succession = Succession(session.builder, self._is_awaited, self._closing)
         self._waiters = 0
+        self._callbacks = Callbacks(session.teller.tell)
         self._resender = Resender(session, self._now_due)
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -88,14 +86,12 @@ class Recovery:
         self._in_hand: list[Rescue] = []
         self._unanswered: list[Unanswered] = []
         self._oversize: list[tuple[TrackedBatch, Fate, KafkaGuardError]] = []
-        self._due: list[Fate] = []
         self._retired: list[Any] = []
         self._dead: Any = None
         self._cause: BaseException | None = None
         self._where: Any = None
         self._acked: dict[Any, int] = {}
         self._identity: Any = None
-        self._busy = False
         self._repairing = False
         #: Held while batches are given up, which the client must not do as well.
         self._giving_up = threading.Lock()
@@ -197,7 +193,7 @@ class Recovery:
         repairs = bool(self._rescues) or self._dead is not None
         if self._closing.is_set() or not (repairs or self._oversize):
             return failed
-        self._due += failed
+        self._callbacks.add(failed)
         self._run_thread(repairs=repairs)
         return []
 
@@ -325,22 +321,28 @@ class Recovery:
         return bool(self._rescues or self._waiters)
 
     def wait(self, timeout: float) -> bool:
-        """Wait until all is repaired and told; tell whether that is so."""
+        """Wait until no record waits for the repair, and all is told.
+
+        Returns:
+            Whether that is so.
+        """
         if self.is_own_thread():
             return True
+        end = time.monotonic() + timeout
         with self._changed:
-            return self._changed.wait_for(self._is_idle, timeout)
-
-    def _is_idle(self) -> bool:
-        return not (self._repairing or self._oversize or self._due or self._busy)
+            settled = self._changed.wait_for(lambda: not self._held(), timeout)
+        return settled and self._callbacks.wait(max(0.0, end - time.monotonic()))
 
     def pending(self) -> int:
         """Count the records that wait for the repair."""
         with self._changed:
-            held = [r for r in (*self._in_hand, *self._rescues)]
-            waiting = sum(len(each.failures) for each in self._unanswered)
-            undecided = sum(not rescue.future.is_decided for rescue in held)
-            return undecided + waiting + len(self._oversize)
+            return self._held()
+
+    def _held(self) -> int:
+        rescues = (*self._in_hand, *self._rescues)
+        undecided = sum(not rescue.future.is_decided for rescue in rescues)
+        waiting = sum(len(each.failures) for each in self._unanswered)
+        return undecided + waiting + len(self._oversize)
 
     def close(self, timeout: float) -> None:
         """Take on no more work; what is not repaired within the time is given up."""
@@ -384,9 +386,8 @@ class Recovery:
                 return True
             if self._repairing:
                 self._open_gate(None)
-            self._busy = bool(self._oversize or self._due)
             self._changed.notify_all()
-            if self._busy or self._retired:
+            if self._oversize or self._retired:
                 return True
             self._thread = None
             return False
@@ -401,9 +402,7 @@ class Recovery:
         if self._repairing:
             self._repair()
         elif self._oversize:
-            self._explain(*self._oversize.pop(0))
-        elif self._due:
-            self._fire()
+            self._explain(*self._oversize[0])
         else:
             _successor.retire(self._retired.pop())
 
@@ -420,21 +419,19 @@ class Recovery:
         self, batch: TrackedBatch, future: Fate, error: KafkaGuardError
     ) -> None:
         self._limits.explain(batch, error)
-        self._fail(batch, future, error)
-        self._now_due(future)
+        with self._changed:
+            if not future.is_decided:
+                self._fail(batch, future, error)
+                self._now_due(future)
+            self._oversize = self._oversize[1:]
+            self._changed.notify_all()
 
     def _now_due(self, future: Fate) -> None:
-        self._due.append(future)
-
-    def _fire(self) -> None:
-        with self._changed:
-            due, self._due = self._due, []
-        self._session.teller.tell()
-        for future in due:
-            future.fire()
+        self._callbacks.add([future])
 
     def _replace(self, dead: Any) -> None:
         self._session.teller.recreated(self._where and self._where.topic)
+        self._session.teller.tell()
         _successor.hear_out(self._session.tracker, dead)
         await_answers(self._unanswered, ANSWER_S)
         with self._giving_up:
@@ -462,11 +459,11 @@ class Recovery:
 
     def _settle_unanswered(self) -> None:
         """Decide about what was on its way, now that its producer hears nothing more."""
-        with self._changed:
-            unanswered, self._unanswered = self._unanswered, []
-        for each in unanswered:
+        for each in self._unanswered:
             base = each.base_offset(self._acked)
             for future, error in each.failures:
+                if future.is_decided:
+                    continue
                 if base is None:
                     self._leave_in_doubt(each.batch, future, error)
                 else:
@@ -475,6 +472,9 @@ class Recovery:
                         future,
                         partial(_levers.delivered, future.inner, base),
                     )
+        with self._changed:
+            self._unanswered = []
+            self._changed.notify_all()
 
     def _leave_in_doubt(
         self, batch: TrackedBatch, future: Fate, error: KafkaGuardError
@@ -500,7 +500,7 @@ class Recovery:
             )
         self._give_up(error)
         with self._changed:
-            self._thread, self._busy = None, False
+            self._thread = None
             self._changed.notify_all()
 
     def _give_up(self, error: BaseException) -> None:
@@ -519,7 +519,6 @@ class Recovery:
             self._open_gate(None if self._dead is None else self._try_again)
         for batch in {rescue.batch for rescue in waiting}:
             self._session.tracker.resolve(batch)
-        self._fire()
 
     def _try_again(self) -> None:
         """A gate: let the sends wait for another attempt to replace the producer."""

@@ -57,7 +57,7 @@ class Resender:
         failed: Told of a future that has failed for good.
     """
 
-    def __init__(self, session: Session, failed: Callable[[Fate], None]):
+    def __init__(self, session: Session, failed: Callable[[Fate], None]) -> None:
         self._session = session
         self._failed = failed
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from kafka.errors import RetriableError
 from kafkaguard_adapters.kafka_python import _insides, _levers
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from kafkaguard_adapters.kafka_python._building import Builder

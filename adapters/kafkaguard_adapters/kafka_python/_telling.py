@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._engine import CallContext
 from kafkaguard._events import (
-    DeadLetterEvent,
     Event,
     RecreateEvent,
     RejectEvent,
@@ -77,19 +76,6 @@ class Teller:
                     policy=self._policy.name,
                     policy_id=self._policy.policy_id,
                     context=_context(topic),
-                )
-            )
-
-    def dead_lettered(self, error: KafkaGuardError, topic: str) -> None:
-        """A refused record was sent to its dead-letter topic."""
-        if self._hooks:
-            self._events.append(
-                DeadLetterEvent(
-                    policy=self._policy.name,
-                    policy_id=self._policy.policy_id,
-                    context=_context(error.topic),
-                    error=error.name,
-                    dead_letter_topic=topic,
                 )
             )
 

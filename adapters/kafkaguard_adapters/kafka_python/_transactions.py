@@ -1,9 +1,10 @@
-"""The transactional calls of a guarded producer: bounded, and their failures told apart.
+"""The transactional calls of a guarded producer: bounded, their failures told apart.
 
-After a refused batch kafka-python aborts the transaction, but goes on with a hole in its
-sequence, so that the next one fails. Java's client raises its epoch after such an abort.
-Here a new producer takes over the same ``transactional.id``, which does the same: once,
-when the next transaction begins, and never where another instance has fenced this one.
+After a refused batch kafka-python aborts the transaction, but goes on with a hole in
+its sequence, so that the next one fails. Java's client raises its epoch after such an
+abort. Here a new producer takes over the same ``transactional.id``, which does the
+same: once, when the next transaction begins, and never where another instance has
+fenced this one.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class Transactions:
             )
 
     def _renew(self) -> None:
-        """Put a new producer with the same ``transactional.id`` in the old one's place."""
+        """Let a new producer take over the ``transactional.id``."""
         session, old = self._session, self._session.producer
         session.teller.recreated(None)
         successor = session.builder.build(old)

@@ -57,7 +57,7 @@ class Watch:
         while self._is_needed():
             try:
                 self._look()
-            except Exception:
+            except Exception:  # noqa: BLE001 - a watch that ends lets records wait
                 _log.exception("records could not be checked for their time; going on")
                 self._stopped.wait(_REST_S)
 

@@ -420,7 +420,7 @@ class GuardedProducer(ClusterCalls):
         self._session.transactions.abort()
 
 
-def wrap(  # noqa: PLR0913 - the arguments of guard()
+def wrap(
     producer: Any,
     *,
     factory: Callable[..., Any] | None,

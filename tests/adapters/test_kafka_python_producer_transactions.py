@@ -1,0 +1,152 @@
+"""kafka-python's producer, guarded, in transactions: abort, go on, and never fence back."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
+
+from kafkaguard import Action, errors, guard
+from tests.adapters.contracts import stale_topic
+
+
+@pytest.fixture
+def make(kafka_cluster):
+    """Build guarded transactional producers that are closed in the end."""
+    made = []
+
+    def build(name, topics=None, cluster=kafka_cluster, **settings):
+        client = KafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            transactional_id=f"id-{name}",
+            linger_ms=20,
+            **settings,
+        )
+        made.append(guard(client, topics=topics))
+        made[-1].init_transactions()
+        return made[-1]
+
+    yield build
+    for producer in made:
+        try:
+            producer.close(5)
+        except KafkaError as error:
+            assert isinstance(error, errors.KafkaGuardError)
+
+
+def committed(cluster, topic):
+    """Read what readers of committed records see."""
+    place = TopicPartition(topic, 0)
+    with KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    ) as consumer:
+        consumer.assign([place])
+        consumer.seek_to_beginning(place)
+        end = consumer.end_offsets([place])[place]
+        values = []
+        while consumer.position(place) < end:
+            for batch in consumer.poll(timeout_ms=1000).values():
+                values += [record.value for record in batch]
+        return values
+
+
+def in_transaction(producer, topic, *values):
+    """Commit a transaction with these records."""
+    producer.begin_transaction()
+    for value in values:
+        producer.send(topic, value, b"k")
+    producer.commit_transaction()
+
+
+def test_after_a_refused_batch_the_next_transaction_works(kafka_cluster, make):
+    """ABORT for its records and its commit; aborted; and two more are committed."""
+    topic, stale = stale_topic(kafka_cluster)
+    producer = make(topic, stale)
+    in_transaction(producer, topic, b"1", b"2")
+    producer.begin_transaction()
+    mate, keyless = producer.send(topic, b"v", b"k"), producer.send(topic, b"-")
+    for future in (mate, keyless):
+        with pytest.raises(errors.KafkaGuardError) as caught:
+            future.get(10)
+        assert caught.value.verdict.action is Action.ABORT
+    with pytest.raises(KafkaError, match="abort_transaction") as caught:
+        producer.commit_transaction()
+    assert caught.value.verdict.action is Action.ABORT
+    producer.abort_transaction()
+    in_transaction(producer, topic, b"3")
+    in_transaction(producer, topic, b"4")
+    assert committed(kafka_cluster, topic) == [b"1", b"2", b"3", b"4"]
+
+
+def test_an_oversize_record_costs_its_transaction_only(kafka_cluster, make):
+    """The same for a record that is too large; a later send says ABORT as well."""
+    topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
+    producer = make(topic)
+    producer.begin_transaction()
+    with pytest.raises(errors.MessageTooLargeError) as caught:
+        producer.send(topic, b"x" * 5000, b"k").get(10)
+    assert caught.value.verdict.action is Action.ABORT
+    with pytest.raises(KafkaError) as caught:
+        producer.send(topic, b"v", b"k")
+    assert caught.value.verdict.action is Action.ABORT
+    producer.abort_transaction()
+    in_transaction(producer, topic, b"v")
+    assert committed(kafka_cluster, topic) == [b"v"]
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_fenced_commit_says_so_and_does_not_fence_back(
+    kafka_cluster, kafka_topic, make, sends
+):
+    """FENCED, before and after a send of the fenced one; the other one goes on."""
+    old = make(kafka_topic)
+    old.begin_transaction()
+    old.send(kafka_topic, b"old", b"k").get(10)
+    new = make(kafka_topic)
+    if sends:
+        with pytest.raises(KafkaError):
+            old.send(kafka_topic, b"late", b"k").get(10)
+    with pytest.raises(ProducerFencedError) as caught:
+        old.commit_transaction()
+    assert isinstance(caught.value, errors.ProducerFencedError)
+    assert caught.value.verdict.action is Action.FENCED
+    for call in (old.abort_transaction, old.begin_transaction):
+        with pytest.raises(KafkaError) as caught:
+            call()
+        assert caught.value.verdict.action is Action.FENCED
+    in_transaction(new, kafka_topic, b"new")
+    assert committed(kafka_cluster, kafka_topic) == [b"new"]
+
+
+def test_a_commit_without_an_answer_ends_and_can_be_called_again(
+    kafka_cluster, kafka_topic, kafka_faults, make
+):
+    """Within max_block_ms; the second call waits for the same commit."""
+    producer = make(kafka_topic, cluster=kafka_faults, max_block_ms=1000)
+    producer.begin_transaction()
+    producer.send(kafka_topic, b"v", b"k").get(10)
+    kafka_faults.on("EndTxn").delay(1.5, times=1)
+    start = time.monotonic()
+    with pytest.raises(KafkaTimeoutError, match="call the same method again"):
+        producer.commit_transaction()
+    assert time.monotonic() - start < 1.5
+    producer.commit_transaction()
+    in_transaction(producer, kafka_topic, b"w")
+    assert committed(kafka_cluster, kafka_topic) == [b"v", b"w"]
+    assert len(kafka_faults.requests("EndTxn")) == 2
+
+
+def test_transactional_calls_of_another_producer_fail_as_the_clients_do(kafka_cluster):
+    """IllegalStateError, of both classes."""
+    from kafka.errors import IllegalStateError
+
+    client = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    with guard(client) as producer:
+        for call in (producer.begin_transaction, producer.commit_transaction):
+            with pytest.raises(IllegalStateError) as caught:
+                call()
+            assert isinstance(caught.value, errors.ClientStateError)
