@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import random
 import statistics
 import time
 
@@ -24,8 +26,9 @@ def send_cost(producer, topic, keys):
     """Return the microseconds that the sending thread works for one send.
 
     Its own CPU time, so that neither other processes nor the wait for the client's
-    thread are counted.
+    thread are counted; and without what the one before has left to collect.
     """
+    gc.collect()
     start = time.thread_time()
     for key in keys:
         producer.send(topic, VALUE, key)
@@ -37,9 +40,8 @@ def send_cost(producer, topic, keys):
 def measure(producers, topic, keys):
     """Return each producer's median cost and its median ratio to the bare one."""
     costs = {name: [] for name in producers}
-    for n in range(ROUNDS):
-        names = list(producers)
-        for name in names[n % len(names) :] + names[: n % len(names)]:
+    for _ in range(ROUNDS):
+        for name in random.sample(list(producers), len(producers)):
             costs[name].append(send_cost(producers[name], topic, keys))
     return {
         name: (
