@@ -138,6 +138,7 @@ class Tracker:
         self._on_settled = on_settled
         self._patience = patience
         self._lines: dict[Any, list[TrackedBatch]] = defaultdict(list)
+        self._ends: dict[Any, tuple[Any, int]] = {}
         self._numbers = itertools.count()
         self._lock = threading.RLock()
 
@@ -176,10 +177,20 @@ class Tracker:
         self, producer: Any, future: GuardedFuture, *, due: float = float("inf")
     ) -> None:
         """Follow a record whose batch may be done already."""
-        batch = self.track(producer, future.result, due=due)
+        self.put(self.track(producer, future.result, due=due), future)
+
+    def put(self, batch: TrackedBatch, future: GuardedFuture) -> None:
+        """Follow a record in a batch that is followed."""
         batch.futures.append(future)
         if batch.result.is_done:
             self.settle(batch)
+
+    def forget(self, batch: TrackedBatch) -> None:
+        """Do not follow a batch after all."""
+        with self._lock:
+            self.open.pop(batch.result, None)
+            batch.resolved = True
+            self._shorten(batch.topic_partition)
 
     def settle(self, batch: TrackedBatch) -> None:
         """Take note of a batch that is done."""
@@ -225,6 +236,20 @@ class Tracker:
             line = list(self._lines[batch.topic_partition])
         return [b for b in line if b.position > batch.position]
 
+    def end_before(self, batch: TrackedBatch) -> int | None:
+        """Return the offset after which an idempotent producer's batch was due.
+
+        Returns:
+            The last offset of its predecessor, -1 without one; None: not known.
+        """
+        number = _insides.numbered(batch.source)
+        if number is None:
+            return None
+        if number[-1] == 0:
+            return -1
+        follower, end = self._ends.get(batch.topic_partition, (None, -1))
+        return end if follower == number else None
+
     def rank(self, results: list[Any]) -> None:
         """Take note of the order of the batches that a dead producer has not sent."""
         for place, result in enumerate(results):
@@ -250,6 +275,10 @@ class Tracker:
             fresh = batch.take_unsettled()
             return self._on_failure(batch, fresh) if fresh else []
         batch.accepted = batch.resolved = True
+        follower, size = _insides.follower(batch.source)
+        if follower is not None:
+            end = batch.result.value[0] + size - 1
+            self._ends[batch.topic_partition] = follower, end
         count = len(batch.futures)
         self.ledger.delivered(count - batch.settled)
         batch.settled = count

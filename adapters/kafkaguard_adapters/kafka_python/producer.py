@@ -192,14 +192,19 @@ class GuardedProducer(ClusterCalls):
         """
         session = self._session
         try:
-            if _insides.was_never_sent(producer, future.result) and (
-                session.recovery.expect_successor(producer)
-            ):
-                return False
-            if future.result.is_done or not future.needs_settling:
-                session.tracker.add(producer, future)
-            else:  # the client failed it before it came into any batch
+            if future.needs_settling and not future.result.is_done:
+                # The client failed it before it came into any batch.
                 session.tracker.settle_future(future)
+                return True
+            batch = session.tracker.track(producer, future.result)
+            if (
+                batch.source is None
+                and _insides.was_never_sent(producer, future.result)
+                and session.recovery.expect_successor(producer)
+            ):
+                session.tracker.forget(batch)
+                return False
+            session.tracker.put(batch, future)
         except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("a record could not be followed; it is sent all the same")
         return True
