@@ -326,6 +326,10 @@ class Recovery:
         if thread.is_alive():
             self._give_up(IllegalStateError("the producer was closed meanwhile"))
 
+    def is_worth_waiting(self) -> bool:
+        """Tell whether a send that came to a dead producer finds another one soon."""
+        return not (self._closing.is_set() or self.is_own_thread())
+
     def is_own_thread(self) -> bool:
         """Tell whether the caller is the one who repairs, or whom that waits for."""
         return threading.current_thread() is self._thread or (
