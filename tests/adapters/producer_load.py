@@ -62,7 +62,7 @@ class Load:
             self._futures[thread].append((name, future))
             number += 1
             if number % 10 == 0:
-                pause.wait(0.005)
+                pause.wait(0.01)
 
     def refused(self):
         """Say by verdict what was not delivered."""

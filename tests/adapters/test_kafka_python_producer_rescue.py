@@ -12,6 +12,7 @@ from itertools import pairwise
 import pytest
 from kafka import KafkaProducer
 from kafka.errors import (
+    IllegalStateError,
     InvalidProducerEpochError,
     InvalidRecordError,
     KafkaError,
@@ -350,6 +351,8 @@ class TestSuccessor:
             with pytest.raises(errors.ClientTimeoutError, match="nobody there") as e:
                 producer.send(topic, b"v", b"k")
             assert (e.value.verdict.action, e.value.verdict.written) == ("RETRY", "no")
+        with pytest.raises(IllegalStateError, match="closed"):
+            producer.send(topic, b"v", b"k")
 
     def test_b103_twenty_deaths_under_load_do_not_crash(self, kafka_cluster):
         """Eight threads send while the producer dies 20 times; the process ends well."""

@@ -9,6 +9,7 @@ import pytest
 from kafka import KafkaProducer
 
 from kafkaguard import Action, errors, guard
+from tests.adapters.broker_away_program import CASES
 from tests.adapters.contracts import stale_topic, until
 from tests.adapters.producer_load import PARTITIONS, Load, check, outcome, send
 
@@ -50,8 +51,8 @@ def test_a_refused_batch_keeps_the_order_of_every_key(kafka_cluster):
     check(kafka_cluster, topic, load)
 
 
-@pytest.mark.parametrize("ending", ["kill", "pause"])
-def test_a_broker_that_goes_away_and_comes_back(ending):
+@pytest.mark.parametrize("case", CASES)
+def test_a_broker_that_goes_away_and_comes_back(case):
     """In the middle of the load: no hang, each record delivered or in doubt.
 
     In a process of its own, since kafka-python leaves a socket open whose connection
@@ -65,7 +66,7 @@ def test_a_broker_that_goes_away_and_comes_back(ending):
         "tests.adapters.broker_away_program",
     ]
     ended = subprocess.run(
-        [*program, ending], capture_output=True, text=True, timeout=120, check=False
+        [*program, case], capture_output=True, text=True, timeout=120, check=False
     )
     assert ended.returncode == 0, ended.stderr
     assert "checked" in ended.stdout

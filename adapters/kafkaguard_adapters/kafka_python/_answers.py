@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkaguard_adapters.kafka_python import _insides
 
@@ -33,16 +33,17 @@ class Unanswered:
     batch: TrackedBatch
     failures: list[tuple[Fate, KafkaGuardError]]
 
-    def base_offset(self, acked: dict[Any, int]) -> int | None:
+    def base_offset(self, before: int | None) -> int | None:
         """Return where the batch was written; None if that is not known.
 
         Args:
-            acked: The last confirmed offsets when the producer died.
+            before: The last offset that was confirmed before this batch, or -1; None
+                if that is not known.
         """
+        source = self.batch.source
         place, producer = self.batch.topic_partition, self.batch.producer
         now = _insides.acked(producer).get(place, -1)
-        source = self.batch.source
-        if source is None or now <= acked.get(place, -1):
+        if source is None or before is None or now <= before:
             return None
         base: int = now - source.record_count + 1
         return base

@@ -81,7 +81,7 @@ def judge(batch: TrackedBatch, future: Fate, *, transactional: bool) -> Failure:
     if _is_mate(batch, future, original):
         error = _mate(original, place, transactional=transactional)
         return Failure(error, repeatable=not transactional)
-    error = _refused(batch, future, original, place, transactional=transactional)
+    error = _refused(future, original, place, transactional=transactional)
     # A hole in the sequence is the producer's fault: the record was not looked at.
     first_try = batch.source is not None and not batch.source.in_retry()
     innocent = error.code in SEQUENCE_ERRORS and first_try and not transactional
@@ -198,7 +198,6 @@ def _mate(
 
 
 def _refused(
-    batch: TrackedBatch,
     future: Fate,
     original: BaseException,
     place: dict[str, Any],

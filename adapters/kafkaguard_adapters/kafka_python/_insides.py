@@ -138,7 +138,8 @@ def cause_of_death(producer: Any) -> BaseException | None:
     ):
         # It drops its id when a batch that it had repeated expires, and asks for
         # another one only in its very first state.
-        return KafkaTimeoutError("it has lost its producer id")
+        lost: BaseException = KafkaTimeoutError("it has lost its producer id")
+        return lost
     return None
 
 
@@ -174,9 +175,8 @@ def next_identity(producer: Any, batch: Any) -> ProducerIdAndEpoch | None:
 def is_ready(producer: Any) -> bool:
     """Tell whether an idempotent producer has its id and may send."""
     manager = producer._transaction_manager
-    return manager.has_producer_id() and (
-        manager._current_state == TransactionState.READY
-    )
+    ready = manager._current_state == TransactionState.READY
+    return ready and bool(manager.has_producer_id())
 
 
 def unsent(producer: Any) -> list[Any]:
@@ -202,6 +202,22 @@ def is_answered(producer: Any, topic_partition: Any) -> bool:
 def is_idempotent(producer: Any) -> bool:
     """Tell whether a producer numbers its batches."""
     return producer._transaction_manager is not None
+
+
+def numbered(batch: Any) -> tuple[int, int, int] | None:
+    """Return an idempotent batch's id, epoch and first number."""
+    if batch is None or not batch.has_sequence:
+        return None
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence
+
+
+def follower(batch: Any) -> tuple[tuple[int, int, int] | None, int]:
+    """Return id, epoch and first number of the batch that comes next, and the size."""
+    number = numbered(batch)
+    if number is None:
+        return None, 0
+    size: int = batch.record_count
+    return (number[0], number[1], number[2] + size), size
 
 
 def size_of(batch: Any) -> int | None:

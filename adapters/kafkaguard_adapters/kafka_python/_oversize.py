@@ -67,6 +67,6 @@ def describe(topic: str, size: int | None, limit: int | None) -> str:
     is_size = "is too large" if size is None else f"makes a batch of {size} bytes"
     takes = f"{_SETTING} of topic {topic}" + ("" if limit is None else f" is {limit}")
     return (
-        f"the record {is_size}, and {takes}; it was not written. Send less, compress it "
-        "(compression_type), or raise that setting"
+        f"the record {is_size}, and {takes}; it was not written. Send less, compress "
+        "it (compression_type), or raise that setting"
     )

@@ -26,17 +26,20 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 
-from kafkaguard._classification import classify
-from kafkaguard.errors import ClientClosedError, ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.kafka_python import (
     _failures,
     _insides,
     _levers,
     _successor,
-    errors,
 )
 from kafkaguard_adapters.kafka_python._answers import Unanswered, await_answers
 from kafkaguard_adapters.kafka_python._callbacks import Callbacks
+from kafkaguard_adapters.kafka_python._death import Death, death_of, died_of
+from kafkaguard_adapters.kafka_python._gate import (
+    Gate,
+    still_closed,
+    without_successor,
+)
 from kafkaguard_adapters.kafka_python._oversize import MESSAGE_TOO_LARGE, SizeLimits
 from kafkaguard_adapters.kafka_python._rescue import Rescue, Resender
 from kafkaguard_adapters.kafka_python._successor import ANSWER_S, Succession
@@ -44,6 +47,7 @@ from kafkaguard_adapters.kafka_python._successor import ANSWER_S, Succession
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.kafka_python._failures import Failure
     from kafkaguard_adapters.kafka_python._fate import Fate
     from kafkaguard_adapters.kafka_python._insides import RawRecord
@@ -77,22 +81,17 @@ class Recovery:
         self._resend_in_doubt = resend_in_doubt
         self._closing = threading.Event()
         self._succession = Succession(session.builder, self._is_awaited, self._closing)
-        self._waiters = 0
         self._callbacks = Callbacks(session.teller.tell)
         self._resender = Resender(session, self._now_due)
         self._changed = threading.Condition()
+        self._gate = Gate(self._changed)
         self._thread: threading.Thread | None = None
         self._rescues: list[Rescue] = []
         self._in_hand: list[Rescue] = []
         self._unanswered: list[Unanswered] = []
         self._oversize: list[tuple[TrackedBatch, Fate, KafkaGuardError]] = []
         self._retired: list[Any] = []
-        self._dead: Any = None
-        self._cause: BaseException | None = None
-        self._where: Any = None
-        self._acked: dict[Any, int] = {}
-        self._identity: Any = None
-        self._repairing = False
+        self._death: Death | None = None
         #: Held while batches are given up, which the client must not do as well.
         self._giving_up = threading.Lock()
         self.rounds = 0
@@ -148,11 +147,11 @@ class Recovery:
         return _insides.records_of(batch.source)
 
     def _may_be_answered(self, batch: TrackedBatch) -> bool:
+        is_alive = self._death is None and batch.producer is self._session.producer
         return (
-            self._dead is not None
-            and batch.producer is self._dead
-            and not self._closing.is_set()
-            and _insides.is_idempotent(self._dead)
+            not (is_alive or self._closing.is_set() or self._session.is_transactional)
+            and batch.producer is not None
+            and _insides.is_idempotent(batch.producer)
         )
 
     def _accepts(
@@ -179,19 +178,19 @@ class Recovery:
         self._session.teller.sent_again(rescue.batch.topic_partition.topic)
 
     def _fail(self, batch: TrackedBatch, future: Fate, error: KafkaGuardError) -> None:
-        """Fail a record for good, and remember what a successor has to lock out."""
-        if error.verdict.written != "no" and batch.producer is self._dead is not None:
-            self._identity = self._identity or _insides.next_identity(
-                self._dead, batch.source
-            )
+        """Fail a record for good."""
+        if error.verdict.written != "no" and self._death is not None:
+            self._death.leaves_in_doubt(batch)
         self._session.failed_for_good(error)
         future.fail(error)
 
     def _start(self, batch: TrackedBatch, failed: list[Fate]) -> list[Fate]:
         """Let the thread do what there is to do; it then runs the callbacks, too."""
         batch.resolved = not batch.held
-        repairs = bool(self._rescues) or self._dead is not None
-        if self._closing.is_set() or not (repairs or self._oversize):
+        repairs = bool(self._rescues) or self._death is not None
+        if self._closing.is_set() or not (
+            repairs or self._oversize or self._unanswered
+        ):
             return failed
         self._callbacks.add(failed)
         self._run_thread(repairs=repairs)
@@ -202,27 +201,15 @@ class Recovery:
     def _notice(self, batch: TrackedBatch, future: Fate) -> None:
         """See whether the producer in use has died of this batch, or before."""
         in_use = self._session.producer
-        if batch.producer not in (None, in_use) or self._session.is_transactional:
-            return
-        cause = _insides.cause_of_death(in_use)
-        given_up = batch.producer is None or _insides.was_given_up(batch.result)
-        if (
-            cause is None
-            and not given_up
-            and _insides.breaks_sequence(in_use, batch.source)
-        ):
-            _levers.silence(in_use)
-            cause = future.original(batch.result)
-        if cause is not None and not _failures.ends_all(cause):
-            self._condemn(in_use, cause, None if given_up else batch.topic_partition)
+        if batch.producer in (None, in_use) and not self._session.is_transactional:
+            self._record(died_of(in_use, batch, future))
 
-    def _condemn(self, producer: Any, cause: BaseException, where: Any) -> None:
-        if self._closing.is_set():
+    def _record(self, death: Death | None) -> None:
+        if death is None or self._closing.is_set():
             return
-        if self._dead is None:
-            self._dead, self._cause = producer, cause
-            self._acked = _insides.acked(producer)
-        self._where = self._where or where
+        if self._death is None:
+            self._death = death
+        self._death.where = self._death.where or death.where
 
     def expect_successor(self, producer: Any) -> bool:
         """Tell whether a producer is replaced, or is going to be."""
@@ -230,17 +217,11 @@ class Recovery:
             in_use = self._session.producer
             if producer is not in_use:
                 return True
-            cause = _insides.cause_of_death(in_use)
-            if (
-                cause is None
-                or self._session.is_transactional
-                or _failures.ends_all(cause)
-            ):
-                return False
-            self._condemn(in_use, cause, None)
-            if self._dead is not None:
+            if not self._session.is_transactional:
+                self._record(death_of(in_use, None))
+            if self._death is not None:
                 self._run_thread(repairs=True)
-            return self._dead is not None
+            return self._death is not None
 
     # --- called by the watch ----------------------------------------------------------
 
@@ -272,12 +253,11 @@ class Recovery:
         if not mine or self._session.is_transactional:
             return
         with self._changed:
-            cause = KafkaTimeoutError("it is stuck")
-            self._condemn(in_use, cause, mine[0].topic_partition)
-            if self._dead is None:
-                return
-            _levers.silence(in_use)
-            self._run_thread(repairs=True)
+            stuck = KafkaTimeoutError("it is stuck")
+            self._record(death_of(in_use, stuck, mine[0].topic_partition))
+            if self._death is not None:
+                _levers.silence(in_use)
+                self._run_thread(repairs=True)
 
     def _drop_overdue_rescues(self) -> None:
         with self._changed:
@@ -300,25 +280,11 @@ class Recovery:
         if self.is_own_thread():
             return
         limit = self._session.producer.config["max_block_ms"] / 1000
-        with self._changed:
-            self._waiters += 1
-            done = self._changed.wait_for(lambda: not self._repairing, limit)
-            self._waiters -= 1
-        if not done:
-            raise self._still_repairing(limit)
-
-    def _still_repairing(self, limit: float) -> KafkaGuardError:
-        why = self._succession.error
-        reason = "" if why is None else f" ({why})"
-        return errors.make(
-            ClientTimeoutError,
-            f"the producer is being replaced{reason} and {limit:g} s (max_block_ms) "
-            "were not enough; nothing was sent: send the same record again",
-            verdict=classify(KafkaTimeoutError(), api="Produce", phase="enqueue"),
-        )
+        if not self._gate.wait(limit):
+            raise still_closed(limit, self._succession.error)
 
     def _is_awaited(self) -> bool:
-        return bool(self._rescues or self._waiters)
+        return bool(self._rescues) or self._gate.has_waiters
 
     def wait(self, timeout: float) -> bool:
         """Wait until no record waits for the repair, and all is told.
@@ -355,6 +321,10 @@ class Recovery:
         if thread.is_alive():
             self._give_up(IllegalStateError("the producer was closed meanwhile"))
 
+    def is_worth_waiting(self) -> bool:
+        """Tell whether a send that came to a dead producer finds another one soon."""
+        return not (self._closing.is_set() or self.is_own_thread())
+
     def is_own_thread(self) -> bool:
         """Tell whether the caller is the one who repairs, or whom that waits for."""
         return threading.current_thread() is self._thread or (
@@ -366,7 +336,7 @@ class Recovery:
     def _run_thread(self, *, repairs: bool) -> None:
         if repairs:
             self._session.gate = self.wait_at_gate
-            self._repairing = True
+            self._gate.is_closed = True
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._run, name="kafkaguard-recovery", daemon=True
@@ -382,33 +352,34 @@ class Recovery:
 
     def _has_work(self) -> bool:
         with self._changed:
-            if self._rescues or self._dead is not None:
+            if self._rescues or self._death is not None:
                 return True
-            if self._repairing:
+            if self._gate.is_closed:
                 self._open_gate(None)
             self._changed.notify_all()
-            if self._oversize or self._retired:
+            if self._unanswered or self._oversize or self._retired:
                 return True
             self._thread = None
             return False
 
     def _open_gate(self, gate: Callable[[], None] | None) -> None:
-        self._repairing = False
         self._session.gate = gate
-        self._changed.notify_all()
+        self._gate.open()
 
     def _work(self) -> None:
         """Do the most urgent thing."""
-        if self._repairing:
+        if self._gate.is_closed:
             self._repair()
+        elif self._unanswered:
+            self._settle_unanswered()
         elif self._oversize:
             self._explain(*self._oversize[0])
         else:
             _successor.retire(self._retired.pop())
 
     def _repair(self) -> None:
-        if self._dead is not None:
-            self._replace(self._dead)
+        if self._death is not None:
+            self._replace(self._death)
         with self._changed:
             self._in_hand, self._rescues = self._rescues, []
             self.rounds += 1
@@ -429,38 +400,38 @@ class Recovery:
     def _now_due(self, future: Fate) -> None:
         self._callbacks.add([future])
 
-    def _replace(self, dead: Any) -> None:
-        self._session.teller.recreated(self._where and self._where.topic)
+    def _replace(self, death: Death) -> None:
+        dead, tracker = death.producer, self._session.tracker
+        self._session.teller.recreated(death.where and death.where.topic)
         self._session.teller.tell()
-        _successor.hear_out(self._session.tracker, dead)
+        _successor.hear_out(tracker, dead)
         await_answers(self._unanswered, ANSWER_S)
         with self._giving_up:
-            _successor.end(self._session.tracker, dead)
+            _successor.end(tracker, dead)
         self._settle_unanswered()
         successor = self._succession.build(dead)
-        _successor.take_over(successor, self._identity)
+        _successor.take_over(successor, death.identity)
         if not self._put_in_use(successor, dead):
             _successor.retire(successor)
             raise IllegalStateError("the producer was closed meanwhile")
+        _log.warning("the producer was dead and was replaced: %s", death)
 
     def _put_in_use(self, successor: Any, dead: Any) -> bool:
         with self._changed:
             if self._closing.is_set():
                 return False
-            where, cause = self._where, self._cause
             self._session.producer = successor
             self._session.tracker.generation += 1
-            self._dead = self._cause = self._where = self._identity = None
+            self._death = None
             self._retired.append(dead)
-        _log.warning(
-            "the producer was dead and was replaced: %s", _obituary(where, cause)
-        )
         return True
 
     def _settle_unanswered(self) -> None:
-        """Decide about what was on its way, now that its producer hears nothing more."""
-        for each in self._unanswered:
-            base = each.base_offset(self._acked)
+        """Decide about what was on its way; its producer hears nothing more."""
+        with self._changed:
+            unanswered = list(self._unanswered)
+        for each in unanswered:
+            base = each.base_offset(self._confirmed_before(each.batch))
             for future, error in each.failures:
                 if future.is_decided:
                     continue
@@ -473,8 +444,16 @@ class Recovery:
                         partial(_levers.delivered, future.inner, base),
                     )
         with self._changed:
-            self._unanswered = []
+            self._unanswered = self._unanswered[len(unanswered) :]
             self._changed.notify_all()
+
+    def _confirmed_before(self, batch: TrackedBatch) -> int | None:
+        """Return the last offset confirmed before a batch, if that is known."""
+        end = self._session.tracker.end_before(batch)
+        death = self._death
+        if end is None and death is not None and batch.producer is death.producer:
+            return death.acked.get(batch.topic_partition, -1)
+        return end
 
     def _leave_in_doubt(
         self, batch: TrackedBatch, future: Fate, error: KafkaGuardError
@@ -516,7 +495,7 @@ class Recovery:
             for batch, future, refused in oversize:
                 self._fail(batch, future, refused)
                 self._now_due(future)
-            self._open_gate(None if self._dead is None else self._try_again)
+            self._open_gate(None if self._death is None else self._try_again)
         for batch in {rescue.batch for rescue in waiting}:
             self._session.tracker.resolve(batch)
 
@@ -529,19 +508,4 @@ class Recovery:
                 self._run_thread(repairs=True)
         self.wait_at_gate()
         if self._session.gate is not None and not self._closing.is_set():
-            why = self._succession.error
-            raise errors.make(
-                ClientClosedError,
-                f"the producer is dead and could not be replaced: {why}; nothing was "
-                "sent",
-            )
-
-
-def _obituary(where: Any, cause: BaseException | None) -> str:
-    """Say what killed a producer: the code, and of which partition."""
-    code = getattr(cause, "errno", None)
-    said = type(cause).__name__ + ("" if code is None else f" ({code})")
-    place = (
-        "" if where is None else f", topic {where.topic}, partition {where.partition}"
-    )
-    return f"{said}{place}"
+            raise without_successor(self._succession.error)

@@ -116,5 +116,5 @@ class Session:
     def is_replaced(self, producer: Any) -> bool:
         """Tell whether the caller, who used that producer, should wait and try anew."""
         return producer is not self.producer or (
-            self.gate is not None and not self.recovery.is_own_thread()
+            self.gate is not None and self.recovery.is_worth_waiting()
         )

@@ -162,6 +162,7 @@ class Tracker:
         self._rescued: dict[Any, Fate] = {}
         self._hooked: dict[Any, GuardedFuture] = {}
         self._lines: dict[Any, list[TrackedBatch]] = defaultdict(list)
+        self._ends: dict[Any, tuple[Any, int]] = {}
         self._numbers = itertools.count()
         self._lock = threading.RLock()
 
@@ -277,6 +278,20 @@ class Tracker:
             line = list(self._lines[batch.topic_partition])
         return [b for b in line if b.position > batch.position]
 
+    def end_before(self, batch: TrackedBatch) -> int | None:
+        """Return the offset after which an idempotent producer's batch was due.
+
+        Returns:
+            The last offset of its predecessor, -1 without one; None: not known.
+        """
+        number = _insides.numbered(batch.source)
+        if number is None:
+            return None
+        if number[-1] == 0:
+            return -1
+        follower, end = self._ends.get(batch.topic_partition, (None, -1))
+        return end if follower == number else None
+
     def rank(self, results: list[Any]) -> None:
         """Take note of the order of the batches that a dead producer has not sent."""
         for place, result in enumerate(results):
@@ -305,6 +320,10 @@ class Tracker:
             fates = [self._fate(inner) for inner in fresh]
             return self._on_failure(batch, fates) if fates else []
         batch.accepted = batch.resolved = True
+        follower, size = _insides.follower(batch.source)
+        if follower is not None:
+            end = batch.result.value[0] + size - 1
+            self._ends[batch.topic_partition] = follower, end
         self.ledger.delivered(len(fresh))
         self._forget(fresh)
         return []

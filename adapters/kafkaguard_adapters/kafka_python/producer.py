@@ -188,19 +188,25 @@ class GuardedProducer(ClusterCalls):
         session = self._session
         result = _insides.result_of(inner)
         try:
-            if (
-                _insides.was_never_sent(producer, result)
-                and not session.tracker.knows(result)
-                and session.recovery.expect_successor(producer)
-            ):
-                return False
-            if inner.failed() and not result.is_done:  # before it came into any batch
+            if inner.failed() and not result.is_done:
+                # The client failed it before it came into any batch.
                 session.tracker.settle_failed(inner)
+            elif result.is_done and self._died_with(producer, result):
+                return False
             else:
                 session.tracker.follow(producer, inner)
         except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("a record could not be followed; it is sent all the same")
         return True
+
+    def _died_with(self, producer: Any, result: Any) -> bool:
+        """Tell whether an unfollowed batch was never sent, since its producer died."""
+        return (
+            _insides.batch_of(producer, result) is None
+            and _insides.was_never_sent(producer, result)
+            and not self._session.tracker.knows(result)
+            and self._session.recovery.expect_successor(producer)
+        )
 
     def _not_sent(self, error: KafkaError, topic: str, partition: int | None) -> Any:
         context = {"phase": "enqueue"}

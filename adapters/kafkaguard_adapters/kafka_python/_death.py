@@ -1,0 +1,74 @@
+"""The death of a producer: whether it has died, of what, and what it leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard_adapters.kafka_python import _failures, _insides, _levers
+
+if TYPE_CHECKING:
+    from kafkaguard_adapters.kafka_python._fate import Fate
+    from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
+
+
+@dataclass(slots=True)
+class Death:
+    """What is known of the end of a producer.
+
+    Attributes:
+        producer: Who died.
+        cause: Of what.
+        where: The topic and partition whose answer it was, if it was one.
+        acked: The last offsets that were confirmed to it.
+        identity: What its successor writes with, to lock out what is on its way.
+    """
+
+    producer: Any
+    cause: BaseException
+    where: Any
+    acked: dict[Any, int]
+    identity: Any = None
+
+    def leaves_in_doubt(self, batch: TrackedBatch) -> None:
+        """Take note that one of its records may be written yet."""
+        if batch.producer is self.producer and self.identity is None:
+            self.identity = _insides.next_identity(self.producer, batch.source)
+
+    def __str__(self) -> str:
+        """Say what killed it: the code, and of which partition."""
+        code = getattr(self.cause, "errno", None)
+        said = type(self.cause).__name__ + ("" if code is None else f" ({code})")
+        if self.where is None:
+            return said
+        return f"{said}, topic {self.where.topic}, partition {self.where.partition}"
+
+
+def death_of(
+    producer: Any, cause: BaseException | None, where: Any = None
+) -> Death | None:
+    """Return the death of a producer, if a new one would fare any better.
+
+    Args:
+        producer: Who may have died.
+        cause: Of what. Default: what it says itself.
+        where: The topic and partition whose answer it was.
+    """
+    cause = cause or _insides.cause_of_death(producer)
+    if cause is None or _failures.ends_all(cause):
+        return None
+    return Death(producer, cause, where, _insides.acked(producer))
+
+
+def died_of(producer: Any, batch: TrackedBatch, future: Fate) -> Death | None:
+    """Tell whether a producer has died of a failed batch, or before.
+
+    One whose sequence of numbers has a hole now is silenced.
+    """
+    if batch.producer is None or _insides.was_given_up(batch.result):
+        return death_of(producer, None)
+    cause = _insides.cause_of_death(producer)
+    if cause is None and _insides.breaks_sequence(producer, batch.source):
+        _levers.silence(producer)
+        cause = future.original(batch.result)
+    return death_of(producer, cause, batch.topic_partition) if cause else None
