@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from kafkaguard._verdict import TopicFacts
+from kafkaguard.errors._made import module_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,8 +17,13 @@ ClientT = TypeVar("ClientT")
 #: ``wrap()`` guards it. Names only, so that no client is imported for nothing.
 _HOMES = {
     ("aiokafka", "AIOKafkaAdminClient"): "kafkaguard_adapters.aiokafka.admin",
+    ("aiokafka", "AIOKafkaConsumer"): "kafkaguard_adapters.aiokafka.consumer",
+    ("aiokafka", "AIOKafkaProducer"): "kafkaguard_adapters.aiokafka.producer",
     ("confluent_kafka", "AdminClient"): "kafkaguard_adapters.confluent.admin",
+    ("confluent_kafka", "Consumer"): "kafkaguard_adapters.confluent.consumer",
+    ("confluent_kafka", "Producer"): "kafkaguard_adapters.confluent.producer",
     ("kafka", "KafkaAdminClient"): "kafkaguard_adapters.kafka_python.admin",
+    ("kafka", "KafkaConsumer"): "kafkaguard_adapters.kafka_python.consumer",
     ("kafka", "KafkaProducer"): "kafkaguard_adapters.kafka_python.producer",
 }
 
@@ -56,8 +62,8 @@ def guard(
     """Put kafkaguard in front of a Kafka client.
 
     Args:
-        client: A producer of kafka-python, or an admin of any client. Use only the
-            guarded one from then on.
+        client: A producer, consumer or admin of kafka-python, confluent-kafka or
+            aiokafka. Use only the guarded one from then on.
         factory: Instead of ``client``: what builds it, usually its class. The guard
             can then build it again, should it die, and in a forked child.
         config: The settings for ``factory``; or those that ``client`` was built with,
@@ -111,7 +117,7 @@ def _home_of(client: Any) -> str:
     if type(client).__module__.partition(".")[0] == "kafkaguard_adapters":
         raise TypeError(f"{client!r} is guarded already")
     for cls in type(client).__mro__:
-        home = _HOMES.get((cls.__module__.partition(".")[0], cls.__name__))
+        home = _HOMES.get((module_of(cls).partition(".")[0], cls.__name__))
         if home is not None:
             return home
     known = ", ".join(f"{package}.{name}" for package, name in _HOMES)

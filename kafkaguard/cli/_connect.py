@@ -14,7 +14,7 @@ from kafkaguard.errors import KafkaGuardError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard_adapters._view import ClusterCalls
+    from kafkaguard_adapters._calls import ClusterCalls
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,7 +46,8 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
     Raises:
         Problem: It was not named, or the settings cannot be used.
     """
-    from kafkaguard_adapters._view import ClusterCalls, ClusterView
+    from kafkaguard_adapters._calls import ClusterCalls
+    from kafkaguard_adapters._view import ClusterView
     from kafkaguard_adapters.confluent.settings import read_settings
 
     known = {} if config is None else _read(config)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kafkaguard._lag import GroupLag, LagReport, PartitionLag
-    from kafkaguard_adapters._view import ClusterCalls
+    from kafkaguard_adapters._calls import ClusterCalls
 
 _INCOMPLETE = 1
 _BEHIND = 3

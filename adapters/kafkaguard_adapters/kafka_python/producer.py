@@ -24,7 +24,8 @@ from kafkaguard._delivery import (
 from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
 from kafkaguard._verdict import Action
 from kafkaguard.errors import ClientConfigurationError, InvalidRecordKeyError, dual
-from kafkaguard_adapters._view import ClusterCalls, ClusterView
+from kafkaguard_adapters._calls import ClusterCalls
+from kafkaguard_adapters._view import ClusterView
 from kafkaguard_adapters.kafka_python import _insides, errors
 from kafkaguard_adapters.kafka_python._building import Builder, settings_of
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
