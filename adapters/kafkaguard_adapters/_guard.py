@@ -10,6 +10,9 @@ from kafkaguard.errors._made import module_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Unpack
+
+    from kafkaguard_adapters import _guarded as guarded
 
 ClientT = TypeVar("ClientT")
 
@@ -30,23 +33,100 @@ _HOMES = {
 
 @overload
 def guard(
-    client: ClientT,
+    client: guarded.HasWhatever | None = None,
     *,
-    config: Mapping[str, Any] | None = None,
-    policy: Any = "default",
-    topics: Mapping[str, TopicFacts] | None = None,
-    strict: bool = False,
-) -> ClientT: ...
+    factory: Callable[..., guarded.HasWhatever] | None = None,
+    **options: Unpack[guarded.Options],
+) -> Any: ...
 
 
 @overload
 def guard(
+    client: guarded.HasGetone | None = None,
     *,
-    factory: Callable[..., ClientT],
-    config: Mapping[str, Any] | None = None,
-    policy: Any = "default",
-    topics: Mapping[str, TopicFacts] | None = None,
-    strict: bool = False,
+    factory: Callable[..., guarded.HasGetone] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.AwaitedConsumer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasSendAndWait | None = None,
+    *,
+    factory: Callable[..., guarded.HasSendAndWait] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.AwaitedProducer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasStart | None = None,
+    *,
+    factory: Callable[..., guarded.HasStart] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.AwaitedAdmin: ...
+
+
+@overload
+def guard(
+    client: guarded.HasConsume | None = None,
+    *,
+    factory: Callable[..., guarded.HasConsume] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.ConfluentConsumer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasProduce | None = None,
+    *,
+    factory: Callable[..., guarded.HasProduce] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.ConfluentProducer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasSetSaslCredentials | None = None,
+    *,
+    factory: Callable[..., guarded.HasSetSaslCredentials] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.ConfluentAdmin: ...
+
+
+@overload
+def guard(
+    client: guarded.HasSeekToBeginning | None = None,
+    *,
+    factory: Callable[..., guarded.HasSeekToBeginning] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.KafkaPythonConsumer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasSend | None = None,
+    *,
+    factory: Callable[..., guarded.HasSend] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.KafkaPythonProducer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasCreateTopics | None = None,
+    *,
+    factory: Callable[..., guarded.HasCreateTopics] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.KafkaPythonAdmin: ...
+
+
+@overload
+def guard(
+    client: ClientT | None = None,
+    *,
+    factory: Callable[..., ClientT] | None = None,
+    **options: Unpack[guarded.Options],
 ) -> ClientT: ...
 
 
