@@ -21,7 +21,11 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options to a command."""
     for option in (
         click.option(
-            "--timeout", default=30.0, show_default=True, help="Seconds for one look."
+            "--timeout",
+            type=click.FloatRange(0, min_open=True),
+            default=30.0,
+            show_default=True,
+            help="Seconds for one look.",
         ),
         click.option(
             "--config",
@@ -68,8 +72,12 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(f"{path} is not a text file that can be read: {error}") from error
     settings = {}
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue

@@ -22,7 +22,7 @@ from kafkaguard.testing import FaultProxy, KafkaCluster
 
 FACTS = TopicFacts(tiered=True)
 PARTITIONS = 2
-WRITTEN = 1_700_000_000_000
+WRITTEN = int(time.time() * 1000) - 60_000
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,11 @@ def topic(kafka_cluster):
         for partition in range(PARTITIONS):
             producer.send(topic, b"x", partition=partition, timestamp_ms=WRITTEN)
     writer = confluent_kafka.Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": topic}
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": topic,
+            "transaction.timeout.ms": 600_000,
+        }
     )
     writer.init_transactions(20)
     writer.begin_transaction()
