@@ -12,7 +12,7 @@ from kafkaguard.cli._main import Problem
 from kafkaguard.errors import KafkaGuardError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafkaguard_adapters._calls import ClusterCalls
 
@@ -98,3 +98,9 @@ def ask(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return call(*arguments, **options)
     except (KafkaGuardError, OSError, ValueError) as error:
         raise Problem(str(error)) from error
+
+
+def tell(errors: Iterable[KafkaGuardError]) -> None:
+    """Print each error once, however many items it concerns."""
+    for text in dict.fromkeys(str(error) for error in errors):
+        click.echo(text, err=True)

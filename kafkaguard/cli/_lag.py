@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from kafkaguard._lag import LagReason, LagState, group_state
-from kafkaguard.cli._connect import ask, connect, connection_options
+from kafkaguard.cli._connect import ask, connect, connection_options, tell
 from kafkaguard.cli._lag_plot import picture
 
 if TYPE_CHECKING:
@@ -170,14 +170,13 @@ def _show(
                 screen.update(draw(report), refresh=True)
     else:
         Console().print(draw(next(seen)))
-    for error in history[-1].errors:
-        click.echo(str(error), err=True)
+    tell(history[-1].errors)
 
 
 def _missing(
     report: LagReport, groups: tuple[str, ...], topics: tuple[str, ...]
 ) -> list[str]:
-    """Say what was asked for by name and is not there, so that nobody takes it for 0."""
+    """Say what was named and is not there, so that nobody takes it for 0."""
     hidden = "or this user may not see it (the operation Describe)"
     if not groups and not topics and not report.groups:
         click.echo(f"there is no group with a commit, {hidden}", err=True)

@@ -10,6 +10,8 @@ import time
 
 import confluent_kafka
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
 
 from kafkaguard.testing import KafkaCluster
 
@@ -34,6 +36,18 @@ def kafkaguard(*args):
     return ran.returncode, ran.stdout, ran.stderr
 
 
+def commit(bootstrap, group, offsets):
+    """Commit offsets as a member of no generation."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    places = [
+        confluent_kafka.TopicPartition(topic, partition, offset)
+        for (topic, partition), offset in offsets.items()
+    ]
+    wanted = ConsumerGroupTopicPartitions(group, places)
+    (done,) = admin.alter_consumer_group_offsets([wanted]).values()
+    done.result(30)
+
+
 @pytest.fixture(scope="module")
 def given():
     """Three brokers with users and TLS, and two groups of which one is behind."""
@@ -49,8 +63,6 @@ def given():
         for number in range(60):
             producer.produce(topic, b"x", partition=number % 6)
         assert producer.flush(30) == 0
-        from cluster_commits import commit
-
         commit(bootstrap, "billing", {(topic, n): n for n in range(6)})
         commit(bootstrap, "audit", {(topic, n): 10 for n in range(6)})
         yield cluster, topic
