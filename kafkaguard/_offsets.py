@@ -36,12 +36,14 @@ class PartitionOffset:
         error: Why there is no offset.
         is_local_only: The broker left remote segments out, so the record may not be
             the one that was asked for (KAFKA-17552); None where it is not known.
+        leader_epoch: Of the record there; None where the broker does not tell.
     """
 
     offset: int | None = None
     timestamp: float | None = None
     error: KafkaGuardError | None = None
     is_local_only: bool | None = False
+    leader_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

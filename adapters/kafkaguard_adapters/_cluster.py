@@ -134,7 +134,8 @@ class Cluster:
             UnsupportedVersionError,
             f"{_TRIES} times the broker closed the connection in place of an answer to "
             f"version {connection.version(request, max_version)}: concluded, not told, "
-            "that it, or a proxy in between, does not take this request",
+            "that it, or a proxy in between, does not take this request"
+            + ("" if self._settings.mechanism else ", or that the port asks for SASL"),
             **place,
         )
 

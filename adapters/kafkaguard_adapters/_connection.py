@@ -88,8 +88,8 @@ class Connection:
         """
         host, port = address
         place = f"{host}:{port}"
+        context = _context(settings, make)
         try:
-            context = settings.tls and settings.tls()
             reader, writer = await asyncio.open_connection(
                 host, port, ssl=context, server_hostname=host if context else None
             )
@@ -101,7 +101,10 @@ class Connection:
                 broker=broker,
             ) from error
         except OSError as error:
-            text = f"{place} cannot be reached: {error.strerror or error}"
+            reason = error.strerror or str(error)
+            if context and isinstance(error, ConnectionError) and not error.errno:
+                reason = "it closed the connection; does this port speak TLS at all?"
+            text = f"{place} cannot be reached: {reason}"
             raise make(ClientNotConnectedError, text, broker=broker) from error
         connection = cls(reader, writer, settings, make, address, broker)
         try:
@@ -269,6 +272,16 @@ class Connection:
         if answer.error_code:
             api = api_name(request)
             raise self._make(answer.error_code, text, api=api, broker=self.broker)
+
+
+def _context(settings: Settings, make: Make) -> ssl.SSLContext | None:
+    try:
+        return settings.tls() if settings.tls else None
+    except OSError as error:  # a file is missing, or is not what it should be
+        text = f"TLS cannot be set up: {error.strerror or error}"
+        named = f" ({error.filename})" if error.filename else ""
+        advice = "look at the files of certificates and keys"
+        raise make(ClientConfigurationError, f"{text}{named}: {advice}") from error
 
 
 def api_name(message: Any) -> str:

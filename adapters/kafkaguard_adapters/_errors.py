@@ -13,6 +13,7 @@ from kafkaguard.errors._made import module_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaguard._reports import Make
     from kafkaguard._verdict import Verdict
 
 
@@ -38,27 +39,50 @@ def combine(
     return error
 
 
-def make_numbered(
-    error: int | type[KafkaGuardError],
-    message: str | None,
-    *,
+def maker(
     base: type[BaseException],
     class_for: Callable[[int], type[BaseException]],
-    **place: Any,
-) -> KafkaGuardError:
-    """Make an error for a client whose classes carry the code as ``errno``."""
-    ours = for_code(error) if isinstance(error, int) else error
-    code = place.setdefault("code", ours.code)
-    theirs = base if code is None else class_for(code)
-    lost = getattr(theirs, "errno", code) != code
-    return combine(
-        ours,
-        theirs,
-        () if message is None else (message,),
-        message,
-        attributes={"errno": code} if lost else None,
-        **place,
-    )
+    client: str,
+) -> Make:
+    """Return the ``make`` of a client whose classes carry the code as ``errno``.
+
+    It takes a code, or one of our classes (one without a code of its own needs
+    ``code=`` to find the client's), what happened, for people, and the place: ``api``,
+    ``topic``, ``partition``, ``broker_message`` ...
+
+    Args:
+        base: The client's class of all errors.
+        class_for: Finds its class for a code.
+        client: The library.
+    """
+
+    def make(
+        error: int | type[KafkaGuardError], message: str | None = None, **place: Any
+    ) -> KafkaGuardError:
+        ours = for_code(error) if isinstance(error, int) else error
+        code = place.setdefault("code", ours.code)
+        theirs = base if code is None else class_for(code)
+        lost = getattr(theirs, "errno", code) != code
+        return combine(
+            ours,
+            theirs,
+            () if message is None else (message,),
+            message,
+            attributes={"errno": code} if lost else None,
+            client=client,
+            **place,
+        )
+
+    return make
+
+
+def recast(error: KafkaGuardError, theirs: type[BaseException]) -> KafkaGuardError:
+    """Make the same error of another class of the client's."""
+    cls = dual(error.verdict.error_class, theirs)
+    copy = cls.__new__(cls, *error.args)
+    copy.args = error.args
+    copy.__dict__.update(error.__dict__)
+    return copy
 
 
 def translate(

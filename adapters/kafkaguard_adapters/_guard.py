@@ -6,11 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from kafkaguard._verdict import TopicFacts
+from kafkaguard.errors._made import module_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Unpack
 
     from kafkaguard._events import Event
+    from kafkaguard_adapters import _guarded as guarded
 
 ClientT = TypeVar("ClientT")
 
@@ -18,33 +21,113 @@ ClientT = TypeVar("ClientT")
 #: ``wrap()`` guards it. Names only, so that no client is imported for nothing.
 _HOMES = {
     ("aiokafka", "AIOKafkaAdminClient"): "kafkaguard_adapters.aiokafka.admin",
+    ("aiokafka", "AIOKafkaConsumer"): "kafkaguard_adapters.aiokafka.consumer",
+    ("aiokafka", "AIOKafkaProducer"): "kafkaguard_adapters.aiokafka.producer",
     ("confluent_kafka", "AdminClient"): "kafkaguard_adapters.confluent.admin",
+    ("confluent_kafka", "Consumer"): "kafkaguard_adapters.confluent.consumer",
+    ("confluent_kafka", "Producer"): "kafkaguard_adapters.confluent.producer",
     ("kafka", "KafkaAdminClient"): "kafkaguard_adapters.kafka_python.admin",
+    ("kafka", "KafkaConsumer"): "kafkaguard_adapters.kafka_python.consumer",
     ("kafka", "KafkaProducer"): "kafkaguard_adapters.kafka_python.producer",
 }
 
 
 @overload
 def guard(
-    client: ClientT,
+    client: guarded.HasWhatever | None = None,
     *,
-    config: Mapping[str, Any] | None = None,
-    policy: Any = "default",
-    topics: Mapping[str, TopicFacts] | None = None,
-    strict: bool = False,
-    on_event: Callable[[Event], object] | None = None,
-) -> ClientT: ...
+    factory: Callable[..., guarded.HasWhatever] | None = None,
+    **options: Unpack[guarded.Options],
+) -> Any: ...
 
 
 @overload
 def guard(
+    client: guarded.HasGetone | None = None,
     *,
-    factory: Callable[..., ClientT],
-    config: Mapping[str, Any] | None = None,
-    policy: Any = "default",
-    topics: Mapping[str, TopicFacts] | None = None,
-    strict: bool = False,
-    on_event: Callable[[Event], object] | None = None,
+    factory: Callable[..., guarded.HasGetone] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.AwaitedConsumer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasSendAndWait | None = None,
+    *,
+    factory: Callable[..., guarded.HasSendAndWait] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.AwaitedProducer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasStart | None = None,
+    *,
+    factory: Callable[..., guarded.HasStart] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.AwaitedAdmin: ...
+
+
+@overload
+def guard(
+    client: guarded.HasConsume | None = None,
+    *,
+    factory: Callable[..., guarded.HasConsume] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.ConfluentConsumer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasProduce | None = None,
+    *,
+    factory: Callable[..., guarded.HasProduce] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.ConfluentProducer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasSetSaslCredentials | None = None,
+    *,
+    factory: Callable[..., guarded.HasSetSaslCredentials] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.ConfluentAdmin: ...
+
+
+@overload
+def guard(
+    client: guarded.HasSeekToBeginning | None = None,
+    *,
+    factory: Callable[..., guarded.HasSeekToBeginning] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.KafkaPythonConsumer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasSend | None = None,
+    *,
+    factory: Callable[..., guarded.HasSend] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.KafkaPythonProducer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasCreateTopics | None = None,
+    *,
+    factory: Callable[..., guarded.HasCreateTopics] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.KafkaPythonAdmin: ...
+
+
+@overload
+def guard(
+    client: ClientT | None = None,
+    *,
+    factory: Callable[..., ClientT] | None = None,
+    **options: Unpack[guarded.Options],
 ) -> ClientT: ...
 
 
@@ -61,8 +144,8 @@ def guard(
     """Put kafkaguard in front of a Kafka client.
 
     Args:
-        client: A producer of kafka-python, or an admin of any client. Use only the
-            guarded one from then on.
+        client: A producer, consumer or admin of kafka-python, confluent-kafka or
+            aiokafka. Use only the guarded one from then on.
         factory: Instead of ``client``: what builds it, usually its class. The guard
             can then build it again, should it die, and in a forked child.
         config: The settings for ``factory``; or those that ``client`` was built with,
@@ -120,7 +203,7 @@ def _home_of(client: Any) -> str:
     if type(client).__module__.partition(".")[0] == "kafkaguard_adapters":
         raise TypeError(f"{client!r} is guarded already")
     for cls in type(client).__mro__:
-        home = _HOMES.get((cls.__module__.partition(".")[0], cls.__name__))
+        home = _HOMES.get((module_of(cls).partition(".")[0], cls.__name__))
         if home is not None:
             return home
     known = ", ".join(f"{package}.{name}" for package, name in _HOMES)

@@ -5,6 +5,7 @@ The order matters: read the other way round, a busy group would be ahead of the 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -80,14 +81,15 @@ async def read_lag(
     deadline: float,
     read_errors: Mapping[TopicPartition, KafkaGuardError],
 ) -> LagReport:
-    """Read the lag of groups; see :meth:`~._view.AsyncClusterCalls.lag`."""
+    """Read the lag of groups; see :meth:`~._calls.AsyncReportCalls.lag`."""
     if not cluster.addresses:
         await cluster.refresh(deadline)
     states: dict[str, str] = {}
     broker_errors: dict[int, KafkaGuardError] = {}
     if question.groups is None:
-        states, broker_errors = await list_groups(cluster, deadline)
-    reader = CommittedReader(cluster, deadline, stable=question.stable)
+        states, broker_errors = await list_groups(cluster, _half(deadline))
+    waits = deadline if question.stable else _half(deadline)
+    reader = CommittedReader(cluster, waits, stable=question.stable)
     committed = await reader.read(
         states if question.groups is None else question.groups
     )
@@ -109,6 +111,12 @@ async def read_lag(
         if question.groups is not None or question.topics_of(each)
     }
     return LagReport(groups, join.now, broker_errors)
+
+
+def _half(deadline: float) -> float:
+    """Give a step half of the time, so that a silent broker leaves some for others."""
+    now = asyncio.get_running_loop().time()
+    return now + (deadline - now) / 2
 
 
 def _positions(

@@ -169,6 +169,7 @@ class OffsetLister:
             None if each.offset == _UNKNOWN else each.offset,
             None if each.timestamp == _UNKNOWN else each.timestamp / 1000,
             is_local_only=known.tiered if known and time == MAX_TIMESTAMP else False,
+            leader_epoch=None if each.leader_epoch == _UNKNOWN else each.leader_epoch,
         )
 
 

@@ -24,7 +24,7 @@ async def log_dirs(
     timeout: float,  # noqa: ASYNC109 - of all brokers, and each answers for itself
     max_version: int | None,
 ) -> LogDirsReport:
-    """Ask brokers for their log directories; see :class:`~._calls.ClusterCalls`."""
+    """Ask brokers for their log directories; see :class:`~._calls.ReportCalls`."""
     deadline = asyncio.get_running_loop().time() + timeout
     wanted = await _wanted(cluster, topics, deadline)
     asked = sorted(cluster.addresses) if brokers is None else list(brokers)

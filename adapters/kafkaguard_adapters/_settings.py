@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard.errors import ClientConfigurationError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from kafkaguard._reports import Make
 
 DEFAULT_PORT = 9092
+_LAST_PORT = 65535
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -64,8 +66,12 @@ def _address(text: str, make: Make) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or (":" in host and not host.startswith("[")):
         host, port = text, str(DEFAULT_PORT)
-    if not port.isdigit():
-        raise refuse(make, f"bootstrap server {text!r}", "write it as host:port")
+    if not port.isdigit() or not 0 < int(port) <= _LAST_PORT:
+        raise refuse(
+            make,
+            f"bootstrap server {text!r}",
+            "write it as host:port, with a port up to 65535",
+        )
     return host.strip("[]"), int(port)
 
 
@@ -125,6 +131,8 @@ class Tls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = self.check_hostname and self.verify
         context.verify_mode = ssl.CERT_REQUIRED if self.verify else ssl.CERT_NONE
+        for path in filter(None, (self.cafile, self.certfile, self.keyfile)):
+            Path(path).stat()  # unlike OpenSSL's, this error names the file
         if self.cafile or self.cadata:
             context.load_verify_locations(self.cafile, cadata=self.cadata)
         else:

@@ -6,7 +6,11 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkaguard.errors import KafkaGuardError, RemoteStorageNotReadyError
+from kafkaguard.errors import (
+    ClientTimeoutError,
+    KafkaGuardError,
+    RemoteStorageNotReadyError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -58,7 +62,14 @@ async def settle(
     settled: dict[ItemT, Any] = dict.fromkeys(pending)  # in the order of the question
     tries = 0
     while pending:
-        settled.update(await ask(pending, tries))
+        answers = await ask(pending, tries)
+        if tries:  # what a broker said last says more than that time has run out
+            answers = {
+                item: answer
+                for item, answer in answers.items()
+                if not isinstance(find(answer), ClientTimeoutError)
+            }
+        settled.update(answers)
         tries += 1
         pending = [each for each in pending if _again(find(settled[each]), tries)]
         delay = backoff(tries)

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from kafkaguard._topic_facts import TopicFactsCache
+from kafkaguard.errors import ClientTimeoutError
+from kafkaguard_adapters._calls import AsyncReportCalls, ReportCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkaguard._verdict import TopicFacts
+    from kafkaguard_adapters._view import ClusterView
+
+_log = logging.getLogger("kafkaguard.producer")
+
+#: Seconds that an awaited client has to close.
+CLOSE_S = 30.0
 
 
 class StandIn:
@@ -39,3 +56,111 @@ class StandIn:
         raise TypeError(
             "a guarded client cannot be pickled or copied: build it where it is used"
         )
+
+
+class GuardedClient(ReportCalls, StandIn):
+    """Stands in for a client whose users block.
+
+    Args:
+        client: The client.
+        view: What our own calls ask.
+    """
+
+    def __init__(self, client: Any, view: ClusterView) -> None:
+        super().__init__(client)
+        self.cluster_view = view
+
+    def close(self, *args: Any, **kwargs: Any) -> Any:
+        """Close our own connections, then the client, as its own ``close`` does."""
+        self.close_view()
+        close = getattr(self.client, "close", None)
+        return None if close is None else close(*args, **kwargs)
+
+    def __enter__(self) -> Self:
+        """Enter; leaving closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+
+class GuardedAsyncClient(AsyncReportCalls, StandIn):
+    """Stands in for a client whose users await.
+
+    Args:
+        client: The client.
+        view: What our own calls ask.
+    """
+
+    #: What the client calls its own end.
+    _ends_with = "stop"
+
+    def __init__(self, client: Any, view: ClusterView) -> None:
+        super().__init__(client)
+        self.cluster_view = view
+
+    async def __aenter__(self) -> Self:
+        """Start the client; leaving closes it."""
+        await self.client.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self._end()
+
+    async def _end(self) -> None:
+        """Close our own connections, then the client, which may wait for ever.
+
+        Raises:
+            KafkaGuardError: The client has not ended within 30 s, and was left.
+        """
+        await self.cluster_view.close()
+        name = self._ends_with
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await getattr(self.client, name)()
+        except TimeoutError as error:
+            raise self.cluster_view.make(
+                ClientTimeoutError,
+                f"{type(self.client).__name__}.{name}() has not ended within "
+                f"{CLOSE_S:g} s and was cancelled; what it held may not be committed "
+                "or sent. Is there a broker that answers?",
+            ) from error
+
+
+def wrapper(
+    stand_in: Callable[[Any, ClusterView], Any], view_of: Callable[..., ClusterView]
+) -> Callable[..., Any]:
+    """Make the function ``wrap`` of an adapter's module, as ``guard()`` calls it.
+
+    Args:
+        stand_in: Makes the stand-in of a client and a view.
+        view_of: Makes the view of a client, the settings that were given (or None) and
+            what is known about topics.
+    """
+
+    def wrap(
+        client: Any,
+        *,
+        config: Mapping[str, Any] | None = None,
+        topics: Mapping[str, TopicFacts] | None = None,
+        **_: Any,
+    ) -> Any:
+        return stand_in(client, view_of(client, config, TopicFactsCache(topics)))
+
+    return wrap
+
+
+def passing_sends(wrap: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a ``wrap`` that says that this client's sends are not guarded."""
+
+    def warn_and_wrap(client: Any, **options: Any) -> Any:
+        _log.warning(
+            "guard(): what this %s sends is passed on as it is: no check of null keys, "
+            "no rescue, no report. Guarded are its log_dirs(), lag() and offsets",
+            type(client).__name__,
+        )
+        return wrap(client, **options)
+
+    return warn_and_wrap

@@ -12,16 +12,20 @@ from kafkaguard.cli._main import Problem
 from kafkaguard.errors import KafkaGuardError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from kafkaguard_adapters._view import ClusterCalls
+    from kafkaguard_adapters._calls import ClusterCalls
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options to a command."""
     for option in (
         click.option(
-            "--timeout", default=30.0, show_default=True, help="Seconds for one look."
+            "--timeout",
+            type=click.FloatRange(0, min_open=True),
+            default=30.0,
+            show_default=True,
+            help="Seconds for one look.",
         ),
         click.option(
             "--config",
@@ -46,7 +50,8 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
     Raises:
         Problem: It was not named, or the settings cannot be used.
     """
-    from kafkaguard_adapters._view import ClusterCalls, ClusterView
+    from kafkaguard_adapters._calls import ClusterCalls
+    from kafkaguard_adapters._view import ClusterView
     from kafkaguard_adapters.confluent.settings import read_settings
 
     known = {} if config is None else _read(config)
@@ -67,8 +72,12 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(f"{path} is not a text file that can be read: {error}") from error
     settings = {}
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
@@ -89,3 +98,9 @@ def ask(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return call(*arguments, **options)
     except (KafkaGuardError, OSError, ValueError) as error:
         raise Problem(str(error)) from error
+
+
+def tell(errors: Iterable[KafkaGuardError]) -> None:
+    """Print each error once, however many items it concerns."""
+    for text in dict.fromkeys(str(error) for error in errors):
+        click.echo(text, err=True)

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from kafkaguard._lag import LagState, group_state
-from kafkaguard.cli._connect import ask, connect, connection_options
+from kafkaguard._lag import LagReason, LagState, group_state
+from kafkaguard.cli._connect import ask, connect, connection_options, tell
 from kafkaguard.cli._lag_plot import picture
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kafkaguard._lag import GroupLag, LagReport, PartitionLag
-    from kafkaguard_adapters._view import ClusterCalls
+    from kafkaguard_adapters._calls import ClusterCalls
 
 _INCOMPLETE = 1
 _BEHIND = 3
+_UNKNOWN = "unknown"
 _COLUMNS = ("log_start", "last_stable", "time", "members", "facts")
 _STYLES = {
     LagState.OK: "green",
@@ -58,7 +59,11 @@ _STYLES = {
 @click.option("--partitions", is_flag=True, help="A row for each partition.")
 @click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
 @click.option(
-    "--interval", default=5.0, show_default=True, help="Seconds between two looks."
+    "--interval",
+    type=click.FloatRange(0),
+    default=5.0,
+    show_default=True,
+    help="Seconds between two looks.",
 )
 @click.option("--looks", type=click.IntRange(1), help="End --watch after so many.")
 @click.option(
@@ -94,9 +99,11 @@ def lag(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Show how far GROUPS (default: all) are behind, in offsets.
 
-    Exit code: 0 all brokers answered, 1 some refused something, 2 the cluster cannot be
-    asked, 3 a group is further behind than --max.
+    Exit code: 0 all brokers answered, 1 some refused something or what was named is not
+    there, 2 the cluster cannot be asked, 3 a group is further behind than --max.
     """
+    if looks is not None and not (watch or plot):
+        raise click.UsageError("--looks is the end of --watch or --plot: give one")
     calls = connect(bootstrap_servers, config)
     question = {
         "groups": groups or None,
@@ -119,7 +126,10 @@ def lag(  # noqa: PLR0913 - one for each option
     if plot is not None:
         plot.write_text(_plot(history))
         click.echo(f"wrote {plot}", err=True)
-    ctx.exit(_exit_code(history[-1], limit))
+    missing = _missing(history[-1], groups, topics)
+    for text in missing:
+        click.echo(text, err=True)
+    ctx.exit(_exit_code(history[-1], limit) or bool(missing))
 
 
 def _looks(
@@ -160,8 +170,28 @@ def _show(
                 screen.update(draw(report), refresh=True)
     else:
         Console().print(draw(next(seen)))
-    for error in history[-1].errors:
-        click.echo(str(error), err=True)
+    tell(history[-1].errors)
+
+
+def _missing(
+    report: LagReport, groups: tuple[str, ...], topics: tuple[str, ...]
+) -> list[str]:
+    """Say what was named and is not there, so that nobody takes it for 0."""
+    hidden = "or this user may not see it (the operation Describe)"
+    if not groups and not topics and not report.groups:
+        click.echo(f"there is no group with a commit, {hidden}", err=True)
+    seen = {
+        place.topic
+        for group in report.groups.values()
+        for place, each in group.partitions.items()
+        if each.reason is not LagReason.GONE
+    }
+    unknown = [n for n in groups if report.groups[n].state == _UNKNOWN]
+    return [f"there is no group {name}, {hidden}" for name in unknown] + [
+        f"topic {name}: there is none, or no such group has read it"
+        for name in topics
+        if name not in seen
+    ]
 
 
 def _exit_code(report: LagReport, limit: int | None) -> int:
@@ -196,7 +226,7 @@ def _table(
         state = _state(group, earlier)
         if not partitions or not group.partitions:
             blanks = [""] * (3 if partitions else 0)
-            table.add_row(name, *blanks, str(group.total), state, _remarks(group))
+            table.add_row(name, *blanks, _total(group), state, _remarks(group))
             continue
         for each in group.partitions.values():
             table.add_row(name, *_row(each, state))
@@ -209,6 +239,12 @@ def _state(group: GroupLag, earlier: LagReport | None) -> str:
         return group.state or ""
     state = group_state(earlier.groups.get(group.group), group)
     return f"[{_STYLES[state]}]{state}[/]"
+
+
+def _total(group: GroupLag) -> str:
+    """Write a group's lag; nothing where no partition has one."""
+    has_any = any(each.lag is not None for each in group.partitions.values())
+    return str(group.total) if has_any else ""
 
 
 def _remarks(group: GroupLag) -> str:

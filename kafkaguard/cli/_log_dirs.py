@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from kafkaguard.cli._connect import ask, connect, connection_options
+from kafkaguard.cli._connect import ask, connect, connection_options, tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +47,8 @@ def log_dirs(
 ) -> None:
     """Show the log directories of all brokers.
 
-    Exit code: 0 all brokers answered, 1 some did not (or a directory is offline), 2 the
-    cluster cannot be asked, 3 a disk is fuller than --full.
+    Exit code: 0 all brokers answered, 1 some did not (or a directory is offline, or a
+    topic is not there), 2 the cluster cannot be asked, 3 a disk is fuller than --full.
     """
     calls = connect(bootstrap_servers, config)
     report = ask(calls.log_dirs, topics or None, brokers or None, timeout)
@@ -57,7 +57,21 @@ def log_dirs(
         click.echo(json.dumps(_as_data(report), indent=2))
     else:
         _print(report)
-    ctx.exit(_exit_code(report, full))
+    missing = [name for name in topics if report.complete and not _has(report, name)]
+    for name in missing:
+        click.echo(
+            f"topic {name}: there is none, or this user may not see it", err=True
+        )
+    ctx.exit(_exit_code(report, full) or bool(missing))
+
+
+def _has(report: LogDirsReport, topic: str) -> bool:
+    return any(
+        replica.topic == topic
+        for broker in report.brokers.values()
+        for each in broker.dirs.values()
+        for replica in (*each.replicas, *each.future_replicas)
+    )
 
 
 def _exit_code(report: LogDirsReport, full: float | None) -> int:
@@ -85,8 +99,7 @@ def _print(report: LogDirsReport) -> None:
                 "" if each.used is None else f"{each.used:.0%}",
             )
     Console().print(table)
-    for error in report.errors:
-        click.echo(str(error), err=True)
+    tell(report.errors)
 
 
 def _as_data(report: LogDirsReport) -> dict[str, Any]:

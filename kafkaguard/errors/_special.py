@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kafkaguard.errors._base import FatalError, KafkaGuardError, RetriableError
 from kafkaguard.errors._generated import InvalidRecordError
+
+if TYPE_CHECKING:
+    from kafkaguard._offsets import OffsetsReport
 
 __all__ = [
     "BatchMateRefusedError",
@@ -41,9 +46,14 @@ class RemoteStorageNotReadyError(RetriableError):
 
     There is no code for it: a broker answers 9 or -1, and only the request and the
     topic tell (KIP-1007). Other partitions of the same request are not concerned.
+
+    Attributes:
+        report: What the others were answered, where a guarded consumer's call for
+            several partitions raises this.
     """
 
     name = "REMOTE_STORAGE_NOT_READY"
+    report: OffsetsReport | None = None
 
 
 class InvalidRecordKeyError(InvalidRecordError):

@@ -101,39 +101,22 @@ class Message:
         *,
         response_header: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """Write a response, without the four bytes of the frame's size.
+        """Write a response, as :meth:`serialize_request` writes a request.
 
         Args:
-            content: The fields, as for a request.
-            version: The version.
+            content: The fields.
+            version: The version of the request that it answers.
             with_header: Whether the header goes before it.
-            response_header: ``correlation_id`` (0), above that in the content's
-                ``header``.
-
-        Returns:
-            The bytes.
-
-        Raises:
-            ProtocolError: The content cannot be written as this message and version.
+            response_header: ``correlation_id`` (0), above that in the content's.
         """
         return self._response.encode(content, version, with_header, response_header)
 
     def deserialize_response(
         self, data: bytes, version: int, with_header: bool = True
     ) -> dict[str, Any]:
-        """Read a response, without the four bytes of the frame's size.
+        """Read a response, as :meth:`deserialize_request` reads a request.
 
-        Args:
-            data: All of it.
-            version: The version of the request that it answers.
-            with_header: Whether a header comes first.
-
-        Returns:
-            The fields of that version, ids as ``uuid.UUID``, error codes as the numbers
-            that they are, and the ``header``.
-
-        Raises:
-            ProtocolError: This is no such message, with the offset.
+        Error codes are the numbers that they are, known or not.
         """
         return self._response.decode(data, version, with_header)
 

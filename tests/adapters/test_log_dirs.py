@@ -14,11 +14,10 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from kafkaguard import errors, guard
 from kafkaguard.testing import FaultProxy, KafkaCluster
-from kafkaguard_adapters._view import AsyncClusterCalls, ClusterCalls
-from kafkaguard_adapters.aiokafka.admin import view_of as aiokafka_view
-from kafkaguard_adapters.confluent.admin import GuardedAdmin as ConfluentAdmin
-from kafkaguard_adapters.confluent.admin import view_of as confluent_view
-from kafkaguard_adapters.kafka_python.admin import view_of as kafka_python_view
+from kafkaguard_adapters._calls import AsyncClusterCalls, ClusterCalls
+from kafkaguard_adapters.aiokafka.view import view_of as aiokafka_view
+from kafkaguard_adapters.confluent.view import view_of as confluent_view
+from kafkaguard_adapters.kafka_python.view import view_of as kafka_python_view
 
 VERSIONS = range(1, 6)
 
@@ -270,7 +269,7 @@ def test_b44_denied_log_dirs_do_not_hide_the_lag(kafka_users):
 def test_b47_confluents_settings_must_be_given(kafka_cluster):
     """Without them the error says what to pass; the client is named."""
     config = kafka_cluster.client_config(client="confluent")
-    with ConfluentAdmin(AdminClient(config)) as admin:
+    with guard(AdminClient(config)) as admin:
         with pytest.raises(errors.ClientConfigurationError) as caught:
             admin.log_dirs()
         assert isinstance(caught.value, confluent_kafka.KafkaException)

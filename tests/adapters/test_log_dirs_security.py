@@ -12,13 +12,11 @@ from cluster_clients import CLIENTS, admin_of, commit
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 
-from kafkaguard import errors
+from kafkaguard import errors, guard
 from kafkaguard._reports import make
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.aiokafka.settings import read_settings as read_aiokafka
-from kafkaguard_adapters.confluent.admin import GuardedAdmin as ConfluentAdmin
 from kafkaguard_adapters.confluent.settings import read_settings as read_confluent
-from kafkaguard_adapters.kafka_python.admin import GuardedAdmin
 from kafkaguard_adapters.kafka_python.settings import read_settings as read_kafka_python
 
 SECRET = "s3cret-of-alice"
@@ -134,7 +132,7 @@ def test_wrong_password_is_an_error_without_it(secured, mechanism):
     listener = "SASL_PLAIN" if mechanism == "PLAIN" else "SASL_SCRAM"
     config = secured.client_config(listener, user="alice", mechanism=mechanism)
     wrong = {**config, "sasl_plain_password": "gu3ss-of-mallory"}
-    admin = GuardedAdmin(KafkaAdminClient(**config), wrong)
+    admin = guard(KafkaAdminClient(**config), config=wrong)
     with admin, pytest.raises(errors.SaslAuthenticationFailedError) as caught:
         admin.log_dirs(timeout=10.0)
     texts = f"{caught.value} {caught.value!r} {admin!r} {vars(caught.value)}"
@@ -146,7 +144,7 @@ def test_mechanism_that_the_broker_has_not_got(secured):
     """The error has the mechanisms that there are."""
     config = secured.client_config("SASL_PLAIN", user="alice")
     wrong = {**config, "sasl_mechanism": "SCRAM-SHA-512"}
-    admin = GuardedAdmin(KafkaAdminClient(**config), wrong)
+    admin = guard(KafkaAdminClient(**config), config=wrong)
     refused = pytest.raises(errors.UnsupportedSaslMechanismError, match="offers PLAIN")
     with admin, refused:
         admin.log_dirs(timeout=10.0)
@@ -156,7 +154,7 @@ def test_untrusted_certificate_says_so(secured):
     """TLS that fails is a matter of configuration, not of waiting."""
     config = secured.client_config("TLS")
     unknown = {**config, "ssl_cafile": None}
-    admin = GuardedAdmin(KafkaAdminClient(**config), unknown)
+    admin = guard(KafkaAdminClient(**config), config=unknown)
     with admin, pytest.raises(errors.ClientConfigurationError, match="trusted"):
         admin.log_dirs(timeout=10.0)
 
@@ -172,7 +170,7 @@ def test_protocol_that_does_not_fit_the_port_ends_in_time(secured, protocol):
         "sasl_plain_username": "alice",
         "sasl_plain_password": SECRET,
     }
-    admin = GuardedAdmin(KafkaAdminClient(**config), wrong)
+    admin = guard(KafkaAdminClient(**config), config=wrong)
     with admin, pytest.raises(errors.KafkaGuardError) as caught:
         admin.log_dirs(timeout=5.0)
     assert SECRET not in str(caught.value)
@@ -186,7 +184,7 @@ def test_failing_token_provider_keeps_its_text_to_itself(secured):
 
     good = secured.client_config("OAUTHBEARER", client="confluent", user="alice")
     bad = {k: v for k, v in good.items() if not k.startswith(("enable", "sasl.oauth"))}
-    admin = ConfluentAdmin(AdminClient(good), {**bad, "oauth_cb": provider})
+    admin = guard(AdminClient(good), config={**bad, "oauth_cb": provider})
     refused = pytest.raises(errors.ClientConfigurationError, match="RuntimeError")
     with admin, refused as e:
         admin.log_dirs(timeout=10.0)

@@ -39,6 +39,12 @@ def config_of(client: Any) -> dict[str, Any]:
     return {name: getattr(inner, f"_{name}") for name in _READ}
 
 
+def consumer_config_of(consumer: Any) -> dict[str, Any]:
+    """Read a consumer's settings that bear on looking offsets up."""
+    names = ("isolation_level", "request_timeout_ms")
+    return {name: getattr(consumer, f"_{name}") for name in names}
+
+
 def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
     """Translate settings of aiokafka.
 

@@ -30,25 +30,8 @@ def class_for(code: int) -> type[BaseException]:
     return known
 
 
-def make(
-    error: int | type[KafkaGuardError], message: str | None = None, **place: Any
-) -> KafkaGuardError:
-    """Make an error that is both ours and kafka-python's.
-
-    Args:
-        error: A code, or one of our classes. A class without a code of its own needs
-            ``code=`` to find kafka-python's.
-        message: What happened, for people.
-        place: ``code``, ``api``, ``topic``, ``partition``, ``broker_message`` ...
-    """
-    return _errors.make_numbered(
-        error,
-        message,
-        base=kafka_errors.KafkaError,
-        class_for=class_for,
-        client=CLIENT,
-        **place,
-    )
+#: Makes an error that is both ours and the client's, as ``_errors.maker`` says.
+make = _errors.maker(kafka_errors.KafkaError, class_for, CLIENT)
 
 
 def translate(original: BaseException, **known: Any) -> KafkaGuardError:

@@ -13,7 +13,8 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafkaguard._delivery import CallbackError, DeliveryFailed, DeliveryReport
 from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
 from kafkaguard.errors import ClientConfigurationError, InvalidRecordKeyError
-from kafkaguard_adapters._view import ClusterCalls, ClusterView
+from kafkaguard_adapters._calls import ClusterCalls
+from kafkaguard_adapters._view import ClusterView
 from kafkaguard_adapters.kafka_python import _insides, _levers, _reporting, errors
 from kafkaguard_adapters.kafka_python._building import Builder, check_settings
 from kafkaguard_adapters.kafka_python._forks import ForkGuard

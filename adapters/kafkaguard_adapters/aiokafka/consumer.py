@@ -1,0 +1,89 @@
+"""The guarded consumer: stands in for an ``aiokafka.AIOKafkaConsumer``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from aiokafka.structs import OffsetAndTimestamp
+
+from kafkaguard._offsets import EARLIEST, LATEST
+from kafkaguard_adapters._stand_in import GuardedAsyncClient, wrapper
+from kafkaguard_adapters._tiered_offsets import TieredOffsets, offsets_of
+from kafkaguard_adapters.aiokafka.settings import consumer_config_of
+from kafkaguard_adapters.aiokafka.view import view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kafkaguard._offsets import PartitionOffset
+    from kafkaguard_adapters._view import ClusterView
+
+
+class GuardedConsumer(GuardedAsyncClient):
+    """An AIOKafkaConsumer that can also ask for log directories and lag.
+
+    Its own look-ups of offsets wait for remote storage, up to ``request_timeout_ms``.
+
+    Args:
+        consumer: The client's consumer.
+        view: What our own calls ask.
+    """
+
+    def __init__(self, consumer: Any, view: ClusterView) -> None:
+        super().__init__(consumer, view)
+        known = consumer_config_of(consumer)
+        self._seconds = known["request_timeout_ms"] / 1000
+        self._tiered = TieredOffsets(view, known["isolation_level"])
+
+    async def stop(self) -> None:
+        """Close our own connections, then the client, within 30 s."""
+        await self._end()
+
+    async def beginning_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
+        """Find first offsets, as ``AIOKafkaConsumer.beginning_offsets`` does."""
+        wanted = dict.fromkeys(partitions, EARLIEST)
+        report = await self._tiered.find(wanted, self._seconds)
+        if report is None:
+            offsets: dict[Any, int] = await self.client.beginning_offsets(partitions)
+            return offsets
+        return offsets_of(report, partitions)
+
+    async def end_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
+        """Find ends, as ``AIOKafkaConsumer.end_offsets`` does."""
+        wanted = dict.fromkeys(partitions, LATEST)
+        report = await self._tiered.find(wanted, self._seconds)
+        if report is None:
+            offsets: dict[Any, int] = await self.client.end_offsets(partitions)
+            return offsets
+        return offsets_of(report, partitions)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[Any, float]
+    ) -> dict[Any, Any]:
+        """Look times up, as ``AIOKafkaConsumer.offsets_for_times`` does."""
+        report = None
+        if all(time >= 0 for time in timestamps.values()):  # else the client refuses
+            times = {place: int(time) for place, time in timestamps.items()}
+            report = await self._tiered.find(times, self._seconds)
+        if report is None:
+            found: dict[Any, Any] = await self.client.offsets_for_times(timestamps)
+            return found
+        return {each: _at(report.partitions[each]) for each in timestamps}
+
+    def __aiter__(self) -> Self:
+        """Read record after record, as the client does."""
+        self.client.__aiter__()  # which refuses where it is closed
+        return self
+
+    async def __anext__(self) -> Any:
+        """Read the next record."""
+        return await self.client.__anext__()
+
+
+def _at(found: PartitionOffset) -> Any:
+    if found.offset is None or found.timestamp is None:
+        return None
+    return OffsetAndTimestamp(found.offset, round(found.timestamp * 1000))
+
+
+wrap = wrapper(GuardedConsumer, view_of)

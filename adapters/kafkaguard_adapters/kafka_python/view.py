@@ -1,0 +1,24 @@
+"""The view of a client of kafka-python, whatever it is for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard_adapters._view import ClusterView
+from kafkaguard_adapters.kafka_python import errors
+from kafkaguard_adapters.kafka_python.settings import read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard._topic_facts import TopicFactsCache
+
+
+def view_of(
+    client: Any,
+    config: Mapping[str, Any] | None = None,
+    cache: TopicFactsCache | None = None,
+) -> ClusterView:
+    """Make the view; without ``config`` the settings are read from the client."""
+    known = client.config if config is None else config
+    return ClusterView(lambda: read_settings(known, errors.make), errors.make, cache)

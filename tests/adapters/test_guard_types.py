@@ -1,0 +1,176 @@
+"""What type checkers make of ``guard()``: the client's attributes, and ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+CONFLUENT = """
+from confluent_kafka import Consumer, DeserializingConsumer, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from typing_extensions import assert_type
+from kafkaguard import LagReport, LogDirsReport, OffsetsReport, TopicFacts, guard
+
+config = {"bootstrap.servers": "localhost:9092"}
+consumer = guard(Consumer(config), config=config, topics={"t": TopicFacts()})
+assert_type(consumer.lag("billing"), LagReport)
+assert_type(consumer.log_dirs(), LogDirsReport)
+assert_type(consumer.poll(1.0), Message | None)
+
+
+def needs_a_consumer(client: Consumer) -> None: ...
+
+
+needs_a_consumer(consumer)
+assert_type(guard(factory=DeserializingConsumer, config=config).lag(), LagReport)
+with guard(Producer(config), strict=True) as producer:
+    producer.produce("t", b"v")
+    assert_type(producer.end_offsets([("t", 0)]), OffsetsReport)
+assert_type(guard(AdminClient({**config})).lag(), LagReport)
+"""
+MISTAKES = """
+from confluent_kafka import Consumer
+
+from kafkaguard import guard
+
+consumer = guard(Consumer({}))
+consumer.pol()
+consumer.lag(timout=3)
+guard(Consumer({}), topic={})
+"""
+OTHERS = """
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+from kafkaguard import guard
+
+
+class OfTheirOwn(KafkaConsumer):
+    def greet(self) -> str:
+        return "hello"
+
+
+def blocking() -> None:
+    guard(KafkaAdminClient()).lag()
+    guard(factory=KafkaConsumer).log_dirs()
+    own = guard(OfTheirOwn())
+    own.log_dirs()
+    own.greet()
+    for _ in guard(KafkaConsumer("t")):
+        break
+    with guard(KafkaProducer()) as producer:
+        producer.send("t", b"v")
+        producer.log_dirs()
+
+
+async def awaited() -> None:
+    async with guard(AIOKafkaConsumer("t")) as consumer:
+        await consumer.lag()
+        await consumer.getone()
+    await guard(AIOKafkaProducer()).log_dirs()
+    await guard(AIOKafkaAdminClient()).lag()
+"""
+TYPED = """
+from aiokafka import AIOKafkaConsumer
+from kafka import KafkaConsumer
+
+from typing_extensions import assert_type
+from kafkaguard import LagReport, guard
+
+consumer = guard(KafkaConsumer())
+assert_type(consumer.lag(), LagReport)
+assert_type(consumer.poll(), int)
+first: KafkaConsumer = consumer
+
+
+async def awaited() -> None:
+    async with guard(AIOKafkaConsumer()) as other:
+        assert_type(await other.lag(), LagReport)
+        assert_type(await other.getone(), int)
+"""
+STUBS = {
+    "kafka/__init__.pyi": """
+class KafkaConsumer:
+    def poll(self) -> int: ...
+    def seek_to_beginning(self) -> None: ...
+
+class KafkaProducer:
+    def send(self) -> None: ...
+
+class KafkaAdminClient:
+    def create_topics(self) -> None: ...
+""",
+    "aiokafka/__init__.pyi": """
+class AIOKafkaConsumer:
+    async def start(self) -> None: ...
+    async def getone(self) -> int: ...
+
+class AIOKafkaProducer:
+    async def start(self) -> None: ...
+    async def send_and_wait(self) -> None: ...
+""",
+    "aiokafka/admin.pyi": """
+class AIOKafkaAdminClient:
+    async def start(self) -> None: ...
+""",
+}
+
+
+@pytest.fixture
+def check(tmp_path):
+    """Run mypy over a program of a user's, who may have stubs of the clients."""
+
+    def run(program, *options, stubs=()):
+        for name, text in dict(stubs).items():
+            path = tmp_path / "stubs" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        (tmp_path / "program.py").write_text(program)
+        ran = subprocess.run(
+            [
+                sys.executable,
+                *("-m", "mypy", "--config-file=", "--strict", *options),
+                "program.py",
+            ],
+            cwd=tmp_path,
+            env={**os.environ, "MYPYPATH": "stubs"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        return ran.returncode, ran.stdout + ran.stderr
+
+    return run
+
+
+def test_typed_client_keeps_its_types_and_has_our_calls(check):
+    """confluent-kafka has types: both sides are checked, and it passes for itself."""
+    assert check(CONFLUENT) == (0, "Success: no issues found in 1 source file\n")
+
+
+def test_mistakes_are_found(check):
+    """A misspelt method, argument or option is an error, as without the guard."""
+    code, said = check(MISTAKES)
+    assert code == 1
+    assert 'has no attribute "pol"' in said
+    assert '"timout"' in said
+    assert '"topic"' in said
+
+
+def test_clients_without_types_work_with_all_names(check):
+    """kafka-python and aiokafka have none: nothing is hidden, and nothing refused."""
+    options = ("--disable-error-code=import-untyped", "--allow-subclassing-any")
+    assert check(OTHERS, *options) == (0, "Success: no issues found in 1 source file\n")
+
+
+def test_clients_with_stubs_keep_their_types(check):
+    """With stubs beside them the calls of both sides have theirs."""
+    assert check(TYPED, stubs=STUBS) == (
+        0,
+        "Success: no issues found in 1 source file\n",
+    )

@@ -1,0 +1,236 @@
+"""A cluster that one was just given: who lags, what is full, and every wrong turn."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import subprocess
+import sys
+import time
+
+import confluent_kafka
+import pytest
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+
+from kafkaguard.testing import KafkaCluster
+
+PASSWORD = secrets.token_urlsafe()
+LIMIT_S = 20
+
+
+def kafkaguard(*args):
+    """Run the command as a person would; return its code, output and complaints."""
+    started = time.monotonic()
+    ran = subprocess.run(
+        [sys.executable, "-m", "kafkaguard", *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={k: v for k, v in os.environ.items() if k != "KAFKA_BOOTSTRAP_SERVERS"},
+    )
+    assert time.monotonic() - started < LIMIT_S
+    said = ran.stdout + ran.stderr
+    assert "Traceback" not in said
+    assert PASSWORD not in said
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def commit(bootstrap, group, offsets):
+    """Commit offsets, as soon as there is a coordinator."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False
+    )
+    places = {TopicPartition(*place): at for place, at in offsets.items()}
+    consumer.assign(places)
+    consumer.commit({p: OffsetAndMetadata(at, "", -1) for p, at in places.items()})
+    consumer.close()
+
+
+@pytest.fixture(scope="module")
+def given():
+    """Three brokers with users and TLS, and two groups of which one is behind."""
+    with KafkaCluster(
+        brokers=3,
+        users={"alice": PASSWORD, "bob": PASSWORD},
+        super_users=["alice"],
+        tls=True,
+    ) as cluster:
+        topic = cluster.create_topic(partitions=6)
+        bootstrap = cluster.bootstrap_servers
+        producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+        for number in range(60):
+            producer.produce(topic, b"x", partition=number % 6)
+        assert producer.flush(30) == 0
+        commit(bootstrap, "billing", {(topic, n): n for n in range(6)})
+        commit(bootstrap, "audit", {(topic, n): 10 for n in range(6)})
+        yield cluster, topic
+
+
+@pytest.fixture
+def written(given, tmp_path):
+    """Write a file of settings for a listener, with changes."""
+    cluster, _ = given
+
+    def write(listener, user=None, **changes):
+        config = cluster.client_config(listener, client="confluent", user=user)
+        config |= {name.replace("_", "."): value for name, value in changes.items()}
+        path = tmp_path / "client.properties"
+        lines = [f"{k}={v}\n" for k, v in config.items() if v is not None]
+        path.write_text("".join(lines))
+        return "--config", path
+
+    return write
+
+
+def test_with_rights_one_sees_who_lags_and_what_is_full(written):
+    """Names, numbers and exit codes."""
+    alice = written("SASL_PLAIN", "alice")
+    code, shown, _ = kafkaguard("lag", *alice)
+    assert code == 0
+    assert re.search(r"billing\W+45\b", shown), shown
+    assert kafkaguard("lag", *alice, "--max", 44)[0] == 3
+    assert kafkaguard("lag", *alice, "--max", 45)[0] == 0
+    code, shown, _ = kafkaguard("log-dirs", *alice)
+    assert code == 0
+    assert shown.count("/data-") == 3
+    assert kafkaguard("log-dirs", *alice, "--full", 0)[0] == 3
+
+
+def test_without_rights_one_is_told_which_are_missing(written):
+    """No table of nothing passes for an answer."""
+    bob = written("SASL_PLAIN", "bob")
+    _, _, said = kafkaguard("lag", *bob)
+    assert "may not see it (the operation Describe)" in said
+    code, _, said = kafkaguard("lag", "billing", *bob)
+    assert code == 1
+    assert "GROUP_AUTHORIZATION_FAILED (30)" in said
+    code, _, said = kafkaguard("log-dirs", *bob)
+    assert code == 1
+    assert said.count("operation Describe on the resource Cluster") == 3
+
+
+WRONG_SETTINGS = {
+    "password": ("SASL_PLAIN", "alice", {"sasl_password": "wrong"}, "(58)"),
+    "mechanism": (
+        "SASL_PLAIN",
+        "alice",
+        {"sasl_mechanism": "SCRAM-SHA-999"},
+        "offers PLAIN",
+    ),
+    "no SASL": (
+        "SASL_PLAIN",
+        "alice",
+        {"security_protocol": "PLAINTEXT"},
+        "asks for SASL",
+    ),
+    "TLS on plaintext": (
+        "PLAINTEXT",
+        None,
+        {"security_protocol": "SSL"},
+        "speak TLS at all",
+    ),
+    "plaintext on TLS": (
+        "TLS",
+        None,
+        {"security_protocol": "PLAINTEXT"},
+        "fit this port",
+    ),
+    "no such authority": (
+        "TLS",
+        None,
+        {"ssl_ca_location": "/nowhere/ca.pem"},
+        "/nowhere/ca.pem",
+    ),
+    "other authority": (
+        "TLS",
+        None,
+        {"ssl_ca_location": None},
+        "CERTIFICATE_VERIFY_FAILED",
+    ),
+    "keystore": ("TLS", None, {"ssl_keystore_location": "k.jks"}, "keystore.location"),
+}
+
+
+@pytest.mark.parametrize("command", ["lag", "log-dirs"])
+@pytest.mark.parametrize("what", WRONG_SETTINGS)
+def test_wrong_settings_are_one_line_that_says_what_to_look_at(written, command, what):
+    """Code 2, one message, in time, without a credential."""
+    listener, user, changes, expected = WRONG_SETTINGS[what]
+    file = written(listener, user, **changes)
+    code, shown, said = kafkaguard(command, *file, "--timeout", 10)
+    assert (code, shown) == (2, "")
+    assert expected in said
+    assert len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (("-b", "nosuchhost.invalid:9092"), "nosuchhost.invalid:9092"),
+        (("-b", "127.0.0.1:1"), "127.0.0.1:1 cannot be reached"),
+        (("-b", "localhost:99999"), "a port up to 65535"),
+        (("-b", "localhost:port"), "write it as host:port"),
+        (("-b", ","), "name at least one"),
+        ((), "which cluster?"),
+        (("--config", "nosuch.properties"), "does not exist"),
+        (("-b", "localhost:1", "--timeout", "0"), "--timeout"),
+    ],
+)
+@pytest.mark.parametrize("command", ["lag", "log-dirs"])
+def test_wrong_addresses_are_told_apart(command, args, expected):
+    """A host, a port, a file and a number each have their own message."""
+    code, _, said = kafkaguard(command, *args)
+    assert code == 2
+    assert expected in said
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(b"security.protocol\n", "line 1"), (bytes(range(256)), "not a text file")],
+)
+def test_file_that_is_none_of_settings_is_named(tmp_path, content, expected):
+    """A line without a value, and something that is no text."""
+    path = tmp_path / "client.properties"
+    path.write_bytes(content)
+    code, _, said = kafkaguard("lag", "--config", path)
+    assert code == 2
+    assert str(path) in said
+    assert expected in said
+
+
+def test_names_that_are_not_there_are_not_taken_for_zero(given):
+    """A misspelt group or topic is code 1 and a line, not a lag of 0."""
+    cluster, _ = given
+    where = ("-b", cluster.bootstrap_servers)
+    code, _, said = kafkaguard("lag", "biling", "--max", 5, *where)
+    assert (code, "no group biling" in said) == (1, True)
+    for command in (("lag", "billing"), ("log-dirs",)):
+        code, _, said = kafkaguard(*command, "--topic", "nosuch", *where)
+        assert (code, "topic nosuch: there is none" in said) == (1, True)
+    code, _, said = kafkaguard("log-dirs", "--broker", 77, *where)
+    assert (code, "no broker 77; it has 0, 1, 2" in said) == (1, True)
+    assert kafkaguard("lag", "--looks", 2, *where)[0] == 2
+
+
+def test_paused_and_killed_brokers_hide_no_other(given):
+    """What the living know is shown in time, and each failure once."""
+    cluster, _ = given
+    where = ("-b", cluster.bootstrap_servers, "--timeout", 4)
+    silent = cluster.brokers[2]
+    silent.pause()
+    try:
+        code, shown, said = kafkaguard("log-dirs", *where)
+        assert (code, shown.count("/data-")) == (1, 2)
+        assert "CLIENT_TIMEOUT [DescribeLogDirs, broker 2]" in said
+        _, shown, _ = kafkaguard("lag", *where)
+        assert "Lag in offsets" in shown
+    finally:
+        silent.resume()
+    silent.kill()
+    brokers = [word for node in range(3) for word in ("--broker", node)]
+    code, shown, said = kafkaguard("log-dirs", *where, *brokers)
+    assert (code, shown.count("/data-")) == (1, 2)
+    assert len(said.strip().splitlines()) == 1
+    assert "broker 2" in said
+    silent.start()
