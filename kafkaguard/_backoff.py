@@ -82,7 +82,7 @@ def draw_wait(
     """
     wait = _drawn(backoff, number, previous, random)
     wait = max(backoff.floor, min(wait, backoff.cap))
-    return max(wait, throttle) if backoff.honour_throttle else wait
+    return throttle if throttle > wait and backoff.honour_throttle else wait
 
 
 def _drawn(
