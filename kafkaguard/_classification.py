@@ -163,7 +163,8 @@ def _members(group: BaseExceptionGroup[Any]) -> Iterator[Any]:
 def _with_own_facts(error: e.KafkaGuardError, context: _Context) -> _Context:
     """Add what one of our own exceptions carries or implies by its class."""
     api, null_key, facts, *rest = context
-    for name, value in _implied_by(type(error)):
+    cls = type(error)
+    for name, value in _implied_by(cls):  # type: ignore[arg-type]  # takes the instances' __hash__ for the class's
         if name == "null_key":
             null_key = value
         else:

@@ -185,4 +185,3 @@ def attempt_of(run: Run[Any]) -> None:
 async def aattempt_of(run: AsyncRun[Any]) -> None:
     """Make an attempt; what tenacity awaits."""
     await run.attempt()
-

@@ -456,7 +456,7 @@ def wrap(
     config: Mapping[str, Any] | None,
     policy: Any,
     topics: Mapping[str, TopicFacts] | None,
-    strict: bool,
+    **_: Any,
 ) -> GuardedProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     settings = load_policy(policy)
@@ -466,7 +466,6 @@ def wrap(
             f"policy {settings.name}: a guarded producer of kafka-python raises what "
             f"is rejected; on_reject {settings.on_reject!r} is for pipelines and Spark",
         )
-    _check_settings(producer, strict=strict)
     return GuardedProducer(
         producer,
         Builder(factory, config),
@@ -476,23 +475,3 @@ def wrap(
         rescue=settings.rescue,
         resend_in_doubt=settings.resend_in_doubt,
     )
-
-
-def _check_settings(producer: Any, *, strict: bool) -> None:
-    """Say that the client by itself can write a record twice, or lose it unseen."""
-    config = producer.config
-    found = []
-    if not config["enable_idempotence"] and config["retries"]:
-        found.append(
-            "this producer retries without idempotence, so the client itself can write "
-            "a record twice: set enable_idempotence=True, or retries=0"
-        )
-    if config["acks"] == 0:
-        found.append(
-            "with acks=0 the broker does not answer, so a record that it refused "
-            "counts as delivered: set acks='all'"
-        )
-    if strict and found:
-        raise errors.make(ClientConfigurationError, "; ".join(found))
-    for text in found:
-        _log.warning(text)
