@@ -207,10 +207,12 @@ class Machine:
         waiting = ruling.action is Action.WAIT
         if not waiting:
             self.attempts += 1
-        doubt = not self._repeatable and _in_doubt(verdict, ruling.action)
-        ending = self._ending(verdict, ruling, doubt=doubt)
-        if ending is not None:
-            return ending
+        doubt = False
+        if not _is_plain(verdict, ruling):
+            doubt = not self._repeatable and _in_doubt(verdict, ruling.action)
+            ending = self._ending(verdict, ruling, doubt=doubt)
+            if ending is not None:
+                return ending
         step = (self._wait if waiting else self._again)(ruling, now, throttle)
         if doubt and step.kind == "again":
             self.possible_duplicate = True
@@ -279,14 +281,16 @@ class Machine:
         return Step("again", wait, repair)
 
 
-def _in_doubt(verdict: Verdict, action: Action) -> bool:
-    """Tell whether another attempt may do something twice.
+def _is_plain(verdict: Verdict, ruling: Ruling) -> bool:
+    """Tell whether the verdict itself says that another attempt does no harm.
 
-    A verdict of RETRY for what may have been done says that doing it again does no
-    harm. An override that makes RETRY of something else says no such thing.
+    An override that makes RETRY of something else says no such thing.
     """
-    if action is verdict.action and action in RETRIABLE_ACTIONS:
-        return False
+    return ruling.action is verdict.action and ruling.action in RETRIABLE_ACTIONS
+
+
+def _in_doubt(verdict: Verdict, action: Action) -> bool:
+    """Tell whether another attempt may do something twice."""
     if action in _UNDONE:
         return False
     return action is Action.IN_DOUBT or verdict.written == "maybe"

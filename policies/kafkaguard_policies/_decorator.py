@@ -94,9 +94,10 @@ def _decorated(retrier: Retrier, fn: Any) -> Any:
     if is_generator(fn):
         refuse_generator(fn)
     if inspect.iscoroutinefunction(fn):
+        arun = retrier.arun
 
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            return await retrier.arun(fn, args, kwargs)
+            return await arun(fn, args, kwargs)
 
         return functools.wraps(fn)(awaited)
     if retrier.policy.attempt_timeout is not None:

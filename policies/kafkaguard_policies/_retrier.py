@@ -21,7 +21,7 @@ from kafkaguard_policies._refusals import LAZY, refuse_lazy, refuse_timeout
 from kafkaguard_policies._runs import AsyncRun, Run
 from kafkaguard_policies._session import Session
 from kafkaguard_policies._terms import Terms
-from kafkaguard_policies._watchdog import was_ours, watch
+from kafkaguard_policies._watchdog import leave, was_ours, watch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -192,7 +192,7 @@ class Retrier:
             session = self.session(deadline=deadline)
             begun: AsyncRun[T] = AsyncRun(self, fn, args, kwargs, session)
             return await begun.run()
-        watched = watch(terms.deadline)
+        watched = watch(terms.periods)
         try:
             result = await fn(*args, **kwargs)
         except asyncio.CancelledError as cancelled:
@@ -207,7 +207,7 @@ class Retrier:
                 self._tell_success(started, terms.policy_id)
             return result
         finally:
-            watched.dog.leave(watched)
+            leave(watched)
         session = self._began(terms, started, deadline)
         run: AsyncRun[T] = AsyncRun(self, fn, args, kwargs, session, failure)
         try:

@@ -129,7 +129,8 @@ class Session:
 
     def begin(self) -> Step | None:
         """Ask to make the next attempt; None: go."""
-        if self.error is not None and self.remaining <= 0:
+        ruling = self._ruling
+        if ruling and self._machine.deadline(ruling) <= self._retrier.now():
             return self._stop(StopReason.DEADLINE)
         breaker = self._terms.breaker
         if not breaker.disturbed:
@@ -302,7 +303,8 @@ class Session:
         breaker = self._terms.breaker
         self._probing = False
         if verdict.action in _UNWELL:
-            self._tell(breaker.failed(now))
+            if change := breaker.failed(now):
+                self._tell(change)
         elif breaker.disturbed:
             self._tell(breaker.succeeded(now))
 
