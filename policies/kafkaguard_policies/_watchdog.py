@@ -81,7 +81,7 @@ _watchdogs: dict[int, Watchdog] = {}
 
 
 def watch(periods: float) -> Watched:
-    """Watch the current task from now on, for so many periods; end it with ``leave``."""
+    """Watch the current task from now on, for so many periods; end: ``leave``."""
     dog = _watchdogs.get(get_ident())
     task = None if dog is None else current_task(dog.loop)
     if dog is None or task is None:  # the first in this thread, or a new loop
