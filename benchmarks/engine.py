@@ -178,7 +178,8 @@ def main() -> bool:
     limits = [
         ("success, over a bare call", _over(call, "kafkaguard @retry"), 0.3),
         ("with metrics on", _over(call, "kafkaguard @retry, metrics on"), 1.0),
-        ("awaited, over a bare await", _over(awaited, "kafkaguard acall"), 1.0),
+        ("acall, over a bare await", _over(awaited, "kafkaguard acall"), 1.0),
+        ("@retry, over a bare await", _over(awaited, "kafkaguard @retry"), 1.0),
         ("one failure, then success", failure["kafkaguard"], 20.0),
     ]
     table = Table("What, in µs", "Measured", "At most")

@@ -51,12 +51,12 @@ def worst_wait(backoff: Backoff, number: int) -> float:
 
 def _growth(backoff: Backoff, number: int) -> float:
     match backoff.kind:
+        case "exponential":
+            return backoff.base * backoff.factor ** (number - 1)
         case "fixed":
             return backoff.base
         case "linear":
             return backoff.base * number
-        case "exponential":
-            return backoff.base * backoff.factor ** (number - 1)
         case "decorrelated":
             return backoff.base * 3.0**number
 
@@ -80,20 +80,24 @@ def draw_wait(
     Returns:
         Seconds, never below ``floor``, and above ``cap`` only for the broker's sake.
     """
-    wait = _drawn(backoff, number, previous, random)
-    wait = max(backoff.floor, min(wait, backoff.cap))
-    return max(wait, throttle) if backoff.honour_throttle else wait
-
-
-def _drawn(
-    backoff: Backoff, number: int, previous: float, random: Callable[[], float]
-) -> float:
     if backoff.kind == "decorrelated":
-        upper = max(backoff.base, previous) * 3
-        return backoff.base + (upper - backoff.base) * random()
-    wait = worst_wait(backoff, number)
-    if backoff.jitter == "full":
+        wait = min(_decorrelated(backoff, previous, random), backoff.cap)
+    else:
+        wait = _with_jitter(worst_wait(backoff, number), backoff.jitter, random)
+    wait = max(wait, backoff.floor)
+    return throttle if throttle > wait and backoff.honour_throttle else wait
+
+
+def _decorrelated(
+    backoff: Backoff, previous: float, random: Callable[[], float]
+) -> float:
+    upper = max(backoff.base, previous) * 3
+    return backoff.base + (upper - backoff.base) * random()
+
+
+def _with_jitter(wait: float, jitter: str, random: Callable[[], float]) -> float:
+    if jitter == "full":
         return wait * random()
-    if backoff.jitter == "equal":
+    if jitter == "equal":
         return wait / 2 * (1 + random())
     return wait

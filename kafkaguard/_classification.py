@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import lru_cache
 from operator import index
 from typing import TYPE_CHECKING, Any, get_args
 
 from kafkaguard import errors as e
 from kafkaguard._apis import API_KEYS
 from kafkaguard._rules import RULES, Rule
-from kafkaguard._signals import IMPLIED, quick_signal, signal_of
+from kafkaguard._signals import IMPLIED, REPORTED, quick_signal, signal_of
 from kafkaguard._verdict import (
     RETRIABLE_ACTIONS,
     Action,
@@ -119,11 +120,17 @@ _Key = tuple[
 
 def _closer_look(error: Any, client: str | None, context: _Context) -> Verdict:
     """Judge an exception whose class alone does not say everything."""
-    if isinstance(error, BaseExceptionGroup):
+    if isinstance(error, e.KafkaGuardError):
+        _check_facts(context[2])
+        context = _with_own_facts(error, context)
+        if error.code is not None and error.code >= -1:
+            own = (error.code, client or error.client, REPORTED, *context)
+            return _MEMO.get(own) or _decide(own)
+    elif isinstance(error, BaseExceptionGroup):
         # A group may be tried again only if each of its members may.
         verdicts = [_closer_look(m, client, context) for m in _members(error)]
         return max(verdicts, key=lambda verdict: _SEVERITY[verdict.action])
-    if hasattr(error, "__index__") and not isinstance(error, bool):
+    elif hasattr(error, "__index__") and not isinstance(error, bool):
         return _of_code(index(error), client, context)
     signal = signal_of(error)
     if signal is None:
@@ -131,8 +138,6 @@ def _closer_look(error: Any, client: str | None, context: _Context) -> Verdict:
             f"classify() takes an error code, an exception or a KafkaError, not "
             f"{error!r}; for a name use errors.for_name(name).code"
         )
-    if isinstance(error, e.KafkaGuardError):
-        context = _with_own_facts(error, context)
     _check_facts(context[2])
     key = (signal.key, client or signal.client, signal.flag, *context)
     return _MEMO.get(key) or _decide(key)
@@ -158,14 +163,18 @@ def _members(group: BaseExceptionGroup[Any]) -> Iterator[Any]:
 def _with_own_facts(error: e.KafkaGuardError, context: _Context) -> _Context:
     """Add what one of our own exceptions carries or implies by its class."""
     api, null_key, facts, *rest = context
-    facts = facts or _NO_FACTS
-    for cls in type(error).__mro__:
-        for name, value in IMPLIED.get(cls, ()):
-            if name == "null_key":
-                null_key = value
-            else:
-                facts = replace(facts, **{name: value})
+    cls = type(error)
+    for name, value in _implied_by(cls):  # type: ignore[arg-type]  # takes the instances' __hash__ for the class's
+        if name == "null_key":
+            null_key = value
+        else:
+            facts = replace(facts or _NO_FACTS, **{name: value})
     return (api or error.api, null_key, facts, *rest)  # type: ignore[return-value]
+
+
+@lru_cache(1_000)
+def _implied_by(cls: type) -> tuple[tuple[str, bool], ...]:
+    return tuple(fact for parent in cls.__mro__ for fact in IMPLIED.get(parent, ()))
 
 
 def _decide(key: _Key) -> Verdict:

@@ -170,6 +170,12 @@ class Machine:
         repeatable: Whether doing it again cannot do it twice.
     """
 
+    attempts = 0
+    waits = 0
+    possible_duplicate = False
+    _failures = 0
+    _previous = 0.0
+
     def __init__(
         self,
         started: float,
@@ -181,11 +187,6 @@ class Machine:
         repeatable: bool = False,
     ) -> None:
         self.started = started
-        self.attempts = 0
-        self.waits = 0
-        self.possible_duplicate = False
-        self._failures = 0
-        self._previous = 0.0
         self._random = random
         self._bucket = bucket
         self._repairs = repairs
@@ -204,13 +205,17 @@ class Machine:
             throttle: How many seconds the broker asks to wait.
         """
         waiting = ruling.action is Action.WAIT
-        self.attempts += not waiting
-        doubt = not self._repeatable and _in_doubt(verdict, ruling.action)
-        ending = self._ending(verdict, ruling, doubt=doubt)
-        if ending is not None:
-            return ending
+        if not waiting:
+            self.attempts += 1
+        doubt = False
+        if not _is_plain(verdict, ruling):
+            doubt = not self._repeatable and _in_doubt(verdict, ruling.action)
+            ending = self._ending(verdict, ruling, doubt=doubt)
+            if ending is not None:
+                return ending
         step = (self._wait if waiting else self._again)(ruling, now, throttle)
-        self.possible_duplicate |= doubt and step.kind == "again"
+        if doubt and step.kind == "again":
+            self.possible_duplicate = True
         return step
 
     def _ending(self, verdict: Verdict, ruling: Ruling, *, doubt: bool) -> Step | None:
@@ -276,14 +281,16 @@ class Machine:
         return Step("again", wait, repair)
 
 
-def _in_doubt(verdict: Verdict, action: Action) -> bool:
-    """Tell whether another attempt may do something twice.
+def _is_plain(verdict: Verdict, ruling: Ruling) -> bool:
+    """Tell whether the verdict itself says that another attempt does no harm.
 
-    A verdict of RETRY for what may have been done says that doing it again does no
-    harm. An override that makes RETRY of something else says no such thing.
+    An override that makes RETRY of something else says no such thing.
     """
+    return ruling.action is verdict.action and ruling.action in RETRIABLE_ACTIONS
+
+
+def _in_doubt(verdict: Verdict, action: Action) -> bool:
+    """Tell whether another attempt may do something twice."""
     if action in _UNDONE:
-        return False
-    if action in RETRIABLE_ACTIONS and action is verdict.action:
         return False
     return action is Action.IN_DOUBT or verdict.written == "maybe"

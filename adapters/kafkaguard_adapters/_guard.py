@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from kafkaguard._verdict import TopicFacts
 from kafkaguard.errors._made import module_of
+from kafkaguard_adapters._stacking import compare
+from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -154,8 +156,9 @@ def guard(
             :func:`~kafkaguard.load_policy` takes.
         topics: What you know about topics, so that nothing is looked up:
             ``{"flights": TopicFacts(compacted=True)}``.
-        strict: Refuse a client whose own settings can write a record twice; else a
-            warning says so.
+        strict: Refuse a client whose own settings do not go with the policy, can
+            write a record twice, or cannot be read; else a ``StackingWarning`` says
+            so, and a line in the log where they cannot be read.
         on_event: Called with each event: a record rejected or sent again, a client
             replaced. It runs on a thread of the client or of the guard, so it must be
             quick; what it raises is logged.
@@ -166,19 +169,22 @@ def guard(
 
     Raises:
         TypeError: There is neither a client nor a factory, or no adapter for it.
-        KafkaGuardError: ``strict``, and the client's settings are not safe.
+        StackingError: ``strict``, and the client's settings are not safe.
+        PolicyError: The policy cannot be used.
     """
     if (client is None) == (factory is None):
         raise TypeError("guard() takes a client, or factory= and config= to build one")
     _check_topics(topics)
     if factory is not None:
         client = _built(factory, dict(config or {}))
-    module = import_module(_home_of(client))
-    return module.wrap(
+    home = _home_of(client)
+    loaded = load_policy(policy)
+    compare(client, home, config, loaded, strict=strict)
+    return import_module(home).wrap(
         client,
         factory=factory,
         config=config,
-        policy=policy,
+        policy=loaded,
         topics=topics,
         strict=strict,
         on_event=on_event,

@@ -16,6 +16,7 @@ from kafkaguard import errors
 from kafkaguard._apis import API_KEYS
 from kafkaguard._classification import classify
 from kafkaguard._verdict import TopicFacts
+from kafkaguard.cli._clients import JAVA, Habits, clients, habits_of, source
 from kafkaguard.cli._lookup import Found, find_error, nearest_name
 from kafkaguard.cli._main import Problem
 from kafkaguard.errors._meanings import MEANINGS
@@ -80,11 +81,18 @@ def explain(  # noqa: PLR0913 - one for each option
     verdict = classify(found.subject, **context)
     others = list(_depends(found.subject, context))
     tries = None if policy is None else _tries(policy, verdict, found, topic, context)
+    habits = habits_of(found.error_class.code, context["api"])
     if as_json:
-        explained = {**_as_dict(found, verdict, others), "policy": tries}
+        explained = {
+            **_as_dict(found, verdict, others),
+            "clients": [{"api": h.api, **h.does} for h in habits],
+            "clients_source": source(),
+            "policy": tries,
+        }
         click.echo(json.dumps(explained, indent=2))
     else:
         _print(found, verdict, others, tries)
+        _print_habits(habits)
 
 
 def _tries(
@@ -233,10 +241,23 @@ def _print(
     console.print(f"why        {verdict.rule.scenario}")
     console.print(f"rule       {verdict.rule.id} ({verdict.rule.source})")
     if tries is not None:
-        console.print(tries, highlight=False)
+        console.print(f"policy     {tries.removeprefix('policy ')}")
     if others:
         table = Table("When it is ...", "Next step", "Because", "Written", box=None)
         for when, other in others:
             table.add_row(when, str(other.action), other.rule.sentence, other.written)
         console.print()
         Console().print(table)
+
+
+def _print_habits(habits: list[Habits]) -> None:
+    """Print what each client does by itself."""
+    if not habits:
+        return
+    table = Table("Answering ...", *clients(), JAVA, box=None)
+    for one in habits:
+        table.add_row(one.api or "anything", *one.does.values())
+    console = Console()
+    console.print("\nWhat each client does with it by itself:")
+    console.print(table)
+    console.print(f"({source()})", highlight=False)

@@ -22,6 +22,7 @@ from kafkaguard_policies import (
     presets,
 )
 
+_WRONG_INPUT = Problem.exit_code
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -45,14 +46,14 @@ def policy() -> None:
 @_JSON
 @click.pass_context
 def check(context: click.Context, sources: tuple[str, ...], *, as_json: bool) -> None:
-    """Check each SOURCE; exit 1 if one of them cannot be used."""
+    """Check each SOURCE; exit 2 if one of them cannot be used."""
     results = [_checked(source) for source in sources]
     if as_json:
         click.echo(json.dumps(results, indent=2))
     else:
         for result in results:
             click.echo(_verdict_line(result))
-    context.exit(any(not result["valid"] for result in results))
+    context.exit(0 if all(result["valid"] for result in results) else _WRONG_INPUT)
 
 
 def _checked(source: str) -> dict[str, Any]:

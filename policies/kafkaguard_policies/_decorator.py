@@ -6,10 +6,12 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from kafkaguard._classification import classify
 from kafkaguard._engine import CallContext
 from kafkaguard_policies._refusals import (
     is_generator,
     refuse_generator,
+    refuse_no_function,
     refuse_timeout,
 )
 from kafkaguard_policies._retrier import Retrier
@@ -56,8 +58,9 @@ def retry(  # noqa: PLR0913 - what is known about the calls, by name
         repairs: What can be done before another attempt; see ``Retrier``.
 
     Raises:
-        TypeError: For a generator function, and for a plain function if the policy
-            has an ``attempt_timeout``; both with the reason.
+        TypeError: For what is no function, for a generator function, and for a plain
+            function if the policy has an ``attempt_timeout``; each with the reason.
+        ValueError: Kafka has no request named ``api``.
 
     Example:
         >>> @retry("low-latency", api="Metadata")
@@ -66,6 +69,9 @@ def retry(  # noqa: PLR0913 - what is known about the calls, by name
         >>> brokers()
         ['localhost:9092']
     """
+    classify(
+        0, api=api, client=client, idempotent=idempotent, transactional=transactional
+    )  # only to have its arguments checked here, not at the first failure
     context = CallContext(
         api=api,
         topic=topic,
@@ -84,12 +90,14 @@ def retry(  # noqa: PLR0913 - what is known about the calls, by name
 
 
 def _decorated(retrier: Retrier, fn: Any) -> Any:
+    refuse_no_function(fn)
     if is_generator(fn):
         refuse_generator(fn)
     if inspect.iscoroutinefunction(fn):
+        arun = retrier.arun
 
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            return await retrier.arun(fn, args, kwargs)
+            return await arun(fn, args, kwargs)
 
         return functools.wraps(fn)(awaited)
     if retrier.policy.attempt_timeout is not None:

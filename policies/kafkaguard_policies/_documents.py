@@ -23,11 +23,13 @@ class Document:
         source: What to call it in messages.
         content: The values.
         lines: The line of each value, by its path.
+        problems: What is wrong with it whatever its values mean.
     """
 
     source: str
     content: dict[str, Any]
     lines: dict[Path, int] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
 
     def line_of(self, path: Path) -> int | None:
         """Return the line of a value, or of the nearest one around it."""
@@ -42,33 +44,48 @@ class Document:
 
 
 def parse(text: str, source: str) -> Document:
+    """Read a document that has no problems of its own; see ``read_document``.
+
+    Raises:
+        PolicyError: It is not well-formed, or is no mapping, or a key stands twice.
+    """
+    document = read_document(text, source)
+    if document.problems:
+        raise PolicyError(source, document.problems)
+    return document
+
+
+def read_document(text: str, source: str) -> Document:
     """Read a document; TOML if ``source`` ends in ``.toml``, else YAML.
 
     Raises:
         PolicyError: It is not well-formed, or is no mapping.
     """
     read = _toml if source.endswith(".toml") else _yaml
-    content, lines = read(text, source)
+    content, lines, problems = read(text, source)
     if not isinstance(content, dict):
         found = "nothing" if content is None else f"a {type(content).__name__}"
         message = f"must be a mapping of settings, not {found}"
         raise PolicyError(source, [Problem(message, line=1)])
-    return Document(source, content, lines)
+    return Document(source, content, lines, problems)
 
 
-def _yaml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
+_Read = tuple[Any, dict[Path, int], tuple[Problem, ...]]
+
+
+def _yaml(text: str, source: str) -> _Read:
     loader = yaml.SafeLoader(text)
     try:
         root = loader.get_single_node()
         if root is None:
-            return None, {}
-        twice = [Problem(*said) for said in _duplicates(root, ())]
-        if twice:
-            raise PolicyError(source, twice)
-        return loader.construct_document(root), dict(_yaml_lines(root, ()))
+            return None, {}, ()
+        lines, twice = dict(_yaml_lines(root, ())), tuple(_duplicates(root, ()))
+        return loader.construct_document(root), lines, twice
     except yaml.MarkedYAMLError as error:
         line = None if error.problem_mark is None else error.problem_mark.line + 1
-        message = f"is no well-formed YAML: {error.problem or error.context}"
+        said = error.problem or error.context or ""
+        hint = "; indent with spaces" if "\\t" in said else ""
+        message = f"is no well-formed YAML: {said}{hint}"
         raise PolicyError(source, [Problem(message, line=line)]) from None
     except yaml.YAMLError as error:
         raise PolicyError(source, [Problem(f"is no YAML: {error}")]) from None
@@ -92,12 +109,13 @@ def _yaml_lines(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
         yield from _yaml_lines(value, place)
 
 
-def _duplicates(node: yaml.Node, path: Path) -> Iterator[tuple[str, Path, int]]:
+def _duplicates(node: yaml.Node, path: Path) -> Iterator[Problem]:
     """Find keys that stand twice: YAML would silently take the last."""
     seen = set()
     for place, marked, value in _children(node, path):
         if place in seen:
-            yield "stands twice: keep one", place, marked.start_mark.line + 1
+            line = marked.start_mark.line + 1
+            yield Problem("stands twice: keep one", place, line)
         seen.add(place)
         yield from _duplicates(value, place)
 
@@ -106,9 +124,9 @@ _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 
 
-def _toml(text: str, source: str) -> tuple[Any, dict[Path, int]]:
+def _toml(text: str, source: str) -> _Read:
     try:
-        return tomllib.loads(text), dict(_toml_lines(text))
+        return tomllib.loads(text), dict(_toml_lines(text)), ()
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
         line = int(found[1]) if found else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic_settings import (
     BaseSettings,
@@ -37,20 +38,48 @@ def environment_document() -> Document:
     ``default``). ``KAFKAGUARD_POLICY_MAX_ATTEMPTS=3`` and
     ``KAFKAGUARD_POLICY_BACKOFF__BASE=0.5`` change single settings; lists are JSON.
 
-    Raises:
-        PolicyError: A variable names no setting, or is no JSON where it must be.
+    A variable that names no setting, or is no JSON where it must be, is a problem of
+    the document.
     """
-    unknown = list(_unknown(os.environ))
-    if unknown:
-        raise PolicyError("environment", unknown)
+    problems = list(_unknown(os.environ))
     try:
         settings = EnvSettingsSource(_Variables)()
     except SettingsError as error:
-        message = f"{error}: write it as JSON, such as [] or {{}}"
-        raise PolicyError("environment", [Problem(message)]) from None
+        problems.append(Problem(f"{error}: write it as JSON, such as [] or {{}}"))
+        settings = {}
     return Document(
-        "environment", {"extends": os.environ.get(BASE, "default"), **settings}
+        "environment",
+        {"extends": os.environ.get(BASE, "default"), **_with_numbers(settings)},
+        problems=tuple(problems),
     )
+
+
+def _with_numbers(value: Any) -> Any:
+    """Read numbers, which are texts in the environment."""
+    if isinstance(value, dict):
+        return {key: _with_numbers(inner) for key, inner in value.items()}
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return float(value)
+    return value
+
+
+_NUMBER = re.compile(r"\s*\d+(\.\d+)?\s*")
+
+
+def in_variables(error: PolicyError) -> PolicyError:
+    """Name the variables instead of the settings."""
+    return PolicyError(error.source, map(_in_variable, error.problems))
+
+
+def _in_variable(problem: Problem) -> Problem:
+    if not problem.path:
+        return problem
+    if problem.path == ("extends",):
+        return Problem(f"{BASE}: {problem.message}")
+    keys = [key for key in problem.path if isinstance(key, str)]
+    name = PREFIX + "__".join(keys[: None if "overrides" not in keys else 1]).upper()
+    place = "" if "overrides" not in keys else f" {Problem('', problem.path)}".rstrip()
+    return Problem(f"{name}{place.rstrip(':')}: {problem.message}")
 
 
 def _unknown(names: Iterable[str]) -> Iterable[Problem]:

@@ -1,6 +1,7 @@
 """Bounded values: each has a smallest and a largest, and some say ``unbounded``."""
 
 import math
+import re
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +14,9 @@ UNBOUNDED = "unbounded"
 #: What "unbounded" is to the engine, which only compares.
 UNBOUNDED_COUNT = sys.maxsize
 DAY = 86_400.0
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+#: Units that people write, in seconds.
+_UNITS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3_600}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +54,28 @@ class Bound:
             return self._endless
         number = self._number(value)
         if number is None or not self.low <= number <= self.high:
-            raise PydanticCustomError("out_of_range", "must be " + self.allowed)
+            said = f"must be {self.allowed}{self._meant(value)}"
+            raise PydanticCustomError("out_of_range", said)
         return number
+
+    def _meant(self, value: Any) -> str:
+        """Propose the number that a text seems to mean."""
+        found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+        if found is None:
+            return ""
+        unit = found[2].lower()
+        if not unit:
+            return f"; write {found[1]} without quotes"
+        if self.unit == "seconds" and unit in _UNITS:
+            return f"; write {float(found[1]) * _UNITS[unit]:g}"
+        return ""
 
     @property
     def _endless(self) -> float:
         return UNBOUNDED_COUNT if self.whole else math.inf
 
     def _number(self, value: Any) -> float | None:
-        if isinstance(value, bool):
+        if isinstance(value, bool | str):
             return None
         if isinstance(value, timedelta):
             return value.total_seconds()

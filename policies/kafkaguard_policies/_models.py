@@ -7,7 +7,13 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    StrictInt,
+    field_validator,
+    model_validator,
+)
 
 from kafkaguard import errors
 from kafkaguard._apis import API_KEYS
@@ -171,7 +177,7 @@ def _not_always_fenced(code: int | None) -> None:
 class When(Part):
     """Which failures an override is about. What is left out matches anything."""
 
-    code: Annotated[tuple[int, ...], _one_or_more(int)] = ()
+    code: Annotated[tuple[StrictInt, ...], _one_or_more(int)] = ()
     """Error codes, as the broker numbers them."""
     error: Annotated[tuple[str, ...], _one_or_more(str)] = ()
     """Kafka's names (``NOT_LEADER_OR_FOLLOWER``) or classes of

@@ -10,8 +10,6 @@ from kafkaguard._engine import StopReason
 from kafkaguard._signals import MAX_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kafkaguard._verdict import Action
 
 _ATTRIBUTE = "kafkaguard_outcome"
@@ -102,18 +100,20 @@ def outcome_of(error: BaseException) -> Outcome | None:
     Returns:
         The outcome, or None if no guard had to do with it.
     """
-    return next(_outcomes(error, MAX_DEPTH), None)
+    return _found(error, MAX_DEPTH)
 
 
-def _outcomes(error: BaseException | None, depth: int) -> Iterator[Outcome]:
+def _found(error: BaseException | None, depth: int) -> Outcome | None:
     while error is not None and depth:
-        found = getattr(error, _ATTRIBUTE, None)
-        if isinstance(found, Outcome):
-            yield found
+        outcome = getattr(error, _ATTRIBUTE, None)
+        if isinstance(outcome, Outcome):
+            return outcome
         if isinstance(error, BaseExceptionGroup):
             for member in error.exceptions:
-                yield from _outcomes(member, depth - 1)
+                if inner := _found(member, depth - 1):
+                    return inner
         error, depth = error.__cause__, depth - 1
+    return None
 
 
 def attach(error: BaseException, outcome: Outcome) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from pydantic import ValidationError
 
@@ -56,25 +56,28 @@ class PolicyError(ValueError):
 
 
 def from_validation(
-    source: str,
+    source: str, error: ValidationError, line_of: Callable[[Path], int | None]
+) -> PolicyError:
+    """Make a PolicyError of what pydantic found; see ``problems_of``."""
+    return PolicyError(source, problems_of(error, line_of))
+
+
+def problems_of(
     error: ValidationError,
     line_of: Callable[[Path], int | None],
     inherited: int = 0,
-) -> PolicyError:
-    """Make a PolicyError of what pydantic found.
+) -> Iterator[Problem]:
+    """Say where and what, for each thing that pydantic found.
 
     Args:
-        source: Where the policy came from.
         error: What pydantic found.
         line_of: Tells the line of a path in the document.
         inherited: How many overrides stand before those of the document.
     """
-    problems = []
     for item in error.errors(include_url=False):
         path = _own_path(item["loc"], inherited)
         text = item["msg"].removeprefix("Value error, ")
-        problems.append(Problem(text, path, line_of(path)))
-    return PolicyError(source, problems)
+        yield Problem(text, path, line_of(path))
 
 
 def _own_path(path: Path, inherited: int) -> Path:

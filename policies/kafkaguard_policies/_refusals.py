@@ -35,6 +35,24 @@ def refuse_generator(fn: Any) -> NoReturn:
     )
 
 
+def refuse_no_function(fn: Any) -> None:
+    """Refuse what cannot be decorated.
+
+    Raises:
+        TypeError: It is no function, or the object that ``@classmethod`` makes of one.
+    """
+    if isinstance(fn, classmethod | staticmethod):
+        raise TypeError(
+            f"{name_of(fn.__func__)} is a {type(fn).__name__} object, which is called "
+            f"through its class: put @retry below @{type(fn).__name__}, next to def"
+        )
+    if not callable(fn):
+        raise TypeError(
+            f"retry() decorates functions and coroutine functions, not {fn!r}; to call "
+            f"something else use policy.call(...)"
+        )
+
+
 def refuse_timeout(fn: Any) -> NoReturn:
     """Refuse ``attempt_timeout`` for a plain function.
 

@@ -18,18 +18,17 @@ from kafkaguard._engine import CallContext
 from kafkaguard._events import logger
 from kafkaguard_policies import _testing
 from kafkaguard_policies._refusals import LAZY, refuse_lazy, refuse_timeout
-from kafkaguard_policies._runs import AsyncRun, Run, goes_on, wait_of
+from kafkaguard_policies._runs import AsyncRun, Run
 from kafkaguard_policies._session import Session
 from kafkaguard_policies._terms import Terms
-from kafkaguard_policies._watchdog import was_ours, watch
+from kafkaguard_policies._watchdog import leave, was_ours, watch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from tenacity import AsyncRetrying, Retrying
-
     from kafkaguard._events import EventHook
     from kafkaguard._verdict import Action
+    from kafkaguard_policies._loops import AsyncLoop, Loop
     from kafkaguard_policies._models import RetryPolicy
 
 T = TypeVar("T")
@@ -91,17 +90,18 @@ class Retrier:
         return self.terms.policy
 
     @cached_property
-    def retrying(self) -> Retrying:
-        """Tenacity's loop for functions; its state is kept by thread and call."""
-        from tenacity import Retrying
+    def loop(self) -> Loop:
+        """Tenacity's loop for functions."""
+        from kafkaguard_policies._loops import Loop
 
-        return Retrying(retry=goes_on, wait=wait_of, sleep=self.pause)
+        return Loop(sleep=self.pause)
 
-    def aretrying(self) -> AsyncRetrying:
-        """Make tenacity's loop for a coroutine: tasks of a thread must not share it."""
-        from tenacity import AsyncRetrying
+    @cached_property
+    def aloop(self) -> AsyncLoop:
+        """Tenacity's loop for coroutines."""
+        from kafkaguard_policies._loops import AsyncLoop
 
-        return AsyncRetrying(retry=goes_on, wait=wait_of, sleep=self.apause)
+        return AsyncLoop(sleep=self.apause)
 
     def pause(self, wait: float) -> None:
         """Wait, or note it down in a test."""
@@ -192,7 +192,7 @@ class Retrier:
             session = self.session(deadline=deadline)
             begun: AsyncRun[T] = AsyncRun(self, fn, args, kwargs, session)
             return await begun.run()
-        watched = watch(terms.deadline)
+        watched = watch(terms.periods)
         try:
             result = await fn(*args, **kwargs)
         except asyncio.CancelledError as cancelled:
@@ -207,7 +207,7 @@ class Retrier:
                 self._tell_success(started, terms.policy_id)
             return result
         finally:
-            watched.dog.leave(watched)
+            leave(watched)
         session = self._began(terms, started, deadline)
         run: AsyncRun[T] = AsyncRun(self, fn, args, kwargs, session, failure)
         try:

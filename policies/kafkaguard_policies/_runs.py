@@ -1,8 +1,4 @@
-"""A call in tenacity's hands: it loops and sleeps as the engine's steps say.
-
-Attempts return steps and raise nothing of their own, so tenacity never decides what a
-failure means.
-"""
+"""A call in tenacity's hands: it loops and sleeps as the engine's steps say."""
 
 from __future__ import annotations
 
@@ -16,8 +12,6 @@ from kafkaguard_policies._refusals import LAZY, name_of, refuse_lazy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from tenacity import RetryCallState
 
     from kafkaguard_policies._retrier import Retrier
     from kafkaguard_policies._session import Session
@@ -94,7 +88,7 @@ class Run(_Trial[T]):
             self.attempt()
         if self.step.kind == "again":
             self._retrier.pause(self.step.wait)
-            self._retrier.retrying(attempt_of, self)
+            self._retrier.loop(attempt_of, self)
         if self.step.repair is not None:
             self._repaired()
         return self._ended()
@@ -139,7 +133,7 @@ class AsyncRun(_Trial[T]):
             await self.attempt()
         if self.step.kind == "again":
             await self._retrier.apause(self.step.wait)
-            await self._retrier.aretrying()(aattempt_of, self)
+            await self._retrier.aloop(aattempt_of, self)
         if self.step.repair is not None:
             await self._repaired()
         return self._ended()
@@ -191,13 +185,3 @@ def attempt_of(run: Run[Any]) -> None:
 async def aattempt_of(run: AsyncRun[Any]) -> None:
     """Make an attempt; what tenacity awaits."""
     await run.attempt()
-
-
-def goes_on(state: RetryCallState) -> bool:
-    """Tell tenacity whether there is another attempt."""
-    return bool(state.args[0].step.kind == "again")
-
-
-def wait_of(state: RetryCallState) -> float:
-    """Tell tenacity how long to wait before it."""
-    return float(state.args[0].step.wait)

@@ -7,7 +7,7 @@ the policy say, what time is it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaguard._breaker import BreakerOpenError
 from kafkaguard._classification import classify
@@ -47,6 +47,29 @@ _REPAIR_EVENTS: dict[Action | None, type[Event]] = {
 }
 
 
+class _Failure(NamedTuple):
+    """What is kept of a failed attempt; most are never looked at."""
+
+    attempts: int
+    verdict: Verdict
+    action: Action
+    time: float
+    step: Step
+
+    def attempt(self, started: float) -> Attempt:
+        """Return what an outcome tells of it."""
+        cls = self.verdict.error_class
+        return Attempt(
+            self.attempts + (self.action is Action.WAIT),
+            cls.name,
+            cls.code,
+            self.action,
+            self.verdict.rule.id,
+            self.time - started,
+            self.step.wait,
+        )
+
+
 class Session:
     """A call that did not succeed at once, until it does or is given up.
 
@@ -60,6 +83,10 @@ class Session:
     """
 
     calls = False
+    error: Exception | None = None
+    outcome: Outcome | None = None
+    _ruling: Ruling | None = None
+    _probing = False
 
     def __init__(
         self,
@@ -69,19 +96,15 @@ class Session:
         started: float,
         until: float,
     ) -> None:
-        self.error: Exception | None = None
-        self.outcome: Outcome | None = None
         self._retrier = retrier
         self._terms = terms
-        self._policy = self._terms.policy
+        self._policy = terms.policy
         self._context = context
-        self._attempts: list[Attempt] = []
-        self._ruling: Ruling | None = None
-        self._probing = False
+        self._failures: list[_Failure] = []
         self._machine = Machine(
             started,
             retrier.random,
-            bucket=self._terms.budget,
+            bucket=terms.budget,
             repairs=retrier.repairs,
             until=until,
             repeatable=context.repeatable,
@@ -106,7 +129,8 @@ class Session:
 
     def begin(self) -> Step | None:
         """Ask to make the next attempt; None: go."""
-        if self.error is not None and self.remaining <= 0:
+        ruling = self._ruling
+        if ruling and self._machine.deadline(ruling) <= self._retrier.now():
             return self._stop(StopReason.DEADLINE)
         breaker = self._terms.breaker
         if not breaker.disturbed:
@@ -151,13 +175,18 @@ class Session:
         if throttle is None:
             throttle = getattr(error, "throttle_time_ms", 0) / 1000
         self._tell_breaker(verdict, now)
-        if self._given_up_inside(error):
+        if self.calls and self._given_up_inside(error):
             self._machine.attempts += 1
             step = Step("stop", reason=StopReason.NESTED)
         else:
             step = self._machine.failed(verdict, ruling, now, throttle)
-        self._note(verdict, ruling, step, now)
-        return self._follow(step, ruling, verdict)
+        failure = _Failure(self._machine.attempts, verdict, ruling.action, now, step)
+        self._failures.append(failure)
+        if self._retrier.hooks:
+            self._tell_failure(failure)
+        if step.kind == "stop":
+            return self._stop(step.reason, step.repair, verdict)
+        return step
 
     def _judge(self, error: Exception) -> Verdict:
         context = self._context
@@ -174,46 +203,30 @@ class Session:
 
     def _given_up_inside(self, error: Exception) -> bool:
         """Tell whether a guard inside this very call has given up already."""
-        if not self.calls:
-            return False
         inner = outcome_of(error)
         return inner is not None and inner.ended >= self._machine.started
 
-    def _note(self, verdict: Verdict, ruling: Ruling, step: Step, now: float) -> None:
-        waiting = ruling.action is Action.WAIT
-        number = self._machine.attempts + waiting
-        elapsed = now - self._machine.started
-        name, rule = verdict.error_class.name, verdict.rule.id
-        code = verdict.error_class.code
-        self._attempts.append(
-            Attempt(number, name, code, ruling.action, rule, elapsed, step.wait)
-        )
-        if self._retrier.hooks and not waiting:
+    def _tell_failure(self, failure: _Failure) -> None:
+        """Tell the hooks of a failed attempt, and of what the engine decided."""
+        step, action = failure.step, failure.action
+        if action is not Action.WAIT:
             self._emit(
                 AttemptEvent,
-                number=number,
-                elapsed=elapsed,
-                error=name,
-                action=ruling.action,
-                rule=rule,
+                number=failure.attempts,
+                elapsed=failure.time - self._machine.started,
+                error=failure.verdict.error_class.name,
+                action=action,
+                rule=failure.verdict.rule.id,
                 possible_duplicate=self.possible_duplicate,
             )
-
-    def _follow(self, step: Step, ruling: Ruling, verdict: Verdict) -> Step:
-        """Tell the hooks what the engine decided."""
-        if step.kind == "stop":
-            return self._stop(step.reason, step.repair, verdict)
-        if step.kind == "done" or not self._retrier.hooks:
-            return step
-        if ruling.action is Action.WAIT:
+        if step.kind != "again":
+            return
+        if action is Action.WAIT:
             self._emit(WaitEvent, wait=step.wait)
         else:
-            following = self._machine.attempts + 1
-            self._emit(
-                RetryEvent, number=following, wait=step.wait, action=ruling.action
-            )
+            following = failure.attempts + 1
+            self._emit(RetryEvent, number=following, wait=step.wait, action=action)
         self._tell_repair(step.repair)
-        return step
 
     def _tell_repair(self, repair: Action | None) -> None:
         if event := _REPAIR_EVENTS.get(repair):
@@ -233,7 +246,7 @@ class Session:
         elapsed = now - self._machine.started
         self.outcome = Outcome(
             reason,
-            tuple(self._attempts),
+            tuple(f.attempt(self._machine.started) for f in self._failures),
             elapsed,
             self._policy.name,
             self._policy.policy_id,
@@ -270,16 +283,14 @@ class Session:
     def succeeded(self) -> None:
         """Take in that the last attempt succeeded."""
         self._terms.count_success()
-        now, breaker = self._retrier.now(), self._terms.breaker
+        breaker = self._terms.breaker
         if breaker.disturbed:
-            self._tell(breaker.succeeded(now))
-        if self.error is not None:
-            number = self._machine.attempts + 1
-            elapsed = now - self._machine.started
+            self._tell(breaker.succeeded(self._retrier.now()))
+        if self.error is not None and self._retrier.hooks:
             self._emit(
                 AttemptEvent,
-                number=number,
-                elapsed=elapsed,
+                number=self._machine.attempts + 1,
+                elapsed=self._retrier.now() - self._machine.started,
                 possible_duplicate=self.possible_duplicate,
             )
 
@@ -292,7 +303,8 @@ class Session:
         breaker = self._terms.breaker
         self._probing = False
         if verdict.action in _UNWELL:
-            self._tell(breaker.failed(now))
+            if change := breaker.failed(now):
+                self._tell(change)
         elif breaker.disturbed:
             self._tell(breaker.succeeded(now))
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kafkaguard_policies._documents import Document, parse
+from kafkaguard_policies._documents import Document, read_document
 from kafkaguard_policies._models import RetryPolicy
-from kafkaguard_policies._problems import PolicyError, Problem, from_validation
+from kafkaguard_policies._problems import PolicyError, Problem, problems_of
 
 _PRESETS = files("kafkaguard_policies") / "presets"
 _MAX_DEPTH = 10
@@ -58,9 +58,12 @@ def load_policy(source: RetryPolicy | Mapping[str, Any] | str | Path) -> RetryPo
     if isinstance(source, RetryPolicy):
         return source
     if source == "env":
-        from kafkaguard_policies._environment import environment_document
+        from kafkaguard_policies._environment import environment_document, in_variables
 
-        return _build(environment_document(), None)
+        try:
+            return _build(environment_document(), None)
+        except PolicyError as error:
+            raise in_variables(error) from None
     if isinstance(source, Mapping):
         return _build(Document("dict", dict(source)), None)
     if isinstance(source, str | Path):
@@ -74,10 +77,10 @@ def load_policy(source: RetryPolicy | Mapping[str, Any] | str | Path) -> RetryPo
 def _read(source: str, folder: Path | None) -> tuple[Document, Path | None]:
     """Read a file or a preset, and tell the folder that ``extends`` starts from."""
     if not source.endswith((".yaml", ".yml", ".toml")):
-        return parse(preset_text(source), f"preset {source!r}"), None
+        return read_document(preset_text(source), f"preset {source!r}"), None
     path = (folder or Path()) / source
     try:
-        return parse(path.read_text(encoding="utf-8"), str(path)), path.parent
+        return read_document(path.read_text(encoding="utf-8"), str(path)), path.parent
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise PolicyError(
@@ -93,15 +96,22 @@ def _build(document: Document, folder: Path | None) -> RetryPolicy:
 def _settings(document: Document, folder: Path | None, depth: int) -> dict[str, Any]:
     """Return the settings of a document with those that it inherits, checked."""
     own = dict(document.content)
-    base = _base(document, own.pop("extends", None), folder, depth)
-    inherited = len(base.get("overrides") or ())
+    problems = list(document.problems)
+    base: dict[str, Any] = {}
+    try:
+        base = _base(document, own.pop("extends", None), folder, depth)
+    except PolicyError as error:
+        if error.source != document.source:
+            raise  # the mistake is another file's
+        problems.extend(error.problems)
     settings = _merged(base, own)
     try:
         RetryPolicy(**settings)
     except ValidationError as error:
-        raise from_validation(
-            document.source, error, document.line_of, inherited
-        ) from None
+        inherited = len(base.get("overrides") or ())
+        problems.extend(problems_of(error, document.line_of, inherited))
+    if problems:
+        raise PolicyError(document.source, problems)
     return settings
 
 

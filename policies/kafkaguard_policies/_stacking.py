@@ -9,6 +9,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from kafkaguard.errors import ClientConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -51,7 +53,7 @@ class StackingWarning(UserWarning):
     """The policy and the client's own settings do not go together."""
 
 
-class StackingError(ValueError):
+class StackingError(ClientConfigurationError, ValueError):
     """The same, where strict was asked for.
 
     Attributes:
@@ -59,13 +61,9 @@ class StackingError(ValueError):
     """
 
     def __init__(self, findings: Sequence[Finding]) -> None:
+        listed = "".join(f"\n  {finding}" for finding in findings)
+        super().__init__(f"the policy and the client's settings clash:{listed}\n")
         self.findings = tuple(findings)
-        super().__init__(self.findings)
-
-    def __str__(self) -> str:
-        """List the findings, one a line."""
-        listed = "".join(f"\n  {finding}" for finding in self.findings)
-        return f"the policy and the client's settings do not go together:{listed}"
 
 
 def check_stacking(
@@ -94,12 +92,15 @@ def check_stacking(
     return tuple(f for check in checks for f in check(policy, settings))
 
 
-def report_stacking(findings: Sequence[Finding], *, strict: bool = False) -> None:
+def report_stacking(
+    findings: Sequence[Finding], *, strict: bool = False, stacklevel: int = 3
+) -> None:
     """Warn of findings, or refuse them.
 
     Args:
         findings: From ``check_stacking``.
         strict: Raise instead of warning.
+        stacklevel: Whose line the warning names, as in ``warnings.warn``.
 
     Raises:
         StackingError: There are findings, and ``strict`` is true.
@@ -107,7 +108,7 @@ def report_stacking(findings: Sequence[Finding], *, strict: bool = False) -> Non
     if strict and findings:
         raise StackingError(findings)
     for finding in findings:
-        warnings.warn(str(finding), StackingWarning, stacklevel=3)
+        warnings.warn(str(finding), StackingWarning, stacklevel=stacklevel)
 
 
 def _unreadable(client: str) -> Finding:
@@ -142,10 +143,27 @@ def _retries_without_idempotence(
         )
 
 
+def _unacknowledged(
+    _policy: RetryPolicy, settings: Mapping[str, Any]
+) -> Iterator[Finding]:
+    if settings.get("acks") == 0:
+        yield Finding(
+            "acks-none",
+            "acks",
+            "max_attempts",
+            "with acks=0 the broker does not answer, so a record that it refused "
+            "counts as delivered, and max_attempts of the policy never fires",
+            "acks",
+            "all",
+        )
+
+
 def _client_outlasts_policy(
     policy: RetryPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     delivery = _ms(settings, "delivery.timeout.ms")
+    if settings.get("transactional.id"):
+        return  # its coordinator ends what is in doubt
     if delivery is not None and delivery > policy.deadline:
         yield Finding(
             "client-outlasts-policy",
@@ -283,6 +301,7 @@ def _outlasts_session(
 _COMMON = (_multiplied_waits, _request_outlasts_attempt)
 _PRODUCER = (
     _retries_without_idempotence,
+    _unacknowledged,
     _client_outlasts_policy,
     _blocked_past_deadline,
     _request_outlasts_delivery,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._breaker import CircuitBreaker, shared_breaker
 from kafkaguard._budget import RetryBudget, shared_budget
-from kafkaguard_policies._watchdog import SHORT
+from kafkaguard_policies._watchdog import PERIOD, SHORT
 
 if TYPE_CHECKING:
     from kafkaguard._engine import CallContext
@@ -28,7 +28,7 @@ class Terms:
     ) -> None:
         self.policy = policy
         self.policy_id = policy.policy_id
-        self.deadline = policy.deadline
+        self.periods = policy.deadline / PERIOD
         self.budget = _budget(policy, context)
         self.breaker = _breaker(policy, context)
         self.count_success = self.budget.succeeded if self.budget else count().__next__

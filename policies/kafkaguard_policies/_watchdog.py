@@ -9,6 +9,7 @@ one, into ``TimeoutError``.
 from __future__ import annotations
 
 import asyncio
+from asyncio import current_task
 from threading import get_ident
 
 #: Seconds between two looks; a deadline may be missed by as much.
@@ -33,46 +34,38 @@ class Watchdog:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._ticks = 0
-        self._scheduled = False
-        self._watched: dict[Watched, None] = {}
+        self.ticks = 0
+        self.ticking = False
+        self.watched: set[Watched] = set()
 
-    def enter(self, task: asyncio.Task[object], seconds: float) -> Watched:
-        """Watch a task from now on, for ``seconds``."""
-        watched = Watched()
-        watched.dog = self
-        watched.task = task
-        watched.due = self._ticks + seconds / PERIOD
-        self._watched[watched] = None
-        if not self._scheduled:
-            self._schedule()
-        return watched
-
-    def leave(self, watched: Watched) -> None:
-        """Watch a call no longer; a cancellation that it swallowed is taken back."""
-        del self._watched[watched]
-        if watched.fired:
-            watched.task.uncancel()
-
-    def _schedule(self) -> None:
-        self._scheduled = True
-        self.loop.call_later(PERIOD, self._tick)
+    def begin(self) -> None:
+        """Begin to tick, unless it does."""
+        if not self.ticking:
+            self.ticking = True
+            self.loop.call_later(PERIOD, self._tick)
 
     def _tick(self) -> None:
-        self._ticks += 1
-        self._scheduled = False
-        for watched in self._watched:
+        self.ticks += 1
+        self.ticking = False
+        for watched in self.watched:
             self._look_at(watched)
-        if self._watched:
-            self._schedule()
+        if self.watched:
+            self.begin()
 
     def _look_at(self, watched: Watched) -> None:
         if not watched.seen:
             watched.seen = True
             watched.cancelling = watched.task.cancelling()
-        elif watched.due < self._ticks and not watched.fired:
+        elif watched.due < self.ticks and not watched.fired:
             watched.fired = True
             watched.task.cancel()
+
+
+def leave(watched: Watched) -> None:
+    """Watch a call no longer; a cancellation that it swallowed is taken back."""
+    watched.dog.watched.remove(watched)
+    if watched.fired:
+        watched.task.uncancel()
 
 
 def was_ours(watched: Watched) -> bool:
@@ -87,13 +80,20 @@ def was_ours(watched: Watched) -> bool:
 _watchdogs: dict[int, Watchdog] = {}
 
 
-def watch(seconds: float) -> Watched:
-    """Watch the current task from now on, for ``seconds``; end it with ``leave``."""
+def watch(periods: float) -> Watched:
+    """Watch the current task from now on, for so many periods; end: ``leave``."""
     dog = _watchdogs.get(get_ident())
-    task = None if dog is None else asyncio.current_task(dog.loop)
+    task = None if dog is None else current_task(dog.loop)
     if dog is None or task is None:  # the first in this thread, or a new loop
         dog = _watchdogs[get_ident()] = Watchdog(asyncio.get_running_loop())
-        task = asyncio.current_task(dog.loop)
+        task = current_task(dog.loop)
         if task is None:
             raise RuntimeError("a guarded coroutine must be awaited in an asyncio task")
-    return dog.enter(task, seconds)
+    watched = Watched()
+    watched.dog = dog
+    watched.task = task
+    watched.due = dog.ticks + periods
+    dog.watched.add(watched)
+    if not dog.ticking:
+        dog.begin()
+    return watched

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,6 +9,7 @@ from kafka import KafkaProducer
 
 from kafkaguard import Action, CallbackError, DeliveryFailed, guard
 from kafkaguard.errors import ClientConfigurationError
+from kafkaguard.policies import StackingWarning
 
 
 def producer_of(cluster, **settings):
@@ -58,12 +58,11 @@ def test_a_callback_that_raises_says_nothing_against_the_record(
     producer.close()
 
 
-def test_acks_0_is_warned_of_and_strict_refuses_it(kafka_cluster, caplog):
+def test_acks_0_is_warned_of_and_strict_refuses_it(kafka_cluster):
     """What the broker refuses would count as delivered."""
     settings = {"acks": 0, "enable_idempotence": False, "retries": 0}
-    with caplog.at_level(logging.WARNING, "kafkaguard"):
+    with pytest.warns(StackingWarning, match="acks=0"):
         producer_of(kafka_cluster, **settings).close()
-    assert "acks=0" in caplog.text
     with (
         KafkaProducer(
             bootstrap_servers=kafka_cluster.bootstrap_servers, **settings

@@ -35,9 +35,9 @@ def test_check_of_good_policies():
     assert len(output.splitlines()) == 2
 
 
-def test_check_of_a_bad_policy_exits_1(wrong):
+def test_check_of_a_bad_policy_exits_2(wrong):
     """The good one is still checked; the mistake has its line."""
-    output = invoke("policy", "check", wrong, "default", code=1)
+    output = invoke("policy", "check", wrong, "default", code=2)
     assert (
         "line 2: max_attemps: no such setting; did you mean 'max_attempts'?" in output
     )
@@ -47,7 +47,7 @@ def test_check_of_a_bad_policy_exits_1(wrong):
 def test_check_as_json(wrong):
     """For scripts: valid or not, and the problems with line and path."""
     bad, good = json.loads(
-        invoke("policy", "check", wrong, "default", "--json", code=1)
+        invoke("policy", "check", wrong, "default", "--json", code=2)
     )
     assert (bad["valid"], good["valid"]) == (False, True)
     assert (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaguard import load_policy, policies
+from kafkaguard import load_policy, policies, retry
 from kafkaguard.policies import PolicyError
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policies.md").read_text()
@@ -40,7 +40,7 @@ MISTAKES = [
     (
         "jitter: equal",
         "jitter: half",
-        r"Input should be 'none', 'full' or '(?P<value>\w+)'",
+        r"must be 'none', 'full' or '(?P<value>\w+)'",
     ),
     (
         "extends: idempotent-producer",
@@ -52,7 +52,7 @@ MISTAKES = [
         "on_reject: deadletter",
         r"'raise', '(?P<value>dead_letter)'",
     ),
-    ("action: RETRY", "action: retry", r"Input should be '(?P<value>RETRY)'"),
+    ("action: RETRY", "action: retry", r"did you mean '(?P<value>RETRY)'"),
     ("code: 29", "code: 229", r"the codes go from -1 to (?P<bound>\d+)"),
 ]
 
@@ -85,16 +85,126 @@ def mended(line, wrong, found):
 
 
 def test_all_mistakes_are_told_at_once(file):
-    """Five of them in one file: five lines, in the order of the file."""
+    """All of them in one file, a wrong parent and a key that stands twice included."""
     text = EXAMPLE
-    for right, wrong, _ in MISTAKES[:3] + MISTAKES[4:6]:
+    for right, wrong, _ in MISTAKES:
         text = text.replace(right, wrong)
+    text += "name: orders-2\n"
     file.write_text(text)
-    with pytest.raises(PolicyError) as caught:
-        load_policy(file)
-    lines = [problem.line for problem in caught.value.problems]
+    lines = [problem.line for problem in problems_of(file)]
     assert lines == sorted(lines)
-    assert len(set(lines)) == 5
+    assert len(set(lines)) == len(MISTAKES) + 1
+
+
+def problems_of(source):
+    """What is said about a policy that cannot be used."""
+    with pytest.raises(PolicyError) as caught:
+        load_policy(source)
+    assert str(source) in str(caught.value) or caught.value.source in {
+        "dict",
+        "environment",
+    }
+    assert "Input should" not in str(caught.value)  # nothing in pydantic's words
+    return caught.value.problems
+
+
+#: Format, the text, the line of the mistake, and what must be said.
+ONE_BY_ONE = [
+    ("yaml", "max_attemps: 8", 1, "did you mean 'max_attempts'?"),
+    ("yaml", "backoff:\n  bas: 1", 2, "did you mean 'base'?"),
+    ("yaml", "overrides:\n- {whn: {code: 29}, action: RETRY}", 2, "'when'"),
+    ("yaml", "overrides:\n- when: {cod: 29}\n  action: RETRY", 2, "'code'"),
+    ("yaml", "max_attempts: many", 1, "a whole number of attempts from 1"),
+    ("yaml", "deadline: 5min", 1, "write 300"),
+    ("yaml", "deadline: 250ms", 1, "write 0.25"),
+    ("yaml", "max_attempts: 0", 1, "from 1 to 10000, or the word 'unbounded'"),
+    ("yaml", "backoff: {cap: unbounded}", 1, "a number of seconds from 0.001"),
+    ("yaml", "deadline: none", 1, "or the word 'unbounded'"),
+    ("yaml", "deadline: 1\ndeadline: 2", 2, "stands twice: keep one"),
+    ("yaml", "extends: idempotent", 1, "did you mean 'idempotent-producer'?"),
+    ("yaml", "deadline: 1\nbackoff:\n\tbase: 1", 3, "indent with spaces"),
+    ("yaml", "dead_letter: {headers: sprint}", 1, "did you mean 'spring'?"),
+    ("yaml", "dead_letter: {topic: '{name}.dlq'}", 1, "placeholder is {topic}"),
+    ("yaml", "rescue: sometimes", 1, "must be true or false"),
+    ("yaml", "backoff: 3", 1, "must be a mapping of kind, base"),
+    ("yaml", "overrides: 3", 1, "must be a list"),
+    ("yaml", "overrides:\n- action: RETRY", 2, "must be given"),
+    ("yaml", "overrides:\n- when: {code: '29'}\n  action: RETRY", 2, "without quotes"),
+    ("yaml", "overrides:\n- when: {}\n  action: RETRY", 2, "names no failure"),
+    ("yaml", "name: two words", 1, "letters, digits"),
+    ("toml", 'max_attempts = "5"', 1, "write 5 without quotes"),
+    ("toml", '[backoff]\nbase = "0.5"', 2, "write 0.5 without quotes"),
+    ("toml", 'rescue = "maybe"', 1, "must be true or false"),
+    ("toml", "[backof]\nbase = 1", 1, "did you mean 'backoff'?"),
+    ("toml", "deadline: 3", 1, "no well-formed TOML"),
+]
+
+
+@pytest.mark.parametrize(("suffix", "text", "line", "said"), ONE_BY_ONE)
+def test_a_mistake_says_where_and_what_to_write(tmp_path, suffix, text, line, said):
+    """File, line, setting, and what is allowed."""
+    file = tmp_path / f"mine.{suffix}"
+    file.write_text(text + "\n")
+    problems = problems_of(file)
+    assert {line} == {problem.line for problem in problems}
+    assert said in "\n".join(map(str, problems))
+
+
+def test_mistakes_of_a_mapping_have_their_path():
+    """A dict has no lines; the path tells."""
+    problems = problems_of({"backoff": {"base": "fast"}, "max_attempts": 0.5})
+    assert {str(p).partition(":")[0] for p in problems} == {
+        "backoff.base",
+        "max_attempts",
+    }
+
+
+def test_mistakes_of_the_environment_name_the_variables(monkeypatch):
+    """All at once: misspelt, misspelt within, no number, no JSON, no such preset."""
+    for name, value in {
+        "KAFKAGUARD_POLICY": "idempotent",
+        "KAFKAGUARD_POLICY_MAX_ATTEMPS": "3",
+        "KAFKAGUARD_POLICY_BACKOFF__BAS": "3",
+        "KAFKAGUARD_POLICY_DEADLINE": "5min",
+    }.items():
+        monkeypatch.setenv(name, value)
+    said = "\n".join(map(str, problems_of("env")))
+    assert "KAFKAGUARD_POLICY: there is no preset 'idempotent'" in said
+    assert "did you mean KAFKAGUARD_POLICY_MAX_ATTEMPTS?" in said
+    assert "KAFKAGUARD_POLICY_BACKOFF__BAS: no such setting; did you mean" in said
+    assert re.search("KAFKAGUARD_POLICY_DEADLINE: must be .* write 300", said)
+
+
+class Holder:
+    """Has methods that are no plain functions."""
+
+    @classmethod
+    def of_class(cls):
+        """Belong to the class."""
+
+    @staticmethod
+    def of_nobody():
+        """Belong to nobody."""
+
+
+@pytest.mark.parametrize(
+    ("decorated", "said"),
+    [
+        (5, "decorates functions and coroutine functions, not 5"),
+        (vars(Holder)["of_class"], "put @retry below @classmethod"),
+        (vars(Holder)["of_nobody"], "put @retry below @staticmethod"),
+    ],
+)
+def test_what_cannot_be_decorated_is_refused_with_the_reason(decorated, said):
+    """At once, not at the first call."""
+    with pytest.raises(TypeError, match=said):
+        retry("default")(decorated)
+
+
+def test_a_request_that_kafka_does_not_have_is_refused_at_once():
+    """Not at the first failure."""
+    with pytest.raises(ValueError, match=r"did you mean 'Fetch'\?"):
+        retry("default", api="Fetchh")
 
 
 @pytest.mark.parametrize(

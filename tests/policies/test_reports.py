@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kafka import KafkaProducer
 
-from kafkaguard import Action, RetryPolicy, classify, errors, load_policy
+from kafkaguard import Action, RetryPolicy, classify, errors, guard, load_policy
 from kafkaguard._apis import API_KEYS
 from kafkaguard._engine import Machine
 from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
@@ -128,6 +128,26 @@ def test_b30_a_topic_that_is_not_there_takes_the_deadline_once(kafka_cluster):
         time.monotonic() - start < 3.9
     )  # the deadline, and one block that began in it
     assert len(outcome.attempts) == 3
+
+
+def test_b30_the_guarded_producer_says_that_the_topic_is_unknown(kafka_cluster):
+    """Within the deadline, with the topic's name and what may be the matter."""
+    topic = "b30-nowhere"
+    policy = RetryPolicy(max_attempts=5, backoff={"base": 0.01})
+    client = KafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=1_000
+    )
+    start = time.monotonic()
+    with (
+        guard(client) as producer,
+        pytest.raises(
+            kafka.errors.KafkaTimeoutError, match=f"do not know topic {topic}"
+        ) as caught,
+    ):
+        policy.call(producer.send, topic, b"v", deadline=2.4)
+    assert time.monotonic() - start < 3.9
+    assert outcome_of(caught.value).reason is StopReason.DEADLINE
+    assert topic == caught.value.topic
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Run it to write ``recorded_clients.md`` anew; the test compares it with a new re
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -12,16 +13,29 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from importlib.metadata import version
 from pathlib import Path
 
 from client_scenarios import CLIENTS, WAIT_S, AnsweredCodeError, NotSupportedError
 from raw_client import RawClient
 from raw_requests import await_coordinator
 
+import kafkaguard.cli
 from kafkaguard.testing import FaultProxy, KafkaCluster
+from kafkaguard.testing._jars import DEFAULT_VERSION
 from kafkaguard.testing._words import error_code
 
 TABLE = Path(__file__).with_name("recorded_clients.md")
+#: The same for ``kafkaguard explain``.
+DATA = Path(kafkaguard.cli.__file__).with_name("_recorded_clients.json")
+#: Measured aside: what becomes of the batch, and of the client, takes more than a word.
+BESIDES = {
+    ("Produce", "INVALID_RECORD"): {
+        "kafka-python": "raises it for the whole batch; an idempotent producer is dead",
+        "confluent-kafka": "raises it for the whole batch",
+        "aiokafka": "raises UnknownError for the whole batch",
+    },
+}
 FAMILIES = ("retriable", "refresh", "fatal", "configuration", "transaction")
 _PARTITION = ("NOT_LEADER_OR_FOLLOWER", "TOPIC_AUTHORIZATION_FAILED")
 _GROUP = ("NOT_COORDINATOR", "GROUP_AUTHORIZATION_FAILED")
@@ -160,6 +174,26 @@ def _lines(recorded):
             yield f"| {api} | {family}: `{name}` | {words} |\n"
 
 
+def data_of(text):
+    """Turn the table into what ``kafkaguard explain`` reads."""
+    head, _, *rows = [
+        [c.strip() for c in ln.split("|")[1:-1]] for ln in text.split("\n") if ln
+    ]
+    answers = {
+        (api, answer.split("`")[1]): dict(zip(head[2:], words, strict=True))
+        for api, answer, *words in rows
+    }
+    return {
+        "source": "recorded by tests/testing/record_clients.py",
+        "kafka": DEFAULT_VERSION,
+        "clients": {name: version(name) for name in head[2:]},
+        "answers": [
+            {"api": api, "name": name, "does": does}
+            for (api, name), does in {**answers, **BESIDES}.items()
+        ],
+    }
+
+
 def main():
     """Print the table, or write it down with ``--write``."""
     logging.disable()
@@ -167,6 +201,7 @@ def main():
         text = table(cluster)
     if "--write" in sys.argv:
         TABLE.write_text(text)
+        DATA.write_text(json.dumps(data_of(text), indent=1) + "\n")
     else:
         sys.stdout.write(text)
     sys.stdout.flush()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaProducer
 
-from kafkaguard.errors import ClientClosedError, ClientConfigurationError
+from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.kafka_python import errors
 
 if TYPE_CHECKING:
@@ -69,27 +69,3 @@ def _factory_of(producer: Any) -> Callable[..., Any]:
             "guard(factory=..., config={...})",
         )
     return cls
-
-
-def check_settings(producer: Any, *, strict: bool) -> None:
-    """Say that the client by itself can write a record twice, or lose it unseen.
-
-    Raises:
-        KafkaGuardError: ``strict``, and there is something to say.
-    """
-    config = producer.config
-    found = []
-    if not config["enable_idempotence"] and config["retries"]:
-        found.append(
-            "this producer retries without idempotence, so the client itself can write "
-            "a record twice: set enable_idempotence=True, or retries=0"
-        )
-    if config["acks"] == 0:
-        found.append(
-            "with acks=0 the broker does not answer, so a record that it refused "
-            "counts as delivered: set acks='all'"
-        )
-    if strict and found:
-        raise errors.make(ClientConfigurationError, "; ".join(found))
-    for text in found:
-        _log.warning(text)

@@ -16,7 +16,7 @@ from kafkaguard.errors import ClientConfigurationError, InvalidRecordKeyError
 from kafkaguard_adapters._calls import ClusterCalls
 from kafkaguard_adapters._view import ClusterView
 from kafkaguard_adapters.kafka_python import _insides, _levers, _reporting, errors
-from kafkaguard_adapters.kafka_python._building import Builder, check_settings
+from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python._forks import ForkGuard
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
 from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck, ask_facts
@@ -434,8 +434,8 @@ def wrap(
     config: Mapping[str, Any] | None,
     policy: Any,
     topics: Mapping[str, TopicFacts] | None,
-    strict: bool,
     on_event: Callable[[Event], object] | None = None,
+    **_: Any,
 ) -> GuardedProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     settings = load_policy(policy)
@@ -445,7 +445,6 @@ def wrap(
             f"policy {settings.name}: a guarded producer of kafka-python raises what "
             f"is rejected; on_reject {settings.on_reject!r} is for pipelines and Spark",
         )
-    check_settings(producer, strict=strict)
     return GuardedProducer(
         producer,
         Builder(factory, config),

@@ -1,0 +1,159 @@
+"""A client's own settings beside the policy, read from each by Kafka's names."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard_policies import check_stacking, report_stacking
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard_policies import Finding, RetryPolicy
+
+_log = logging.getLogger("kafkaguard.guard")
+
+#: What is compared. kafka-python and aiokafka write underscores for the dots.
+_NAMES = (
+    "acks",
+    "retries",
+    "enable.idempotence",
+    "delivery.timeout.ms",
+    "request.timeout.ms",
+    "max.block.ms",
+    "max.poll.interval.ms",
+    "session.timeout.ms",
+    "transactional.id",
+    "transaction.timeout.ms",
+)
+#: Other names of librdkafka's for the same settings.
+_ALIASES = {
+    "message.timeout.ms": "delivery.timeout.ms",
+    "message.send.max.retries": "retries",
+    "request.required.acks": "acks",
+}
+#: What librdkafka does where nothing is said.
+_LIBRDKAFKA = {
+    "producer": {
+        "acks": -1,
+        "retries": 2_147_483_647,
+        "enable.idempotence": False,
+        "delivery.timeout.ms": 300_000,
+        "request.timeout.ms": 30_000,
+        "transaction.timeout.ms": 60_000,
+    },
+    "consumer": {"max.poll.interval.ms": 300_000, "session.timeout.ms": 45_000},
+    "admin": {},
+}
+_WORDS = {"true": True, "false": False, "all": -1}
+
+
+def compare(
+    client: Any,
+    home: str,
+    config: Mapping[str, Any] | None,
+    policy: RetryPolicy,
+    *,
+    strict: bool,
+) -> None:
+    """Warn of settings that do not go with the policy, or refuse them.
+
+    Settings that cannot be read are only logged: there may be nothing wrong with them.
+
+    Args:
+        client: The client.
+        home: The module that guards it: ``kafkaguard_adapters.<client>.<kind>``.
+        config: The settings that it was made with, where they were handed over.
+        policy: The policy.
+        strict: Raise, also where the settings cannot be read.
+
+    Raises:
+        StackingError: ``strict``, and something was found.
+    """
+    _, folder, kind = home.split(".")
+    library, read = _READERS[folder]
+    settings = read(client, kind, config)
+    findings = check_stacking(policy, settings, kind=kind, client=library)  # type: ignore[arg-type]  # a home's last part is a kind
+    if settings is None and not strict:
+        for finding in findings:
+            _log.warning("%s", finding)
+        return
+    if folder != "confluent":
+        findings = tuple(map(_with_underscores, findings))
+    report_stacking(findings, strict=strict, stacklevel=4)
+
+
+def _with_underscores(finding: Finding) -> Finding:
+    """Spell settings as keyword arguments, so that they can be copied."""
+    message = finding.message
+    for name in _NAMES:
+        message = message.replace(name, _argument(name))
+    change = finding.change
+    return replace(
+        finding,
+        setting=_argument(finding.setting),
+        message=message,
+        change=_argument(change) if change in _NAMES else change,
+    )
+
+
+def _argument(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _of_kafka_python(
+    client: Any, _kind: str, _config: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    config = client.config
+    return {n: config[_argument(n)] for n in _NAMES if _argument(n) in config}
+
+
+def _of_aiokafka(
+    client: Any, kind: str, _config: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Read an instance: settings are attributes of it, or of one of its parts."""
+    said = {n: getattr(client, f"_{_argument(n)}", None) for n in _NAMES}
+    settings = {name: value for name, value in said.items() if value is not None}
+    if kind == "producer":
+        transactions = client._txn_manager  # noqa: SLF001 - kept nowhere else
+        settings["retries"] = float("inf")  # it has no such setting, and does retry
+        settings["enable.idempotence"] = transactions is not None
+        settings["acks"] = client._sender._acks  # noqa: SLF001 - kept nowhere else
+        if transactions is not None and transactions.transactional_id:
+            settings["transactional.id"] = transactions.transactional_id
+            settings["transaction.timeout.ms"] = transactions.transaction_timeout_ms
+    return settings
+
+
+def _of_confluent(
+    _client: Any, kind: str, config: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """Read what was handed over; an instance keeps its settings to itself."""
+    if config is None:
+        return None
+    settings: dict[str, Any] = dict(_LIBRDKAFKA[kind])
+    for name, value in config.items():
+        known = _ALIASES.get(name, name)
+        if known in _NAMES:
+            settings[known] = value if known == "transactional.id" else _value(value)
+    if settings.get("transactional.id"):  # librdkafka then switches it on by itself
+        settings["enable.idempotence"] = True
+    if settings.get("delivery.timeout.ms") == 0:
+        settings["delivery.timeout.ms"] = float("inf")
+    return settings
+
+
+def _value(value: Any) -> Any:
+    """Return what librdkafka takes a text for."""
+    if not isinstance(value, str):
+        return value
+    return _WORDS[value.lower()] if value.lower() in _WORDS else float(value)
+
+
+_READERS: dict[str, tuple[str, Any]] = {
+    "aiokafka": ("aiokafka", _of_aiokafka),
+    "confluent": ("confluent-kafka", _of_confluent),
+    "kafka_python": ("kafka-python", _of_kafka_python),
+}
