@@ -14,10 +14,14 @@ from rich.table import Table
 
 from kafkaguard.cli._main import Problem
 from kafkaguard.cli._progress import Progress
-from kafkaguard.cli._session import connector, spark_session
+from kafkaguard.cli._session import connector, java_home, spark_session
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark import _pipeline_run, error_from
-from kafkaguard_adapters.spark._pipeline_file import PipelineError, load_pipeline
+from kafkaguard_adapters.spark._pipeline_file import (
+    PipelineError,
+    load_pipeline,
+    point_at,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +49,7 @@ def run(file: Path, *, as_json: bool) -> None:
     definition = _load(file)
     progress = Progress()
     with spark_session(definition.name, settings=_settings(definition)) as spark:
-        frame = _plan(spark, definition)
+        frame = _plan(spark, definition, file)
         try:
             with progress.of(spark):
                 report = _pipeline_run.run(frame, definition, progress.batch)
@@ -61,6 +65,7 @@ def _load(file: Path) -> Pipeline:
     """Read and check everything that needs no Spark: it takes seconds to start."""
     try:
         definition = load_pipeline(file)
+        java_home()
         _pipeline_run.check_target(definition)
     except (PipelineError, KafkaGuardError) as error:
         raise Problem(str(error)) from None
@@ -75,9 +80,13 @@ def _settings(definition: Pipeline) -> dict[str, str]:
     return settings
 
 
-def _plan(spark: SparkSession, definition: Pipeline) -> DataFrame:
+def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
     try:
         return _pipeline_run.plan(spark, definition)
+    except _pipeline_run.ExpressionError as error:
+        raise Problem(str(point_at(file, error.place, error.message))) from None
+    except KafkaGuardError as error:
+        raise Problem(str(error)) from None
     except PySparkException as error:
         raise Problem(f"Spark refuses the pipeline: {_first_line(error)}") from None
 

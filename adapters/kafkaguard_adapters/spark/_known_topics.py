@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaguard import errors as e
 from kafkaguard_adapters.spark._topics import Brokers
 
 if TYPE_CHECKING:
@@ -31,6 +32,21 @@ class KnownTopics:
         self._topics = dict(topics)
         self._brokers: Brokers | None = None
         self._looked_again: set[str] = set()
+        self._missing: set[str] = set()
+
+    def exists(self, topic: str) -> bool:
+        """Whether there is such a topic; one that is missing is looked up once."""
+        if topic in self._missing:
+            return False
+        try:
+            self._find(topic)
+        except (e.UnknownTopicOrPartitionError, e.InvalidTopicError):
+            self._missing.add(topic)
+        return topic not in self._missing
+
+    def partitions(self, topic: str) -> int:
+        """How many it has."""
+        return self._find(topic).partitions
 
     def compacted(self, topic: str) -> bool | None:
         """Whether a topic is; None: not known."""

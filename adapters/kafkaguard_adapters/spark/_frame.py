@@ -1,0 +1,77 @@
+"""The frame of a write and its order, checked before anything starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+
+from kafkaguard_adapters.spark._client_config import nearest
+from kafkaguard_adapters.spark._refusal import refuse
+from kafkaguard_adapters.spark._settings import check_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def check_frame(df: Any) -> None:
+    """Check that it is a frame that can be written at once.
+
+    Raises:
+        ClientConfigurationError: It is something else, or a stream.
+    """
+    check_type("df", df, DataFrame, "a DataFrame of Spark")
+    if df.isStreaming:
+        raise refuse(
+            "the frame is a stream: use df.writeStream with format('kafkaguard') or "
+            "foreachBatch(kafkaguard.spark.foreach_batch(...))"
+        )
+
+
+def check_partitions(partitions: int | None) -> None:
+    """Check a number of tasks.
+
+    Raises:
+        ClientConfigurationError: It is none.
+    """
+    check_type("partitions", partitions, int | None, "a number of tasks")
+    if partitions is not None and partitions < 1:
+        raise refuse(f"partitions is at least 1, not {partitions}")
+
+
+def check_order(
+    df: DataFrame, order_by: str | Column | Sequence[str | Column]
+) -> list[str | Column]:
+    """Check by what a frame is to be ordered.
+
+    Returns:
+        Its columns as a list.
+
+    Raises:
+        ClientConfigurationError: One of them is not there, or is no column.
+    """
+    given = [order_by] if isinstance(order_by, str | Column) else order_by
+    check_type("order_by", given, list | tuple, "a list of columns")
+    for column in given:
+        check_type("order_by", column, str | Column, "a list of columns")
+        _check_one(df, column)
+    return list(given)
+
+
+def _check_one(df: DataFrame, column: str | Column) -> None:
+    try:
+        # Connect looks at a plan only when it is asked for its schema.
+        _ = df.sortWithinPartitions(column).schema
+    except AnalysisException as error:
+        raise refuse(f"order_by: {unresolved(error, df.columns)}") from None
+
+
+def unresolved(error: AnalysisException, columns: Sequence[str]) -> str:
+    """Say in one line what Spark has against an expression."""
+    missing = (error.getMessageParameters() or {}).get("objectName")
+    if missing is None:
+        return str(error).strip().splitlines()[0]
+    name = missing.replace("`", "")
+    hint = nearest(name, tuple(columns), prefix="")
+    return f"there is no column {name}{hint}; the columns are {', '.join(columns)}"
