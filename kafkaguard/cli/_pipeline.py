@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from rich.console import Console
 from rich.table import Table
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark._pipeline_model import Pipeline
 
 _PACKAGES = "spark.jars.packages"
+#: What PySpark does not translate comes as it is from the bridge to Java.
+_OF_SPARK = (PySparkException, Py4JJavaError)
 
 
 @click.group()
@@ -53,7 +56,7 @@ def run(file: Path, *, as_json: bool) -> None:
         try:
             with progress.of(spark):
                 report = _pipeline_run.run(frame, definition, progress.batch)
-        except (KafkaGuardError, PySparkException) as error:
+        except (KafkaGuardError, *_OF_SPARK) as error:
             _fail(error)
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
@@ -87,12 +90,14 @@ def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
         raise Problem(str(point_at(file, error.place, error.message))) from None
     except KafkaGuardError as error:
         raise Problem(str(error)) from None
-    except PySparkException as error:
+    except _OF_SPARK as error:
         raise Problem(f"Spark refuses the pipeline: {_first_line(error)}") from None
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0]
+    java = getattr(error, "java_exception", None)
+    text = str(error if java is None else java.getMessage())
+    return text.strip().splitlines()[0]
 
 
 def _fail(error: Exception) -> NoReturn:

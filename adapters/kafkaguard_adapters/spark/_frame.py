@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame
 
 from kafkaguard_adapters.spark._client_config import nearest
@@ -12,7 +14,10 @@ from kafkaguard_adapters.spark._refusal import refuse
 from kafkaguard_adapters.spark._settings import check_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from logging import LogRecord
+
+_LOGGERS_OF_PLANS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 def check_frame(df: Any) -> None:
@@ -60,18 +65,47 @@ def check_order(
 
 
 def _check_one(df: DataFrame, column: str | Column) -> None:
+    if why := objection(lambda: df.sortWithinPartitions(column), df.columns):
+        raise refuse(f"order_by: {why}")
+
+
+def objection(make: Callable[[], DataFrame], columns: Sequence[str]) -> str | None:
+    """Say in one line what Spark has against an expression; None: nothing.
+
+    Args:
+        make: Makes a frame with the expression; nothing is run.
+        columns: What the expression may be about.
+    """
     try:
-        # Connect looks at a plan only when it is asked for its schema.
-        _ = df.sortWithinPartitions(column).schema
+        with _without_plans():
+            # Connect looks at a plan only when it is asked for its schema.
+            _ = make().schema
     except AnalysisException as error:
-        raise refuse(f"order_by: {unresolved(error, df.columns)}") from None
+        return _in_short(error, columns)
+    return None
 
 
-def unresolved(error: AnalysisException, columns: Sequence[str]) -> str:
-    """Say in one line what Spark has against an expression."""
+def _in_short(error: AnalysisException, columns: Sequence[str]) -> str:
     missing = (error.getMessageParameters() or {}).get("objectName")
     if missing is None:
-        return str(error).strip().splitlines()[0]
+        return next(line for line in str(error).splitlines() if line.strip())
     name = missing.replace("`", "")
     hint = nearest(name, tuple(columns), prefix="")
     return f"there is no column {name}{hint}; the columns are {', '.join(columns)}"
+
+
+@contextmanager
+def _without_plans() -> Iterator[None]:
+    """Keep Spark from printing the whole plan beside the error that it raises."""
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS_OF_PLANS]
+    for logger in loggers:
+        logger.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(_nothing)
+
+
+def _nothing(_: LogRecord) -> bool:
+    return False

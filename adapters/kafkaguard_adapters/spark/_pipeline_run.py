@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from kafkaguard_adapters.spark._columns import check_columns
 from kafkaguard_adapters.spark._counts import total
 from kafkaguard_adapters.spark._foreach_batch import foreach_batch
-from kafkaguard_adapters.spark._frame import unresolved
+from kafkaguard_adapters.spark._frame import objection
 from kafkaguard_adapters.spark._settings import make_settings
 from kafkaguard_adapters.spark._topics import look_up
 from kafkaguard_adapters.spark._write import write
@@ -96,11 +95,8 @@ def _expressions(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
 
 
 def _check(rows: DataFrame, place: Place, text: str) -> None:
-    try:
-        rows.select(F.expr(text))
-    except AnalysisException as error:
-        why = unresolved(error, rows.columns)
-        raise ExpressionError(place, f"{text!r}: {why}") from None
+    if why := objection(lambda: rows.select(F.expr(text)), rows.columns):
+        raise ExpressionError(place, f"{text!r}: {why}")
 
 
 def run(
