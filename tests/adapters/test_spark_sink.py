@@ -150,9 +150,10 @@ def test_s09_missing_topic_is_found_before_the_job_starts(spark, write, kafka_to
 
 def test_s09_unreachable_broker_is_said_within_ten_seconds(spark):
     """The message names the address."""
+    df = some(spark)
     started = time.monotonic()
     with pytest.raises(e.ClientNotConnectedError, match="localhost:1 answered"):
-        kafkaguard.spark.write(some(spark), "t", bootstrap_servers="localhost:1")
+        kafkaguard.spark.write(df, "t", bootstrap_servers="localhost:1")
     assert time.monotonic() - started < 10
 
 
@@ -214,11 +215,11 @@ def test_null_key_of_a_topic_column_fails_the_job_before_anything_is_sent(
         write(df)
     assert caught.value.topic == compacted
     assert read(kafka_cluster, kafka_topic) == read(kafka_cluster, compacted) == []
+    keyed = df.fillna("k", ["key"])
     with pytest.raises(e.MessageTooLargeError, match="TOO_LARGE"):
-        write(df, max_record_bytes=3)
-    partition = df.withColumn("partition", F.lit(9)).fillna("k", ["key"])
+        write(keyed, max_record_bytes=3)
     with pytest.raises(e.UnknownTopicOrPartitionError, match="UNKNOWN_PARTITION"):
-        write(partition)
+        write(keyed.withColumn("partition", F.lit(9)))
 
 
 @pytest.mark.parametrize(
