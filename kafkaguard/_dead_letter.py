@@ -37,6 +37,10 @@ class Reason(StrEnum):
     """It is larger than its topic takes."""
     NULL_TOPIC = "NULL_TOPIC"
     """It names no topic."""
+    UNKNOWN_TOPIC = "UNKNOWN_TOPIC"
+    """It names a topic that there is not."""
+    UNKNOWN_PARTITION = "UNKNOWN_PARTITION"
+    """It names a partition that its topic does not have."""
     SUPERSEDED = "SUPERSEDED"
     """It failed with its batch, and a later record of the same key was accepted."""
 

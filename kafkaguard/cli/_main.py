@@ -25,6 +25,8 @@ COMMANDS = {
     "policy": "Check, show, preview and compare retry policies.",
     "proxy": "Stand between clients and brokers, and let faults happen.",
 }
+#: What brings the packages of a command, where that is not all that commands need.
+_EXTRAS = {"pipeline": "cli,spark"}
 
 
 class LazyGroup(click.Group):
@@ -72,7 +74,7 @@ def _without(name: str, error: ModuleNotFoundError) -> click.Command:
         """Say which extra is missing."""
         raise Problem(
             f"`kafkaguard {name}` needs the package {package}, which is not installed: "
-            "pip install 'kafkaguard[demo]' brings everything that commands need"
+            f"pip install 'kafkaguard[{_EXTRAS.get(name, 'demo')}]'"
         )
 
     return explain_what_is_missing

@@ -8,16 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from rich.console import Console
 from rich.table import Table
 
 from kafkaguard.cli._main import Problem
 from kafkaguard.cli._progress import Progress
-from kafkaguard.cli._session import connector, spark_session
+from kafkaguard.cli._session import connector, java_home, spark_session
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark import _pipeline_run, error_from
-from kafkaguard_adapters.spark._pipeline_file import PipelineError, load_pipeline
+from kafkaguard_adapters.spark._pipeline_file import (
+    PipelineError,
+    load_pipeline,
+    point_at,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark._pipeline_model import Pipeline
 
 _PACKAGES = "spark.jars.packages"
+#: What PySpark does not translate comes as it is from the bridge to Java.
+_OF_SPARK = (PySparkException, Py4JJavaError)
 
 
 @click.group()
@@ -45,11 +52,11 @@ def run(file: Path, *, as_json: bool) -> None:
     definition = _load(file)
     progress = Progress()
     with spark_session(definition.name, settings=_settings(definition)) as spark:
-        frame = _plan(spark, definition)
+        frame = _plan(spark, definition, file)
         try:
             with progress.of(spark):
                 report = _pipeline_run.run(frame, definition, progress.batch)
-        except (KafkaGuardError, PySparkException) as error:
+        except (KafkaGuardError, *_OF_SPARK) as error:
             _fail(error)
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
@@ -61,6 +68,7 @@ def _load(file: Path) -> Pipeline:
     """Read and check everything that needs no Spark: it takes seconds to start."""
     try:
         definition = load_pipeline(file)
+        java_home()
         _pipeline_run.check_target(definition)
     except (PipelineError, KafkaGuardError) as error:
         raise Problem(str(error)) from None
@@ -75,15 +83,21 @@ def _settings(definition: Pipeline) -> dict[str, str]:
     return settings
 
 
-def _plan(spark: SparkSession, definition: Pipeline) -> DataFrame:
+def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
     try:
         return _pipeline_run.plan(spark, definition)
-    except PySparkException as error:
+    except _pipeline_run.ExpressionError as error:
+        raise Problem(str(point_at(file, error.place, error.message))) from None
+    except KafkaGuardError as error:
+        raise Problem(str(error)) from None
+    except _OF_SPARK as error:
         raise Problem(f"Spark refuses the pipeline: {_first_line(error)}") from None
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0]
+    java = getattr(error, "java_exception", None)
+    text = str(error if java is None else java.getMessage())
+    return text.strip().splitlines()[0]
 
 
 def _fail(error: Exception) -> NoReturn:

@@ -44,7 +44,7 @@ def spark_session(
     """
     from pyspark.sql import SparkSession
 
-    os.environ["JAVA_HOME"] = str(_java_home())
+    os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", ".*pandas.*", FutureWarning)
     with tempfile.TemporaryDirectory(prefix="kafkaguard-spark-") as folder:
@@ -91,7 +91,12 @@ def _reason(log: str) -> str | None:
     return told[-1] if told else None
 
 
-def _java_home() -> Path:
+def java_home() -> Path:
+    """Find the Java that Spark runs on.
+
+    Raises:
+        Problem: There is none; says what to install.
+    """
     try:
         executable = java().resolve()
     except JavaNotFoundError as error:

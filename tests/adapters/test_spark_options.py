@@ -136,6 +136,48 @@ def test_java_settings_are_translated():
     assert found["partitioner"] == "murmur2_random"
 
 
+@pytest.mark.parametrize("name", ["linger.ms", "kafka.linger.ms", "Kafka.Linger.ms"])
+def test_client_settings_are_known_with_and_without_sparks_prefix(name):
+    """Spark users write it before each of them."""
+    assert make_settings("b:1", topic="t", config={name: 5}).client["linger.ms"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"linger.ms": 5, "kafka.linger.ms": 6}, "kafka.linger.ms: it is given twice"),
+        ({"bootstrap.servers": "c:1"}, "it has an argument of its own"),
+        ("sasl.password=hunter2", "config is a mapping of names to values, not str"),
+    ],
+)
+def test_client_settings_that_contradict_each_other_are_refused(config, said):
+    """No value is repeated in the message."""
+    with pytest.raises(ClientConfigurationError) as caught:
+        make_settings("b:1", topic="t", config=config)
+    assert said in caught.value.summary
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "said"),
+    [
+        ("topic", "", "topic is empty"),
+        ("topic", 5, "topic is the name of a topic, not int"),
+        ("dead_letter_topic", "", "dead_letter_topic is empty"),
+        ("compacted", "yes", "compacted is True, False or None, not str"),
+        ("max_record_bytes", "1MB", "max_record_bytes is a number of bytes, not str"),
+        ("max_record_bytes", True, "max_record_bytes is a number of bytes, not bool"),
+        ("bootstrap_servers", ["b:1"], "bootstrap_servers is text"),
+    ],
+)
+def test_argument_of_a_wrong_type_is_refused(argument, value, said):
+    """Whoever has no type checker learns it here."""
+    arguments = {"bootstrap_servers": "b:1", "topic": "t", argument: value}
+    with pytest.raises(ClientConfigurationError) as caught:
+        make_settings(arguments.pop("bootstrap_servers"), **arguments)
+    assert said in caught.value.summary
+
+
 def test_password_is_in_no_text():
     """Neither a settings' repr nor a refusal shows a value."""
     settings = make_settings("b:1", topic="t", config={"sasl.password": "hunter2"})
@@ -155,7 +197,9 @@ def test_s22_settings_pickle():
         ("Key string, value string", "t", "column Key would be passed over"),
         ("key string, VALUE string", "t", "reads value"),
         ("key int, value string", "t", "column key is int, and must be string or"),
-        ("key string", "t", "there is no column value"),
+        ("key string", "t", "there is no column value; the columns are key"),
+        ("valu string", "t", "no column value; did you mean valu?"),
+        ("key string, value int", "t", "column value is int, and must be string or"),
         ("value string", None, "nothing says where records go"),
         ("value string, topic string", "t", "both a column topic and the option"),
         ("value string, headers string", "t", "must be array<struct<"),

@@ -150,10 +150,119 @@ def test_s09_missing_topic_is_found_before_the_job_starts(spark, write, kafka_to
 
 def test_s09_unreachable_broker_is_said_within_ten_seconds(spark):
     """The message names the address."""
+    df = some(spark)
     started = time.monotonic()
     with pytest.raises(e.ClientNotConnectedError, match="localhost:1 answered"):
-        kafkaguard.spark.write(some(spark), "t", bootstrap_servers="localhost:1")
+        kafkaguard.spark.write(df, "t", bootstrap_servers="localhost:1")
     assert time.monotonic() - started < 10
+
+
+def test_s04_job_with_a_null_key_is_tried_once(spark, write, compacted):
+    """A retry around the write knows that it can never succeed."""
+    tries = []
+
+    @kafkaguard.retry(kafkaguard.RetryPolicy(max_attempts=5))
+    def job():
+        tries.append(1)
+        write(some(spark), compacted)
+
+    with pytest.raises(e.InvalidRecordKeyError):
+        job()
+    assert tries == [1]
+
+
+def places(spark, kafka_cluster, topic):
+    """Return rows of which one is meant for a place that there is not."""
+    odd = F.col("key") == "500"
+    rows = some(spark, keyless=-1)
+    partition = F.when(odd, 3).otherwise(F.lit(None)).cast("int")
+    return {
+        "UNKNOWN_PARTITION": rows.withColumn("partition", partition),
+        "UNKNOWN_TOPIC": rows.withColumn("topic", F.when(odd, "nope").otherwise(topic)),
+    }
+
+
+@pytest.mark.parametrize("reason", ["UNKNOWN_PARTITION", "UNKNOWN_TOPIC"])
+def test_record_for_a_place_that_there_is_not_is_set_aside_or_fails_the_job(
+    spark, write, kafka_cluster, kafka_topic, reason
+):
+    """Record by record with dead letters; without, nothing has been sent."""
+    topic = kafka_cluster.create_topic(partitions=3)
+    df = places(spark, kafka_cluster, topic)[reason]
+    to = [] if reason == "UNKNOWN_TOPIC" else [topic]
+    with pytest.raises(e.UnknownTopicOrPartitionError, match=reason) as caught:
+        write(df, *to)
+    assert caught.value.topic == ("nope" if reason == "UNKNOWN_TOPIC" else topic)
+    assert read(kafka_cluster, topic) == []
+
+    report = write(df, *to, dead_letter_topic=kafka_topic)
+    assert (report.delivered, report.dead_lettered) == (999, {reason: 1})
+    assert len(read(kafka_cluster, topic)) == 999
+    (dead,) = read(kafka_cluster, kafka_topic)
+    assert dead.value() == b"500"
+    assert why(dead)["reason"] == reason
+
+
+def test_null_key_of_a_topic_column_fails_the_job_before_anything_is_sent(
+    spark, write, kafka_cluster, kafka_topic, compacted
+):
+    """Whether a topic is compacted is found out below the shuffle."""
+    even = F.col("value") % 2 == 0
+    df = some(spark).withColumn(
+        "topic", F.when(even, F.lit(compacted)).otherwise(F.lit(kafka_topic))
+    )
+    with pytest.raises(e.InvalidRecordKeyError) as caught:
+        write(df)
+    assert caught.value.topic == compacted
+    assert read(kafka_cluster, kafka_topic) == read(kafka_cluster, compacted) == []
+    keyed = df.fillna("k", ["key"])
+    with pytest.raises(e.MessageTooLargeError, match="TOO_LARGE"):
+        write(keyed, max_record_bytes=3)
+    with pytest.raises(e.UnknownTopicOrPartitionError, match="UNKNOWN_PARTITION"):
+        write(keyed.withColumn("partition", F.lit(9)))
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "said"),
+    [
+        (lambda spark: None, {}, "df is a DataFrame of Spark, not NoneType"),
+        (lambda spark: [1], {}, "df is a DataFrame of Spark, not list"),
+        (lambda spark: spark.readStream.format("rate").load(), {}, "foreach_batch"),
+        (some, {"order_by": ["kye"]}, "no column kye; did you mean key?"),
+        (some, {"order_by": "valu"}, "did you mean value?; the columns are key, value"),
+        (some, {"order_by": ("at", "key")}, "order_by: there is no column at"),
+        (some, {"order_by": 1}, "order_by is a list of columns, not int"),
+        (some, {"order_by": [1]}, "order_by is a list of columns, not int"),
+        (some, {"partitions": -1}, "partitions is at least 1, not -1"),
+        (some, {"partitions": "4"}, "partitions is a number of tasks, not str"),
+    ],
+)
+def test_wrong_input_is_said_before_anything_starts(
+    spark, make, arguments, said, capfd
+):
+    """Nobody listens at this address: no broker was asked."""
+    with pytest.raises(e.ClientConfigurationError) as caught:
+        kafkaguard.spark.write(
+            make(spark), "t", bootstrap_servers="localhost:1", **arguments
+        )
+    assert said in caught.value.summary
+    assert "Logger" not in capfd.readouterr().err
+
+
+def test_s29_keys_land_where_sparks_own_sink_puts_them(spark, write, kafka_cluster):
+    """Keys of all lengths, the empty one among them: it is a key, not random."""
+    ours, theirs = (kafka_cluster.create_topic(partitions=7) for _ in range(2))
+    key = F.repeat(F.lit("k"), (F.col("id") % 40).cast("int"))
+    df = spark.range(400).select(key.alias("key"), F.lit("v").alias("value"))
+    write(df, ours)
+    sink = df.write.format("kafka").option("topic", theirs)
+    sink.option("kafka.bootstrap.servers", kafka_cluster.bootstrap_servers).save()
+    placed = [
+        {(m.key(), m.partition()) for m in read(kafka_cluster, topic)}
+        for topic in (ours, theirs)
+    ]
+    assert placed[0] == placed[1]
+    assert len(placed[0]) == 40
 
 
 def test_s48_declared_and_found_must_agree(spark, write, compacted, kafka_topic):

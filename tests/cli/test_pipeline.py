@@ -150,7 +150,8 @@ def test_refused_record_fails_the_job_with_exit_code_1(run, pipeline, topics):
         ({"sorce": {}}, "did you mean 'source'?"),
         ({"sink": {"bootstrap_server": "b", "topic": "t"}}, "'bootstrap_servers'"),
         ({"source": {"format": "json", "path": "gone.json"}}, "there is no file"),
-        ({"select": {"key": "k", "value": "nothing"}}, "Spark refuses the pipeline"),
+        ({"source": {"format": "jso", "path": "."}}, "Spark refuses the pipeline"),
+        ({"select": {"key": "at", "value": "k"}}, "column key is bigint"),
         ({"select": {"key": "k"}}, "value: Field required"),
         ({"guard": {"max_record_bytes": 0}}, "max_record_bytes"),
         ({"guard": {"on_reject": "drop"}}, "on_reject"),
@@ -160,6 +161,28 @@ def test_refused_record_fails_the_job_with_exit_code_1(run, pipeline, topics):
 def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, said):
     """Before anything starts, without a traceback."""
     assert said in refused(run(pipeline | change))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("key: k", "key: kk", "line 5: select.key: 'kk': there is no column kk"),
+        ("v: v", "v: vv", "line 8: select.headers.v: 'vv': there is no column vv"),
+        ("- at", "- att", "line 10: order_by[0]: 'att': there is no column att"),
+        ("key: k", "key: upper(", "line 5: select.key: 'upper(': [PARSE_SYNTAX_ERROR]"),
+    ],
+)
+def test_wrong_expression_is_said_with_its_line_and_the_columns(
+    run, pipeline, old, new, said
+):
+    """No plan is printed beside it."""
+    text = yaml.safe_dump(pipeline, sort_keys=False)
+    assert old in text
+    message = refused(run(text.replace(old, new)))
+    assert said in message
+    assert "pipeline.yaml cannot be run" in message
+    assert "PARSE" in said or "the columns are at, k, v" in message
+    assert len(message.splitlines()) == 2
 
 
 def test_wrong_key_is_named_with_its_line_and_the_nearest_one(run, pipeline):
@@ -220,7 +243,8 @@ def shell(*arguments, **environment):
 
 
 def test_no_java_is_one_message_and_exit_code_2(pipeline, tmp_path):
-    """Said before Spark tries."""
+    """Said before Spark tries, and before a broker is asked."""
+    pipeline["sink"]["bootstrap_servers"] = "localhost:1"
     file = tmp_path / "pipeline.yaml"
     file.write_text(yaml.safe_dump(pipeline))
     done = shell("pipeline", "run", str(file), JAVA_HOME="/nowhere", PATH="/nowhere")
@@ -236,7 +260,7 @@ def test_missing_extra_is_one_message_and_exit_code_2(tmp_path):
     )
     done = shell("pipeline", "run", "x.yaml", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
-    assert "pip install" in done.stderr
+    assert "pip install 'kafkaguard[cli,spark]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaProducer
@@ -12,8 +11,6 @@ from kafkaguard_adapters.kafka_python import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-_log = logging.getLogger("kafkaguard.producer")
 
 #: Found out by each producer itself.
 _NOT_SETTINGS = frozenset({"api_version"})

@@ -98,6 +98,14 @@ class Columns:
             return pa.array([True] * len(self), pa.bool_())
         return pc.is_null(self._batch.column("key"))
 
+    def outside(self, partitions: int) -> Any:
+        """Return the mask of the rows with a partition that a topic does not have."""
+        if "partition" not in self._names:
+            return pa.array([False] * len(self), pa.bool_())
+        column = self._batch.column("partition")
+        beyond = pc.or_(pc.less(column, 0), pc.greater_equal(column, partitions))
+        return pc.fill_null(beyond, fill_value=False)
+
     def sizes(self) -> Any:
         """Count the bytes of key, value and headers of each row."""
         total = pa.scalar(0)

@@ -14,6 +14,7 @@ from kafkaguard_adapters.spark._delivery import refusal
 from kafkaguard_adapters.spark._known_topics import KnownTopics
 from kafkaguard_adapters.spark._marker import as_text
 from kafkaguard_adapters.spark._refused_columns import refusals
+from kafkaguard_adapters.spark._row_check import row_check
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,12 +73,16 @@ def _checked(
     df: DataFrame, settings: SinkSettings, topics: dict[str, SinkTopic]
 ) -> Column:
     """Return the column value, which fails the job at a record nobody would accept."""
-    known = KnownTopics(settings, topics)
     topic = settings.topic
+    if topic is None:
+        accepted = row_check(df.columns, settings)
+        return F.when(accepted, F.col("value"))
+    known = KnownTopics(settings, topics)
     refused = refusals(
         df.columns,
-        compacted=topic is not None and bool(known.compacted(topic)),
-        limit=known.limit(topic) if topic else settings.max_record_bytes,
+        compacted=bool(known.compacted(topic)),
+        limit=known.limit(topic),
+        partitions=known.partitions(topic),
     )
     return failing(F.col("value"), refused, topic)
 

@@ -9,23 +9,16 @@ import pyarrow.compute as pc
 from kafkaguard._dead_letter import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafkaguard_adapters.spark._arrow import Columns
+    from kafkaguard_adapters.spark._known_topics import KnownTopics
 
 
-def find_refused(
-    columns: Columns,
-    compacted: Callable[[str], bool | None],
-    limit: Callable[[str], int | None],
-) -> dict[int, Reason]:
-    """Find the rows that no broker would accept.
+def find_refused(columns: Columns, known: KnownTopics) -> dict[int, Reason]:
+    """Find the rows that no broker would accept; what is not known, it judges.
 
     Args:
         columns: A batch.
-        compacted: Whether a topic is; None: not known, then the broker judges.
-        limit: The most bytes that key, value and headers of a record may have; None:
-            not known.
+        known: What is known of the topics.
 
     Returns:
         The reason for each such row, by its index; empty if all are well.
@@ -34,12 +27,24 @@ def find_refused(
     for topic, rows in columns.by_topic():
         if topic is None:
             refused |= dict.fromkeys(_indices(rows), Reason.NULL_TOPIC)
-            continue
-        if (most := limit(topic)) is not None:
-            large = pc.greater(columns.sizes(), most)
-            refused |= dict.fromkeys(_both(rows, large), Reason.TOO_LARGE)
-        if compacted(topic):
-            refused |= dict.fromkeys(_both(rows, columns.no_key()), Reason.NULL_KEY)
+        elif not known.exists(topic):
+            refused |= dict.fromkeys(_indices(rows), Reason.UNKNOWN_TOPIC)
+        else:
+            refused |= _refused_by(topic, rows, columns, known)
+    return refused
+
+
+def _refused_by(
+    topic: str, rows: Any, columns: Columns, known: KnownTopics
+) -> dict[int, Reason]:
+    """Find what one topic does not take; a later reason is the stronger one."""
+    beyond = columns.outside(known.partitions(topic))
+    refused = dict.fromkeys(_both(rows, beyond), Reason.UNKNOWN_PARTITION)
+    if (most := known.limit(topic)) is not None:
+        large = pc.greater(columns.sizes(), most)
+        refused |= dict.fromkeys(_both(rows, large), Reason.TOO_LARGE)
+    if known.compacted(topic):
+        refused |= dict.fromkeys(_both(rows, columns.no_key()), Reason.NULL_KEY)
     return refused
 
 

@@ -85,7 +85,7 @@ _DEFAULTS = {
     "enable.idempotence": "true",
     "linger.ms": "20",
     "queue.buffering.max.kbytes": "131072",
-    "queue.buffering.max.messages": "200000",
+    "queue.buffering.max.messages": "500000",
     "topic.metadata.propagation.max.ms": "10000",
 }
 _FIXED = {"partitioner": "murmur2_random"}
@@ -96,7 +96,7 @@ def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
 
     Args:
         servers: The brokers' addresses.
-        given: Settings by their Kafka names, without the prefix ``kafka.``.
+        given: Settings by their Kafka names, with or without Spark's prefix ``kafka.``.
 
     Returns:
         librdkafka's settings, as strings.
@@ -105,7 +105,7 @@ def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
         ClientConfigurationError: A setting cannot work here; the text says why.
     """
     translated: dict[str, str] = {}
-    lowered = {name.lower(): str(value) for name, value in given.items()}
+    lowered = _bare(given)
     for name, value in lowered.items():
         translated |= _translate(name, value, lowered)
     idempotent = translated.get("enable.idempotence", "true").lower()
@@ -114,6 +114,19 @@ def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
     merged = {**_DEFAULTS, **translated, **_FIXED, "bootstrap.servers": servers}
     _try_out(merged)
     return merged
+
+
+def _bare(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings without Spark's prefix."""
+    bare: dict[str, str] = {}
+    for written, value in given.items():
+        name = written.lower().removeprefix("kafka.")
+        if name in bare:
+            raise _refuse(name, "it is given twice: drop one")
+        bare[name] = str(value)
+    if "bootstrap.servers" in bare:
+        raise _refuse("bootstrap.servers", "it has an argument of its own: use that")
+    return bare
 
 
 def _translate(name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:

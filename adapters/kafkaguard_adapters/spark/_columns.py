@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaguard_adapters.spark._client_config import nearest
 from kafkaguard_adapters.spark._refusal import refuse
 
 if TYPE_CHECKING:
@@ -42,7 +43,11 @@ def check_columns(schema: StructType, settings: SinkSettings) -> list[str]:
         raise refuse(f"there are two columns {', '.join(sorted(doubled))}")
     for name in used:
         _check_type(name, schema[name].dataType)
-    _check_presence(used, settings)
+    if "value" not in used:
+        hint = nearest("value", tuple(names), prefix="")
+        listed = ", ".join(names)
+        raise refuse(f"there is no column value{hint}; the columns are {listed}")
+    _check_destination(used, settings)
     return used
 
 
@@ -53,9 +58,7 @@ def _check_type(name: str, kind: DataType) -> None:
         raise refuse(f"column {name} is {found}, and must be {wanted}: cast it")
 
 
-def _check_presence(used: list[str], settings: SinkSettings) -> None:
-    if "value" not in used:
-        raise refuse("there is no column value")
+def _check_destination(used: list[str], settings: SinkSettings) -> None:
     if "topic" in used and settings.topic:
         raise refuse(
             "both a column topic and the option topic say where records go, and the "

@@ -58,8 +58,10 @@ class WriteReport:
         in_doubt: Records that may or may not have been written, by error.
         resent: Records sent again on their own, after their batch was refused because
             of another record.
-        retried_tasks: Tasks that Spark ran more than once. What their first attempts
-            wrote is in the topic a second time.
+        retried_tasks: Tasks that Spark ran again one by one. What their first attempts
+            wrote is in the topic a second time. When an executor is lost, Spark may
+            repeat a whole stage and number its tasks from the beginning: those are not
+            among them, and ``maybe_twice`` knows of what they wrote.
         appended: How many records the topics grew by while the write ran, from their
             end offsets; None if not all topics were known beforehand.
         seconds: How long it took.

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark._settings import SinkSettings
     from kafkaguard_adapters.spark._topics import SinkTopic
 
-#: Records between two flushes: what a failure looks back on.
-WINDOW_RECORDS = 100_000
+#: Records and bytes between two flushes: what a failure looks back on.
+WINDOW_RECORDS = 500_000
+WINDOW_BYTES = 64 * 1024 * 1024
 #: What brokers answer to a record without a key on a compacted topic, new and old ones.
 _OF_NULL_KEYS = frozenset({e.InvalidRecordError.code, e.CorruptMessageError.code})
 
@@ -56,6 +57,14 @@ _SAID = {
     Reason.NULL_TOPIC: (
         e.InvalidTopicError,
         f"a record names no topic; fill the column topic or {_NAME_ONE}",
+    ),
+    Reason.UNKNOWN_TOPIC: (
+        e.UnknownTopicOrPartitionError,
+        f"a record names a topic that there is not; create it first or {_NAME_ONE}",
+    ),
+    Reason.UNKNOWN_PARTITION: (
+        e.UnknownTopicOrPartitionError,
+        f"a record names a partition that its topic does not have; {_NAME_ONE}",
     ),
     Reason.SUPERSEDED: (
         e.BatchMateRefusedError,
@@ -90,6 +99,7 @@ class Delivery:
         self._window = window
         self._sent: list[Columns] = []
         self._open = 0
+        self._open_bytes = 0
         self._sender = borrow({**self._known.sizes(), **settings.client})
         self.counts = TaskCounts()
 
@@ -112,7 +122,7 @@ class Delivery:
         """
         columns = Columns(batch, self._settings.topic)
         self.counts.read += len(columns)
-        refused = find_refused(columns, self._known.compacted, self._known.limit)
+        refused = find_refused(columns, self._known)
         for row, reason in refused.items():
             record = columns.record(row)
             self._refuse(record, reason, refusal(reason, record.topic))
@@ -124,7 +134,9 @@ class Delivery:
         else:
             self._sender.produce(columns.records())
         self._open += len(columns)
-        if self._sender.has_failed or self._open >= self._window:
+        self._open_bytes += batch.nbytes
+        full = self._open >= self._window or self._open_bytes >= WINDOW_BYTES
+        if self._sender.has_failed or full:
             self.settle()
 
     def settle(self) -> None:
@@ -135,7 +147,7 @@ class Delivery:
         """
         self._sender.flush()
         sent, self._sent = self._sent, []
-        opened, self._open = self._open, 0
+        opened, self._open, self._open_bytes = self._open, 0, 0
         failed = self._sender.take_failed()
         self.counts.delivered += opened - len(failed)
         if failed:

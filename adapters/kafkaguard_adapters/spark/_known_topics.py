@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaguard import errors as e
 from kafkaguard_adapters.spark._topics import Brokers
 
 if TYPE_CHECKING:
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
 #: What a batch of one record adds to its key, value and headers, at most: the batch's
 #: header (61 bytes) and the record's lengths, time and attributes.
 OVERHEAD_BYTES = 61 + 39
-#: librdkafka's own default of ``message.max.bytes`` and ``batch.size``.
+#: librdkafka's own default of ``message.max.bytes``.
 _DEFAULT_BYTES = 1_000_000
+#: Beyond this larger batches cost more processor time, for memory that is not reused.
+_BATCH_BYTES = 256 * 1024
 
 
 class KnownTopics:
@@ -31,6 +34,21 @@ class KnownTopics:
         self._topics = dict(topics)
         self._brokers: Brokers | None = None
         self._looked_again: set[str] = set()
+        self._missing: set[str] = set()
+
+    def exists(self, topic: str) -> bool:
+        """Whether there is such a topic; one that is missing is looked up once."""
+        if topic in self._missing:
+            return False
+        try:
+            self._find(topic)
+        except (e.UnknownTopicOrPartitionError, e.InvalidTopicError):
+            self._missing.add(topic)
+        return topic not in self._missing
+
+    def partitions(self, topic: str) -> int:
+        """How many it has."""
+        return self._find(topic).partitions
 
     def compacted(self, topic: str) -> bool | None:
         """Whether a topic is; None: not known."""
@@ -62,7 +80,7 @@ class KnownTopics:
         known = [t.max_message_bytes for t in self._topics.values()]
         limits = [limit for limit in known if limit is not None]
         return {
-            "batch.size": min([*limits, _DEFAULT_BYTES]),
+            "batch.size": min([*limits, _BATCH_BYTES]),
             "message.max.bytes": max([*limits, _DEFAULT_BYTES]),
         }
 

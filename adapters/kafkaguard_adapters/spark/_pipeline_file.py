@@ -70,6 +70,18 @@ def load_pipeline(file: Path) -> Pipeline:
     return placed
 
 
+def point_at(file: Path, path: tuple[str | int, ...], message: str) -> PipelineError:
+    """Make the error for something in a file that turned out wrong later.
+
+    Args:
+        file: A file that :func:`load_pipeline` has read.
+        path: Where in it, as ``("select", "key")``.
+        message: What is wrong there.
+    """
+    line = parse(file.read_text(), str(file)).line_of(path)
+    return PipelineError(str(file), [Problem(message, path, line)])
+
+
 def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:
     """Make paths absolute, where they are no addresses of another file system."""
     changes: dict[str, object] = {}

@@ -6,23 +6,42 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from kafkaguard_adapters.spark._columns import check_columns
 from kafkaguard_adapters.spark._counts import total
 from kafkaguard_adapters.spark._foreach_batch import foreach_batch
+from kafkaguard_adapters.spark._frame import objection
 from kafkaguard_adapters.spark._settings import make_settings
 from kafkaguard_adapters.spark._topics import look_up
 from kafkaguard_adapters.spark._write import write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from kafkaguard_adapters.spark._counts import WriteReport
     from kafkaguard_adapters.spark._pipeline_model import Pipeline, Select, Stream
+    from kafkaguard_adapters.spark._settings import SinkSettings
+
+    Place = tuple[str | int, ...]
 
 _ORDER = "_order_"
 _GLANCE_S = 1
+
+
+class ExpressionError(ValueError):
+    """An expression of a pipeline does not fit its source.
+
+    Attributes:
+        place: Where it stands in the file, as ``("select", "key")``.
+        message: The expression, and what is wrong with it.
+    """
+
+    def __init__(self, place: Place, message: str) -> None:
+        self.place = place
+        self.message = message
+        super().__init__(place, message)
 
 
 def check_target(pipeline: Pipeline) -> None:
@@ -32,29 +51,52 @@ def check_target(pipeline: Pipeline) -> None:
         KafkaGuardError: A setting cannot be meant, a topic is missing, or nobody
             answers within 8 s.
     """
-    arguments = _arguments(pipeline)
-    for name in ("partitions", "order_by"):
-        del arguments[name]
-    look_up(make_settings(arguments.pop("bootstrap_servers"), **arguments))
+    look_up(_settings(pipeline))
 
 
 def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """Build the frame that is written; nothing runs yet.
 
     Raises:
-        AnalysisException: An expression or a column does not fit the source.
+        ExpressionError: An expression does not fit the source.
+        KafkaGuardError: A column of the result is of a type that Kafka does not take.
+        PySparkException: The source cannot be read.
     """
+    rows = _rows(spark, pipeline)
+    for path, text in _expressions(pipeline):
+        _check(rows, path, text)
+    order = [
+        F.expr(each).alias(f"{_ORDER}{n}") for n, each in enumerate(pipeline.order_by)
+    ]
+    frame = rows.select(*_columns(pipeline.select), *order)
+    check_columns(frame.schema, _settings(pipeline))
+    return frame
+
+
+def _rows(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     source = pipeline.source
     reader: Any = spark.readStream if pipeline.stream else spark.read
     reader = reader.format(source.format).options(**source.options)
     if source.columns is not None:
         reader = reader.schema(source.columns)
-    rows = reader.load(source.path) if source.path else reader.load()
-    order = [
-        F.expr(each).alias(f"{_ORDER}{n}") for n, each in enumerate(pipeline.order_by)
-    ]
-    frame: DataFrame = rows.select(*_columns(pipeline.select), *order)
-    return frame
+    rows: DataFrame = reader.load(source.path) if source.path else reader.load()
+    return rows
+
+
+def _expressions(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+    """Go through all expressions, each with its place in the file."""
+    for name, value in pipeline.select.model_dump(exclude_none=True).items():
+        if isinstance(value, str):
+            yield ("select", name), value
+    for name, text in pipeline.select.headers.items():
+        yield ("select", "headers", name), text
+    for number, text in enumerate(pipeline.order_by):
+        yield ("order_by", number), text
+
+
+def _check(rows: DataFrame, place: Place, text: str) -> None:
+    if why := objection(lambda: rows.select(F.expr(text)), rows.columns):
+        raise ExpressionError(place, f"{text!r}: {why}")
 
 
 def run(
@@ -119,6 +161,13 @@ def _arguments(pipeline: Pipeline) -> dict[str, Any]:
         "order_by": [f"{_ORDER}{n}" for n in range(len(pipeline.order_by))],
         **pipeline.guard.model_dump(),
     }
+
+
+def _settings(pipeline: Pipeline) -> SinkSettings:
+    arguments = _arguments(pipeline)
+    for name in ("partitions", "order_by"):
+        del arguments[name]
+    return make_settings(arguments.pop("bootstrap_servers"), **arguments)
 
 
 def _columns(select: Select) -> list[Column]:

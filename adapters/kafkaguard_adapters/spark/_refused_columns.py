@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def refusals(
-    columns: Sequence[str], *, compacted: bool, limit: int | None
+    columns: Sequence[str],
+    *,
+    compacted: bool,
+    limit: int | None,
+    partitions: int | None = None,
 ) -> list[tuple[Column, Reason]]:
     """Say which records are refused, and why; a later reason is the stronger one.
 
@@ -23,10 +27,14 @@ def refusals(
         columns: The frame's columns.
         compacted: Whether the topic is.
         limit: The most bytes that key, value and headers may have. Default: any.
+        partitions: How many the topic has. Default: not known.
     """
     found = []
+    if partitions is not None and "partition" in columns:
+        beyond = ~F.col("partition").between(0, partitions - 1)
+        found.append((beyond, Reason.UNKNOWN_PARTITION))
     if limit is not None:
-        found.append((_size(columns) > F.lit(limit), Reason.TOO_LARGE))
+        found.append((record_size(columns) > F.lit(limit), Reason.TOO_LARGE))
     if compacted:
         keyless = F.col("key").isNull() if "key" in columns else F.lit(True)
         found.append((keyless, Reason.NULL_KEY))
@@ -35,7 +43,8 @@ def refusals(
     return found
 
 
-def _size(columns: Sequence[str]) -> Column:
+def record_size(columns: Sequence[str]) -> Column:
+    """Count the bytes of key, value and headers."""
     size = F.lit(0)
     for name in {"key", "value"} & set(columns):
         size += _length(F.col(name))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Any, Literal, get_args
 
 from kafkaguard_adapters.spark._client_config import client_config
 from kafkaguard_adapters.spark._refusal import refuse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OnReject = Literal["fail", "dead_letter"]
 OnDoubt = Literal["fail", "report"]
@@ -72,6 +70,16 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
     """
     if not bootstrap_servers:
         raise refuse("kafka.bootstrap.servers is missing: name the brokers' addresses")
+    check_type(
+        "bootstrap_servers", bootstrap_servers, str, "text: 'host:9092,other:9092'"
+    )
+    check_type("compacted", compacted, bool | None, "True, False or None")
+    check_type("max_record_bytes", max_record_bytes, int | None, "a number of bytes")
+    check_type("config", config, Mapping | None, "a mapping of names to values")
+    for name, text in (("topic", topic), ("dead_letter_topic", dead_letter_topic)):
+        check_type(name, text, str | None, "the name of a topic")
+        if text == "":
+            raise refuse(f"{name} is empty: name a topic, or leave it out")
     reject = on_reject or ("dead_letter" if dead_letter_topic else "fail")
     _one_of("on_reject", reject, get_args(OnReject))
     _one_of("on_doubt", on_doubt or "fail", get_args(OnDoubt))
@@ -93,6 +101,18 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
         max_record_bytes=max_record_bytes,
         report=report,
     )
+
+
+def check_type(name: str, value: object, kind: Any, wanted: str) -> None:
+    """Check what a caller without a type checker may have given.
+
+    Raises:
+        ClientConfigurationError: It is of another type; a bool is no number.
+    """
+    is_flag = isinstance(value, bool) and kind == int | None
+    if is_flag or not isinstance(value, kind):
+        # Not the value itself: it may be a password in the wrong place.
+        raise refuse(f"{name} is {wanted}, not {type(value).__name__}")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

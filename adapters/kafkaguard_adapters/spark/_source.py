@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kafkaguard_adapters.spark._settings import SinkSettings
-    from kafkaguard_adapters.spark._topics import SinkTopic
+    from kafkaguard_adapters.spark._topics import Brokers, SinkTopic
 
 
 class KafkaGuardSource(DataSource):
@@ -53,7 +53,7 @@ class KafkaGuardSource(DataSource):
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use mode("append")')
             settings = _checked(self.options, schema)
-            return BatchWriter(settings, look_up(settings)[1])
+            return BatchWriter(settings, *look_up(settings))
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
@@ -78,13 +78,17 @@ class BatchWriter(DataSourceArrowWriter):
 
     Args:
         settings: How to write.
+        brokers: Where the topics are; not kept.
         topics: What was found out about the topics.
     """
 
-    def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
+    def __init__(
+        self, settings: SinkSettings, brokers: Brokers, topics: dict[str, SinkTopic]
+    ) -> None:
         self._settings = settings
         self._topics = topics
-        self._growth = Growth.begin(settings, topics)
+        reports = settings.report is not None
+        self._growth = Growth.begin(brokers, topics) if reports else None
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING
 from kafkaguard_adapters.spark._barrier import under_write
 from kafkaguard_adapters.spark._columns import check_columns
 from kafkaguard_adapters.spark._counts import TaskCounts, WriteReport, add_up
+from kafkaguard_adapters.spark._frame import (
+    check_frame,
+    check_order,
+    check_partitions,
+)
 from kafkaguard_adapters.spark._marker import error_from
 from kafkaguard_adapters.spark._settings import make_settings
 from kafkaguard_adapters.spark._task import COUNTS_SCHEMA, CountingTask
@@ -38,11 +43,10 @@ class Growth:
     started: float
 
     @classmethod
-    def begin(cls, settings: SinkSettings, topics: Mapping[str, SinkTopic]) -> Growth:
+    def begin(cls, brokers: Brokers, topics: Mapping[str, SinkTopic]) -> Growth:
         """Look at the topics before a write."""
         watched = tuple(topics.values())
-        before = Brokers(settings.client).end_offsets(watched)
-        return cls(watched, before, time.time())
+        return cls(watched, brokers.end_offsets(watched), time.time())
 
     def appended(self, settings: SinkSettings) -> int | None:
         """Count what was appended since, by anybody; None: not known."""
@@ -61,7 +65,7 @@ def write(  # noqa: PLR0913 - one for each setting
     compacted: bool | None = None,
     max_record_bytes: int | None = None,
     partitions: int | None = None,
-    order_by: Sequence[str | Column] = (),
+    order_by: str | Column | Sequence[str | Column] = (),
     config: Mapping[str, str] | None = None,
 ) -> WriteReport:
     """Write a frame to Kafka, each record with an outcome of its own.
@@ -69,8 +73,7 @@ def write(  # noqa: PLR0913 - one for each setting
     One Spark action, nothing cached; works in classic Spark and in Connect. The frame
     is shuffled by key, so all records of a key are written by one task, in the order
     of ``order_by``. With ``on_reject="fail"`` every record is checked below that
-    shuffle: if one fails, nothing has been sent. (Where a column names the topics, a
-    record without a key is found by the tasks that write.)
+    shuffle: if one fails, nothing has been sent.
 
     A task that Spark runs again writes its records again (at least once); the report's
     ``maybe_twice`` says how many that can be.
@@ -93,8 +96,11 @@ def write(  # noqa: PLR0913 - one for each setting
             Default: as the topic's ``max.message.bytes`` says.
         partitions: How many tasks write. Default: as many as the topic has
             partitions, at least 4 and at most 64.
-        order_by: By what the records of a key are ordered. Default: not ordered.
-        config: Settings of Kafka's client, such as ``{"compression.type": "lz4"}``.
+        order_by: A column, or columns, by which the records of a key are ordered.
+            Default: not ordered.
+        config: Settings of Kafka's client by Java's names or librdkafka's, with or
+            without ``kafka.`` before them: ``{"compression.type": "lz4"}`` and
+            ``{"kafka.compression.type": "lz4"}`` are the same.
 
     Returns:
         What became of the records.
@@ -103,6 +109,8 @@ def write(  # noqa: PLR0913 - one for each setting
         KafkaGuardError: A setting cannot be meant, a topic is missing, nobody answers
             within 8 s, or a record failed the job.
     """
+    check_frame(df)
+    check_partitions(partitions)
     settings = make_settings(
         bootstrap_servers,
         topic=topic,
@@ -114,10 +122,11 @@ def write(  # noqa: PLR0913 - one for each setting
         config=config,
     )
     columns = check_columns(df.schema, settings)
-    _, topics = look_up(settings)
-    growth = Growth.begin(settings, topics)
+    order = check_order(df, order_by)
+    brokers, topics = look_up(settings)
+    growth = Growth.begin(brokers, topics)
     plan = under_write(
-        df, settings, topics, columns, partitions=partitions, order_by=order_by
+        df, settings, topics, columns, partitions=partitions, order_by=order
     )
     try:
         rows = plan.mapInArrow(CountingTask(settings, topics), COUNTS_SCHEMA).collect()
