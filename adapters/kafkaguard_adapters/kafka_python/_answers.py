@@ -27,7 +27,7 @@ class Unanswered:
 
     Attributes:
         batch: Their batch.
-        failures: The record's future, and its error should the answer not come.
+        failures: The record's fate, and its error should the answer not come.
     """
 
     batch: TrackedBatch

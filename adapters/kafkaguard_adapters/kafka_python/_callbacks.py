@@ -29,10 +29,10 @@ class Callbacks:
         self._waiting: deque[Fate] = deque()
         self._thread: threading.Thread | None = None
 
-    def add(self, futures: Iterable[Fate]) -> None:
-        """Run the callbacks of these futures soon."""
+    def add(self, fates: Iterable[Fate]) -> None:
+        """Run the callbacks of these fates soon."""
         with self._changed:
-            self._waiting.extend(futures)
+            self._waiting.extend(fates)
             if self._waiting and self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="kafkaguard-callbacks", daemon=True
@@ -47,9 +47,9 @@ class Callbacks:
             return self._changed.wait_for(lambda: self._thread is None, timeout)
 
     def _run(self) -> None:
-        while (future := self._next()) is not None:
+        while (fate := self._next()) is not None:
             self._before()
-            future.fire()
+            fate.fire()
 
     def _next(self) -> Fate | None:
         with self._changed:

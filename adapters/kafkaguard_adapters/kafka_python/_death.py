@@ -60,7 +60,7 @@ def death_of(
     return Death(producer, cause, where, _insides.acked(producer))
 
 
-def died_of(producer: Any, batch: TrackedBatch, future: Fate) -> Death | None:
+def died_of(producer: Any, batch: TrackedBatch, fate: Fate) -> Death | None:
     """Tell whether a producer has died of a failed batch, or before.
 
     One whose sequence of numbers has a hole now is silenced.
@@ -70,5 +70,5 @@ def died_of(producer: Any, batch: TrackedBatch, future: Fate) -> Death | None:
     cause = _insides.cause_of_death(producer)
     if cause is None and _insides.breaks_sequence(producer, batch.source):
         _levers.silence(producer)
-        cause = future.original(batch.result)
+        cause = fate.original(batch.result)
     return death_of(producer, cause, batch.topic_partition) if cause else None

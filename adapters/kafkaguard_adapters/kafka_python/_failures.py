@@ -55,15 +55,15 @@ class Failure:
     in_flight: bool = False
 
 
-def judge(batch: TrackedBatch, future: Fate, *, transactional: bool) -> Failure:
+def judge(batch: TrackedBatch, fate: Fate, *, transactional: bool) -> Failure:
     """Decide what the failure of a batch means for one of its records.
 
     Args:
         batch: The failed batch, or a stand-in for a record that came into none.
-        future: The record's future.
+        fate: The record's fate.
         transactional: Within a transaction nothing is sent again.
     """
-    original = future.original(batch.result)
+    original = fate.original(batch.result)
     place = {
         "api": "Produce",
         "topic": batch.topic_partition.topic,
@@ -78,10 +78,10 @@ def judge(batch: TrackedBatch, future: Fate, *, transactional: bool) -> Failure:
         if transactional:
             return Failure(_in_failed_transaction(original, place))
         return _given_up(batch, original, place)
-    if _is_mate(batch, future, original):
+    if _is_mate(batch, fate, original):
         error = _mate(original, place, transactional=transactional)
         return Failure(error, repeatable=not transactional)
-    error = _refused(future, original, place, transactional=transactional)
+    error = _refused(fate, original, place, transactional=transactional)
     # A hole in the sequence is the producer's fault: the record was not looked at.
     first_try = batch.source is not None and not batch.source.in_retry()
     innocent = error.code in SEQUENCE_ERRORS and first_try and not transactional
@@ -174,16 +174,16 @@ def _in_failed_transaction(
     )
 
 
-def _is_mate(batch: TrackedBatch, future: Fate, original: BaseException) -> bool:
+def _is_mate(batch: TrackedBatch, fate: Fate, original: BaseException) -> bool:
     """Tell whether another record of the batch was refused, and not this one."""
     if type(original) is KafkaError:
         # What kafka-python says of a record that the broker's record_errors leave out.
         return True
-    if getattr(original, "errno", None) not in REFUSED_RECORD or future.key_is_null:
+    if getattr(original, "errno", None) not in REFUSED_RECORD or fate.key_is_null:
         return False
     # Of a record that it names, the client makes a new exception at each look.
     tell = batch.result.value[2]
-    named = tell(future.index) is not tell(future.index)
+    named = tell(fate.index) is not tell(fate.index)
     return not named and batch.count > 1
 
 
@@ -198,18 +198,18 @@ def _mate(
 
 
 def _refused(
-    future: Fate,
+    fate: Fate,
     original: BaseException,
     place: dict[str, Any],
     *,
     transactional: bool,
 ) -> KafkaGuardError:
     context: dict[str, Any] = {
-        "null_key": future.key_is_null,
+        "null_key": fate.key_is_null,
         "idempotent": False,
         "transactional": transactional,
     }
-    if getattr(original, "errno", None) == INVALID_RECORD and not future.key_is_null:
+    if getattr(original, "errno", None) == INVALID_RECORD and not fate.key_is_null:
         context["phase"] = "single"
     return errors.translate(original, context=context, **place)
 

@@ -98,22 +98,22 @@ class Recovery:
 
     # --- called by the tracker, under its lock --------------------------------------
 
-    def failed(self, batch: TrackedBatch, futures: list[Fate]) -> list[Fate]:
+    def failed(self, batch: TrackedBatch, fates: list[Fate]) -> list[Fate]:
         """Decide about the records of a failed batch.
 
         Returns:
-            The futures that failed for good and whose callbacks are due at once.
+            The fates that failed for good and whose callbacks are due at once.
         """
-        futures = sorted(futures, key=lambda each: each.index)
+        fates = sorted(fates, key=lambda each: each.index)
         transactional = self._session.is_transactional
         judged = [
-            (f, _failures.judge(batch, f, transactional=transactional)) for f in futures
+            (f, _failures.judge(batch, f, transactional=transactional)) for f in fates
         ]
         for _, failure in judged:
             if _failures.is_null_key_refusal(failure.error):
                 self._session.cache.drop(batch.topic_partition.topic)
         with self._changed:
-            self._notice(batch, futures[0])
+            self._notice(batch, fates[0])
             return self._decide(batch, judged)
 
     def _decide(
@@ -124,19 +124,19 @@ class Recovery:
         records = self._records(batch)
         waits = self._may_be_answered(batch)
         unanswered = Unanswered(batch, [])
-        for future, failure in judged:
-            record = records[future.index] if records else None
+        for fate, failure in judged:
+            record = records[fate.index] if records else None
             if waits and failure.in_flight:
-                future.hold()
-                unanswered.failures.append((future, failure.error))
-            elif self._accepts(batch, future, failure, record):
-                self._hold(Rescue(batch, future.index, future, record, failure.error))  # type: ignore[arg-type]  # not None where it was accepted
+                fate.hold()
+                unanswered.failures.append((fate, failure.error))
+            elif self._accepts(batch, fate, failure, record):
+                self._hold(Rescue(batch, fate.index, fate, record, failure.error))  # type: ignore[arg-type]  # not None where it was accepted
             elif failure.error.code == MESSAGE_TOO_LARGE and not self._closing.is_set():
-                future.hold()
-                self._oversize.append((batch, future, failure.error))
+                fate.hold()
+                self._oversize.append((batch, fate, failure.error))
             else:
-                self._fail(batch, future, _failures.in_the_end(batch, failure))
-                failed.append(future)
+                self._fail(batch, fate, _failures.in_the_end(batch, failure))
+                failed.append(fate)
         if unanswered.failures:
             self._unanswered.append(unanswered)
         return self._start(batch, failed)
@@ -157,14 +157,14 @@ class Recovery:
     def _accepts(
         self,
         batch: TrackedBatch,
-        future: Fate,
+        fate: Fate,
         failure: Failure,
         record: RawRecord | None,
     ) -> bool:
         return (
             self._rescue
             and not self._closing.is_set()
-            and (failure.unsent or not future.was_rescued)
+            and (failure.unsent or not fate.was_rescued)
             and batch.due > time.monotonic()
             and _failures.may_send_again(
                 failure, record, resend_in_doubt=self._resend_in_doubt
@@ -172,17 +172,17 @@ class Recovery:
         )
 
     def _hold(self, rescue: Rescue) -> None:
-        rescue.future.hold()
+        rescue.fate.hold()
         rescue.batch.held = True
         self._rescues.append(rescue)
         self._session.teller.sent_again(rescue.batch.topic_partition.topic)
 
-    def _fail(self, batch: TrackedBatch, future: Fate, error: KafkaGuardError) -> None:
+    def _fail(self, batch: TrackedBatch, fate: Fate, error: KafkaGuardError) -> None:
         """Fail a record for good."""
         if error.verdict.written != "no" and self._death is not None:
             self._death.leaves_in_doubt(batch)
         self._session.failed_for_good(error)
-        future.fail(error)
+        fate.fail(error)
 
     def _start(self, batch: TrackedBatch, failed: list[Fate]) -> list[Fate]:
         """Let the thread do what there is to do; it then runs the callbacks, too."""
@@ -198,11 +198,11 @@ class Recovery:
 
     # --- the death of a producer ------------------------------------------------------
 
-    def _notice(self, batch: TrackedBatch, future: Fate) -> None:
+    def _notice(self, batch: TrackedBatch, fate: Fate) -> None:
         """See whether the producer in use has died of this batch, or before."""
         in_use = self._session.producer
         if batch.producer in (None, in_use) and not self._session.is_transactional:
-            self._record(died_of(in_use, batch, future))
+            self._record(died_of(in_use, batch, fate))
 
     def _record(self, death: Death | None) -> None:
         if death is None or self._closing.is_set():
@@ -306,7 +306,7 @@ class Recovery:
 
     def _held(self) -> int:
         rescues = (*self._in_hand, *self._rescues)
-        undecided = sum(not rescue.future.is_decided for rescue in rescues)
+        undecided = sum(not rescue.fate.is_decided for rescue in rescues)
         waiting = sum(len(each.failures) for each in self._unanswered)
         return undecided + waiting + len(self._oversize)
 
@@ -386,19 +386,17 @@ class Recovery:
         self._resender.send(self._in_hand)
         self._in_hand = []
 
-    def _explain(
-        self, batch: TrackedBatch, future: Fate, error: KafkaGuardError
-    ) -> None:
+    def _explain(self, batch: TrackedBatch, fate: Fate, error: KafkaGuardError) -> None:
         self._limits.explain(batch, error)
         with self._changed:
-            if not future.is_decided:
-                self._fail(batch, future, error)
-                self._now_due(future)
+            if not fate.is_decided:
+                self._fail(batch, fate, error)
+                self._now_due(fate)
             self._oversize = self._oversize[1:]
             self._changed.notify_all()
 
-    def _now_due(self, future: Fate) -> None:
-        self._callbacks.add([future])
+    def _now_due(self, fate: Fate) -> None:
+        self._callbacks.add([fate])
 
     def _replace(self, death: Death) -> None:
         dead, tracker = death.producer, self._session.tracker
@@ -432,16 +430,16 @@ class Recovery:
             unanswered = list(self._unanswered)
         for each in unanswered:
             base = each.base_offset(self._confirmed_before(each.batch))
-            for future, error in each.failures:
-                if future.is_decided:
+            for fate, error in each.failures:
+                if fate.is_decided:
                     continue
                 if base is None:
-                    self._leave_in_doubt(each.batch, future, error)
+                    self._leave_in_doubt(each.batch, fate, error)
                 else:
                     self._session.tracker.go_on(
                         each.batch.producer,
-                        future,
-                        partial(_levers.delivered, future.inner, base),
+                        fate,
+                        partial(_levers.delivered, fate.inner, base),
                     )
         with self._changed:
             self._unanswered = self._unanswered[len(unanswered) :]
@@ -456,17 +454,15 @@ class Recovery:
         return end
 
     def _leave_in_doubt(
-        self, batch: TrackedBatch, future: Fate, error: KafkaGuardError
+        self, batch: TrackedBatch, fate: Fate, error: KafkaGuardError
     ) -> None:
         records = self._records(batch)
         with self._changed:
             if self._resend_in_doubt and records and self._rescue:
-                self._hold(
-                    Rescue(batch, future.index, future, records[future.index], error)
-                )
+                self._hold(Rescue(batch, fate.index, fate, records[fate.index], error))
             else:
-                self._fail(batch, future, error)
-                self._now_due(future)
+                self._fail(batch, fate, error)
+                self._now_due(fate)
 
     # --- a producer that cannot be replaced -------------------------------------------
 
@@ -490,11 +486,11 @@ class Recovery:
             self._in_hand, self._rescues = [], []
             oversize, self._oversize = self._oversize, []
             for rescue in waiting:
-                if not rescue.future.is_decided:
+                if not rescue.fate.is_decided:
                     self._resender.fail(rescue, error)
-            for batch, future, refused in oversize:
-                self._fail(batch, future, refused)
-                self._now_due(future)
+            for batch, fate, refused in oversize:
+                self._fail(batch, fate, refused)
+                self._now_due(fate)
             self._open_gate(None if self._death is None else self._try_again)
         for batch in {rescue.batch for rescue in waiting}:
             self._session.tracker.resolve(batch)

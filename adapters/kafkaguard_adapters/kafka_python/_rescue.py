@@ -32,14 +32,14 @@ class Rescue:
     Attributes:
         batch: The batch that failed.
         index: The record's place in it.
-        future: What its sender holds.
+        fate: What its sender holds.
         record: Its bytes.
         error: Why it failed.
     """
 
     batch: TrackedBatch
     index: int
-    future: Fate
+    fate: Fate
     record: RawRecord
     error: KafkaGuardError
 
@@ -54,7 +54,7 @@ class Resender:
 
     Args:
         session: Where they go.
-        failed: Told of a future that has failed for good.
+        failed: Told of a fate that has failed for good.
     """
 
     def __init__(self, session: Session, failed: Callable[[Fate], None]) -> None:
@@ -137,14 +137,14 @@ class Resender:
         _levers.wait_for_topic(producer, place.topic, due - time.monotonic())
         self._session.tracker.go_on(
             producer,
-            rescue.future,
+            rescue.fate,
             partial(_levers.append, producer, place, rescue.record),
             due=due,
         )
 
     def _fail_with(self, rescue: Rescue, error: KafkaGuardError) -> None:
-        rescue.future.fail(error)
-        self._failed(rescue.future)
+        rescue.fate.fail(error)
+        self._failed(rescue.fate)
 
 
 def _superseded(rescue: Rescue) -> KafkaGuardError:
