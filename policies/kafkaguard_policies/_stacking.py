@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 Kind = Literal["producer", "consumer", "admin"]
 
+#: What clients use where nothing is said, in seconds (the first is librdkafka's), and
+#: what policies do. That they do not fit is nobody's choice, and no news.
+_USUAL = {"delivery.timeout.ms": 300, "transaction.timeout.ms": 60}
+_USUAL_DEADLINE_S = 120
 #: What a policy's waits may take of a time limit of the group or the coordinator.
 _SHARE = 0.8
 
@@ -158,12 +162,18 @@ def _unacknowledged(
         )
 
 
+def _nobody_chose(policy: RetryPolicy, setting: str, seconds: float | None) -> bool:
+    return policy.deadline == _USUAL_DEADLINE_S and seconds == _USUAL[setting]
+
+
 def _client_outlasts_policy(
     policy: RetryPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     delivery = _ms(settings, "delivery.timeout.ms")
     if settings.get("transactional.id"):
         return  # its coordinator ends what is in doubt
+    if _nobody_chose(policy, "delivery.timeout.ms", delivery):
+        return
     if delivery is not None and delivery > policy.deadline:
         yield Finding(
             "client-outlasts-policy",
@@ -252,6 +262,8 @@ def _outlasts_transaction(
     policy: RetryPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     limit = _ms(settings, "transaction.timeout.ms")
+    if _nobody_chose(policy, "transaction.timeout.ms", limit):
+        return
     if settings.get("transactional.id") and limit and policy.deadline >= limit:
         yield Finding(
             "coordinator-aborts-first",

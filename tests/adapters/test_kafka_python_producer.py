@@ -324,7 +324,6 @@ class TestTransactions:
         client = KafkaProducer(
             bootstrap_servers=kafka_cluster.bootstrap_servers,
             transactional_id=f"id-{topic}",
-            transaction_timeout_ms=150_000,  # longer than the policy tries
             linger_ms=20,
         )
         with guard(client, topics=stale) as producer:

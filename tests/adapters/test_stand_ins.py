@@ -34,9 +34,11 @@ AWAITED = (AIOKafkaConsumer, AIOKafkaProducer)
 def config_of(cls, bootstrap):
     """Write the settings of a client of a class."""
     if cls not in CONFLUENT:
-        return {"bootstrap_servers": bootstrap}
-    group = {"group.id": "none"} if issubclass(cls, confluent_kafka.Consumer) else {}
-    return {"bootstrap.servers": bootstrap, **group}
+        own = {"enable_idempotence": True} if cls is AIOKafkaProducer else {}
+        return {"bootstrap_servers": bootstrap, **own}
+    is_consumer = issubclass(cls, confluent_kafka.Consumer)
+    own = {"group.id": "none"} if is_consumer else {"enable.idempotence": True}
+    return {"bootstrap.servers": bootstrap, **own}
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,7 @@ def test_client_says_who_lags_and_what_is_full(blocking, behind):
 @pytest.mark.parametrize("cls", AWAITED)
 async def test_awaited_client_is_there_whole(cls, kafka_cluster, behind):
     """The same for clients of aiokafka, with `async with`."""
-    client = cls(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    client = cls(**config_of(cls, kafka_cluster.bootstrap_servers))
     async with guard(client) as guarded:
         assert isinstance(guarded, cls)
         names = [name for name in dir(cls) if not name.startswith("__")]
@@ -136,7 +138,8 @@ def test_confluent_clients_work_as_before(kafka_cluster, kafka_topic):
     bootstrap = kafka_cluster.bootstrap_servers
     delivered = []
     config = {"bootstrap.servers": bootstrap}
-    with guard(factory=SerializingProducer, config=config) as producer:
+    safe = {**config, "enable.idempotence": True}
+    with guard(factory=SerializingProducer, config=safe) as producer:
         producer.produce(
             kafka_topic, b"k", b"v", 0, lambda error, _: delivered.append(error)
         )

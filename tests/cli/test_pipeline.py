@@ -152,7 +152,7 @@ def test_refused_record_fails_the_job_with_exit_code_1(run, pipeline, topics):
         ({"source": {"format": "json", "path": "gone.json"}}, "there is no file"),
         ({"source": {"format": "jso", "path": "."}}, "Spark refuses the pipeline"),
         ({"select": {"key": "at", "value": "k"}}, "column key is bigint"),
-        ({"select": {"key": "k"}}, "value: Field required"),
+        ({"select": {"key": "k"}}, "select.value: must be given"),
         ({"guard": {"max_record_bytes": 0}}, "max_record_bytes"),
         ({"guard": {"on_reject": "drop"}}, "on_reject"),
         ({"dead_letter": {"topic": "nope"}}, "there is no such topic"),

@@ -90,7 +90,7 @@ def test_presets_go_with_the_clients_they_are_for(preset, kind, settings):
         (
             {},
             "producer",
-            {"transactional.id": "t", "transaction.timeout.ms": 60_000},
+            {"transactional.id": "t", "transaction.timeout.ms": 50_000},
             "coordinator-aborts-first",
         ),
         ({"deadline": 400}, "consumer", CONSUMER, "rebalance-while-retrying"),
