@@ -69,14 +69,8 @@ class Load:
         return {n: o for n, o in self.outcomes.items() if not isinstance(o, int)}
 
     def check_innocent(self):
-        """None of them has failed, and hardly any is in doubt.
-
-        A record whose answer comes before its own send() has returned, from a producer
-        that is dead by then, has an outcome that nobody can know.
-        """
-        refused = self.refused()
-        assert all(o.verdict.written == "maybe" for o in refused.values()), self.kinds()
-        assert len(refused) <= len(self.outcomes) / 100, self.kinds()
+        """Each of them was delivered."""
+        assert self.refused() == {}, self.kinds()
 
     def kinds(self):
         """Count what was not delivered, by verdict."""

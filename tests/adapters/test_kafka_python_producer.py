@@ -309,7 +309,7 @@ class TestFaultsOfTheGuard:
         """Its future still tells."""
         producer = make()
         with monkeypatch.context() as broken:
-            broken.setattr(producer._session.tracker, "follow", lambda *_: 1 / 0)
+            broken.setattr(producer._session.tracker, "begin", lambda *_: 1 / 0)
             future = producer.send(kafka_topic, b"v", b"k")
         assert future.get(10).offset == 0
         assert "sent all the same" in caplog.text

@@ -46,6 +46,7 @@ class TrackedBatch:
         due: When its records must have their outcome, in monotonic seconds.
         rank: Its place among the batches that its dead producer had not sent.
         settled: How many of its records are settled.
+        is_late: It was done before it could be followed.
         accepted: The broker took it.
         held: Some of its records wait to be sent again.
         resolved: Nothing is left to do about it.
@@ -58,6 +59,7 @@ class TrackedBatch:
         "due",
         "generation",
         "held",
+        "is_late",
         "key",
         "number",
         "producer",
@@ -76,7 +78,8 @@ class TrackedBatch:
         self.producer = producer
         self.result = result = _insides.result_of(inner)
         self.source = _insides.batch_of(producer, result) if producer else None
-        whole = self.source is not None and not result.is_done
+        self.is_late = bool(result.is_done)
+        whole = self.source is not None and not self.is_late
         self.key = result if whole else inner
         self._inners = _insides.records_in(self.source) if whole else [inner]
         self.created: float = (
@@ -166,13 +169,8 @@ class Tracker:
         self._numbers = itertools.count()
         self._lock = threading.RLock()
 
-    def knows(self, result: Any) -> bool:
-        """Tell whether a batch is followed, or was and its records are settled."""
-        with self._lock:
-            return result in self.open or _levers.is_settled(result)
-
     def follow(self, producer: Any, inner: Any, *, due: float = float("inf")) -> None:
-        """Begin to follow the batch of a record, unless that is so already.
+        """Follow a record with its batch; what is done already is settled at once.
 
         Args:
             producer: The client's producer.
@@ -180,27 +178,43 @@ class Tracker:
             due: When the record must have its outcome, in monotonic seconds, if it
                 was sent once before.
         """
+        batch = self.begin(producer, inner, due=due)
+        if batch is not None:
+            self.settle(batch)
+
+    def begin(
+        self, producer: Any, inner: Any, *, due: float = float("inf")
+    ) -> TrackedBatch | None:
+        """Begin to follow the batch of a record, unless that is so already.
+
+        Returns:
+            What is done already, to be settled or resolved; else None.
+        """
         result = _insides.result_of(inner)
         with self._lock:
             known = self.open.get(result)
             if known is not None:
                 known.due = min(known.due, due)
-                return
+                return None
             if _levers.is_settled(result):
-                return
+                return None
             line = self._lines[result.topic_partition]
             split = bool(line) and _insides.is_split(line[0].result)
             batch = TrackedBatch(
                 next(self._numbers), producer, inner, generation=self.generation
             )
             batch.due = min(due, batch.created + self._patience)
-            self.open[batch.key] = batch
+            if not batch.is_late:
+                self.open[batch.key] = batch
             _insert(line, batch)
+        if split:
+            self._follow_splits()
+        if batch.is_late:
+            return batch
         self._on_begun()
         # A client's batch never fails as a whole: its value tells about each record.
         result.add_callback(partial(self._completed, batch))
-        if split:
-            self._follow_splits()
+        return None
 
     def go_on(
         self,
@@ -260,7 +274,7 @@ class Tracker:
             fate.fire()
 
     def resolve(self, batch: TrackedBatch) -> None:
-        """Note that nothing is left to do about a refused batch."""
+        """Note that nothing is left to do about a batch."""
         with self._lock:
             batch.resolved = True
             self._shorten(batch.topic_partition)

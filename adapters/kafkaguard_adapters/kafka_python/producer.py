@@ -192,22 +192,21 @@ class GuardedProducer(ClusterCalls):
             if inner.failed() and not result.is_done:
                 # The client failed it before it came into any batch.
                 session.tracker.settle_failed(inner)
-            elif result.is_done and self._died_with(producer, result):
+                return True
+            done = session.tracker.begin(producer, inner)
+            if done is None:
+                return True
+            if (
+                done.source is None
+                and _insides.was_never_sent(producer, result)
+                and session.recovery.expect_successor(producer)
+            ):
+                session.tracker.resolve(done)
                 return False
-            else:
-                session.tracker.follow(producer, inner)
+            session.tracker.settle(done)
         except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("a record could not be followed; it is sent all the same")
         return True
-
-    def _died_with(self, producer: Any, result: Any) -> bool:
-        """Tell whether an unfollowed batch was never sent, since its producer died."""
-        return (
-            _insides.batch_of(producer, result) is None
-            and _insides.was_never_sent(producer, result)
-            and not self._session.tracker.knows(result)
-            and self._session.recovery.expect_successor(producer)
-        )
 
     def _not_sent(self, error: KafkaError, topic: str, partition: int | None) -> Any:
         context = {"phase": "enqueue"}
