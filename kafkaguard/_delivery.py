@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkaguard._verdict import Action
+from kafkaguard._verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import ClientStateError, FatalError, KafkaGuardError
 
 if TYPE_CHECKING:
@@ -34,16 +34,6 @@ class ForkedProducerError(ClientStateError):
     name = "FORKED_PRODUCER"
 
 
-class CallbackError(ClientStateError):
-    """A callback of the application raised; ``__cause__`` is what it raised.
-
-    It is kept until the next flush() or close(), so that it neither disturbs the
-    delivery of other records nor gets lost.
-    """
-
-    name = "CALLBACK"
-
-
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
     """What became of the records since the last report.
@@ -63,6 +53,43 @@ class DeliveryReport:
     errors: tuple[KafkaGuardError, ...] = field(default=(), repr=False)
 
 
+class CallbackError(ClientStateError):
+    """A callback of the application raised; ``__cause__`` is what it raised.
+
+    It is kept until the next flush() or close(), so that it neither disturbs the
+    delivery of other records nor gets lost.
+
+    Attributes:
+        report: What became of the records themselves.
+    """
+
+    name = "CALLBACK"
+    report: DeliveryReport = DeliveryReport()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Tell a human: nothing that a program does next mends it."""
+        return _MEND_IT[not (self.report.failed or self.report.in_doubt)]
+
+
+_CALLBACK_RAISED = RuleInfo(
+    "callback-raised",
+    "mend the callback; the outcomes of the records are what the report says",
+    "kafka-python: Future.success logs what a callback raises and goes on",
+    "An exception in a callback would be lost, or disturb other records.",
+)
+_MEND_IT: dict[bool, Verdict] = {
+    all_delivered: Verdict(
+        Action.CONFIGURE,
+        retriable=False,
+        written="yes" if all_delivered else "maybe",
+        error_class=CallbackError,
+        rule=_CALLBACK_RAISED,
+    )
+    for all_delivered in (True, False)
+}
+
+
 class DeliveryFailed(KafkaGuardError):  # noqa: N818 - the outcome of a flush, in its words
     """Records were not delivered, and nobody has looked at their outcomes.
 
@@ -79,6 +106,8 @@ class DeliveryFailed(KafkaGuardError):  # noqa: N818 - the outcome of a flush, i
         """Say in one line what was not delivered and why."""
         counts = Counter(_kind(error) for error in report.errors)
         parts = [f"{n} x {kind}" for kind, n in counts.most_common()]
+        if len(report.errors) == MAX_ERRORS:
+            parts[-1] += f", of the first {MAX_ERRORS} that nobody looked at"
         if report.pending:
             parts.append(f"{report.pending} still pending when the time was up")
         return (
@@ -90,7 +119,7 @@ class DeliveryFailed(KafkaGuardError):  # noqa: N818 - the outcome of a flush, i
 
 def _kind(error: KafkaGuardError) -> str:
     code = "" if error.code is None else f" ({error.code})"
-    return f"{error.name}{code} on topic {error.topic}"
+    return f"{error.name}{code} on topic {error.topic}: {error.verdict.action}"
 
 
 class Outcome:

@@ -533,6 +533,15 @@ RULES: tuple[Rule, ...] = (
         source="kafka-python #607, #2240",
     ),
     _rule(
+        "topic-not-there",
+        Action.CONFIGURE,
+        "the brokers answer and know no such topic: create it, or mend its name",
+        on=(e.UnknownTopicOrPartitionError,),
+        phase=("enqueue",),
+        scenario="send() asked for its metadata for max_block_ms in vain.",
+        source="kafka-rest #133; kafka-python #607",
+    ),
+    _rule(
         "not-connected",
         Action.RETRY,
         "there is no connection to a broker yet, so nothing was sent: try again",

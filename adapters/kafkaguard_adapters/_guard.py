@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from kafkaguard._verdict import TopicFacts
 from kafkaguard.errors._made import module_of
 from kafkaguard_adapters._stacking import compare
-from kafkaguard_policies import load_policy
+from kafkaguard_policies import load_policy, presets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,8 +17,14 @@ if TYPE_CHECKING:
 
     from kafkaguard._events import Event
     from kafkaguard_adapters import _guarded as guarded
+    from kafkaguard_policies import RetryPolicy
 
 ClientT = TypeVar("ClientT")
+
+_log = logging.getLogger("kafkaguard.guard")
+
+#: Settings of a policy that only describe it.
+_WORDS = frozenset({"name", "description"})
 
 #: By the top-level package and the name of a client's class: the module whose
 #: ``wrap()`` guards it. Names only, so that no client is imported for nothing.
@@ -180,7 +187,9 @@ def guard(
     home = _home_of(client)
     loaded = load_policy(policy)
     compare(client, home, config, loaded, strict=strict)
-    return import_module(home).wrap(
+    module = import_module(home)
+    _tell_unused(loaded, getattr(module, "OBEYS", frozenset()), client)
+    return module.wrap(
         client,
         factory=factory,
         config=config,
@@ -189,6 +198,26 @@ def guard(
         strict=strict,
         on_event=on_event,
     )
+
+
+def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> None:
+    """Say which settings of a policy of the user's own mean nothing here."""
+    if policy.name in presets() and policy == load_policy(policy.name):
+        return
+    usual = load_policy("default")
+    unused = [
+        name
+        for name in type(policy).model_fields
+        if name not in obeyed | _WORDS and getattr(policy, name) != getattr(usual, name)
+    ]
+    if unused:
+        _log.warning(
+            "guard(): policy %s sets %s, which a guarded %s does not use: the client "
+            "tries again by its own settings. @retry(policy) around the call does",
+            policy.name,
+            ", ".join(unused),
+            type(client).__name__,
+        )
 
 
 def _check_topics(topics: Any) -> None:

@@ -101,10 +101,13 @@ class KafkaGuardError(Exception):
     @property
     def verdict(self) -> Verdict:
         """What to do about it (never None)."""
-        if self._verdict is None:
-            from kafkaguard._classification import classify
+        from kafkaguard._classification import classify
 
-            self._verdict = classify(self)
+        return self._verdict or classify(self)
+
+    @property
+    def given_verdict(self) -> Verdict | None:
+        """The verdict of the guard that raised it, which knew more than it says."""
         return self._verdict
 
     @property

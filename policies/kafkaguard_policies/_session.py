@@ -32,6 +32,7 @@ from kafkaguard._events import (
     emit,
 )
 from kafkaguard._verdict import Action, Verdict
+from kafkaguard.errors import KafkaGuardError
 from kafkaguard_policies._outcome import Attempt, Outcome, attach, outcome_of
 
 if TYPE_CHECKING:
@@ -190,6 +191,8 @@ class Session:
 
     def _judge(self, error: Exception) -> Verdict:
         context = self._context
+        if isinstance(error, KafkaGuardError) and error.given_verdict is not None:
+            return error.given_verdict
         return classify(
             error,
             api=context.api,

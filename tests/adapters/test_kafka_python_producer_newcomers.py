@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kafka import KafkaProducer
 
-from kafkaguard import Action, CallbackError, DeliveryFailed, guard
+from kafkaguard import Action, CallbackError, DeliveryFailed, errors, guard
+from kafkaguard._delivery import MAX_ERRORS, Ledger, Outcome
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.policies import StackingWarning
+from kafkaguard_adapters.kafka_python._failures import NOT_SENT
 
 
 def producer_of(cluster, **settings):
@@ -56,6 +59,84 @@ def test_a_callback_that_raises_says_nothing_against_the_record(
         producer.flush()
     assert caught.value.verdict.written == "yes"
     producer.close()
+
+
+def test_a_callback_that_raises_says_nothing_in_favour_of_the_record(kafka_cluster):
+    """The record was refused: no word of delivery, and the counts are there."""
+    topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
+    with producer_of(kafka_cluster) as producer:
+        producer.send(topic, b"x" * 5000).add_errback(lambda _: 1 / 0)
+        with pytest.raises(CallbackError, match="delivered 0, failed 1") as caught:
+            producer.flush(10)
+    assert caught.value.report.failed == 1
+    assert caught.value.verdict.action is Action.CONFIGURE
+    assert caught.value.verdict.written == "maybe"
+
+
+@pytest.mark.parametrize("method", ["flush", "close"])
+def test_waiting_in_a_callback_is_refused(kafka_cluster, kafka_topic, method):
+    """It would wait for the thread that it runs on; the record is delivered."""
+    raised = []
+
+    def wait(_):
+        with pytest.raises(errors.ClientStateError, match=f"{method}.. in a callback"):
+            getattr(producer, method)(5)
+        raised.append(method)
+
+    with producer_of(kafka_cluster) as producer:
+        producer.send(kafka_topic, b"v").add_callback(wait)
+        assert producer.flush(10).delivered == 1
+    assert raised == [method]
+
+
+def test_without_rescue_what_was_not_sent_may_be_sent_again(kafka_cluster):
+    """The guard builds the producer again, so nobody is told to do that."""
+    topic = kafka_cluster.create_topic(config={"max.message.bytes": 20_000})
+    client = KafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=50
+    )
+    with guard(client, policy={"extends": "default", "rescue": False}) as producer:
+        big = producer.send(topic, b"x" * 30_000, key=b"big")
+        others = [producer.send(topic, b"%d" % n, key=b"k") for n in range(100)]
+        with pytest.raises(errors.MessageTooLargeError):
+            big.get(20)
+        verdicts = {f.exception.verdict.action for f in others if not f.succeeded()}
+        assert verdicts <= {Action.RETRY, Action.IN_DOUBT}
+        assert producer.send(topic, b"next", key=b"k").get(20).offset >= 0
+
+
+def test_more_failures_than_are_kept_are_told_as_such():
+    """1,000 errors are kept; the text says that there were more, and what each asks."""
+    ledger = Ledger()
+    for _ in range(MAX_ERRORS + 5):
+        outcome = Outcome()
+        outcome.error = errors.ClientTimeoutError(topic="t", verdict=NOT_SENT)
+        ledger.failed(outcome)
+    text = DeliveryFailed.describe(ledger.report(0))
+    assert "1000 x CLIENT_TIMEOUT on topic t: RETRY" in text
+    assert "of the first 1000 that nobody looked at" in text
+    assert "failed 1005" in text
+
+
+def test_settings_of_a_policy_that_mean_nothing_here_are_named(kafka_cluster, caplog):
+    """A guarded producer does not run overrides: nobody shall believe it does."""
+    own = {"overrides": [{"when": {"code": 29}, "action": "RETRY"}], "rescue": False}
+    client = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    with caplog.at_level("WARNING", "kafkaguard.guard"), guard(client, policy=own):
+        pass
+    (said,) = [r.getMessage() for r in caplog.records if r.name == "kafkaguard.guard"]
+    assert "sets overrides, which a guarded KafkaProducer does not use" in said
+
+
+@pytest.mark.parametrize("preset", ["default", "idempotent-producer", "low-latency"])
+def test_presets_are_no_cause_for_that_warning(kafka_cluster, caplog, preset):
+    """They are written for all uses."""
+    client = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StackingWarning)
+        guarded = guard(client, policy=preset)
+    guarded.close()
+    assert [r for r in caplog.records if r.name == "kafkaguard.guard"] == []
 
 
 def test_acks_0_is_warned_of_and_strict_refuses_it(kafka_cluster):

@@ -150,3 +150,36 @@ def test_transactional_calls_of_another_producer_fail_as_the_clients_do(kafka_cl
             with pytest.raises(IllegalStateError) as caught:
                 call()
             assert isinstance(caught.value, errors.ClientStateError)
+
+
+def test_a_record_that_send_refuses_fails_its_transaction(kafka_cluster, make):
+    """As in Java: no commit without it. It was never sent, so no producer is replaced."""
+    topic, plain = f"compact-{time.monotonic_ns()}", kafka_cluster.create_topic()
+    kafka_cluster.create_topic(topic, config={"cleanup.policy": "compact"})
+    producer = make(topic)
+    before = producer._session.producer
+    for refused, error_class in (
+        (lambda: producer.send(topic, b"no key"), errors.InvalidRecordKeyError),
+        (lambda: producer.send(plain, b"x" * 2_000_000), errors.MessageTooLargeError),
+    ):
+        producer.begin_transaction()
+        producer.send(plain, b"whole or not at all", b"k").get(10)
+        with pytest.raises(error_class) as caught:
+            refused()
+        assert caught.value.verdict.action is Action.ABORT
+        with pytest.raises(errors.KafkaGuardError, match="abort_transaction") as commit:
+            producer.commit_transaction()
+        assert commit.value.verdict.action is Action.ABORT
+        producer.abort_transaction()
+    in_transaction(producer, plain, b"next")
+    assert committed(kafka_cluster, plain) == [b"next"]
+    assert producer._session.producer is before
+
+
+def test_calls_in_a_wrong_order_are_nobodys_death(make, kafka_topic):
+    """The producer is fine: nobody is told to build a new one."""
+    producer = make(kafka_topic)
+    with pytest.raises(errors.KafkaGuardError, match="transition") as caught:
+        producer.abort_transaction()
+    assert caught.value.verdict.action is Action.REJECT
+    in_transaction(producer, kafka_topic, b"1")

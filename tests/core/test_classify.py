@@ -208,6 +208,7 @@ EXAMPLES = [
         "RETRY",
         "no",
     ),
+    ("topic-not-there", 3, {"api": "Produce", "phase": "enqueue"}, "CONFIGURE", "no"),
     ("gave-up-waiting", KafkaError(-192), {"idempotent": True}, "IN_DOUBT", "maybe"),
     ("gave-up-waiting", TimeoutError(), {"api": "Produce"}, "IN_DOUBT", "maybe"),
     (

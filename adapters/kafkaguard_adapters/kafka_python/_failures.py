@@ -35,6 +35,8 @@ REFUSED_RECORD = frozenset({INVALID_RECORD, 2})
 SEQUENCE_ERRORS = frozenset({45, 59})
 #: What holds for each record of a transaction that has failed (KIP-1050).
 ABORT = classify(120, api="EndTxn")
+#: The client did not get to it; the record may be sent by another one.
+NOT_SENT = classify(KafkaTimeoutError(), api="Produce", phase="enqueue")
 _STOPS = frozenset({Action.FENCED, Action.CONFIGURE})
 
 
@@ -103,7 +105,9 @@ def _given_up(
         error = errors.make(PURGED_IN_FLIGHT, text, original=original, **place)
         return Failure(error, repeatable=True, in_flight=True)
     text = f"{why} before this record was sent: it was not written"
-    error = errors.make(ClientClosedError, text, original=original, **place)
+    error = errors.make(
+        ClientClosedError, text, original=original, verdict=NOT_SENT, **place
+    )
     return Failure(error, repeatable=True, unsent=True)
 
 
@@ -153,7 +157,7 @@ def not_in_time(error: KafkaGuardError, producer: Any) -> KafkaGuardError:
         api="Produce",
         topic=error.topic,
         partition=error.partition,
-        verdict=classify(KafkaTimeoutError(), api="Produce", phase="enqueue"),
+        verdict=NOT_SENT,
     )
     late.__cause__ = error
     return late

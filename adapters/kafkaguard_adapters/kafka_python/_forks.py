@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError
 
+from kafkaguard._classification import classify
 from kafkaguard._delivery import ForkedProducerError
-from kafkaguard.errors import dual
+from kafkaguard.errors import ClientClosedError, dual
 from kafkaguard_adapters.kafka_python import _levers, errors
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class ForkGuard:
                 f"process ({os.getpid()}): build it after the fork, or use "
                 "guard(factory=KafkaProducer, config={...})",
                 client=errors.CLIENT,
+                verdict=classify(ClientClosedError("not in this process")),
             )
         with self._lock:
             if self.is_forked():

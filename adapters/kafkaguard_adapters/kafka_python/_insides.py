@@ -258,6 +258,11 @@ def has_connection(producer: Any) -> bool:
     return any(client.connected(b.node_id) for b in producer._metadata.brokers())
 
 
+def is_denied(producer: Any, topic: str) -> bool:
+    """Tell whether the brokers have said that this user may not see a topic."""
+    return topic in producer._metadata.unauthorized_topics
+
+
 def is_sender_thread(producer: Any) -> bool:
     """Tell whether the caller is the producer's own background thread."""
     return threading.current_thread() is producer._sender

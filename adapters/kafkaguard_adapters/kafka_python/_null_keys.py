@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._classification import classify
 from kafkaguard._verdict import TopicFacts
 from kafkaguard.errors import InvalidRecordKeyError
 from kafkaguard_adapters.kafka_python import errors
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._topic_facts import TopicFactsLookup
 
+_INVALID_RECORD = 87
 _log = logging.getLogger("kafkaguard.producer")
 
 _CLEANUP, _TIERED = "cleanup.policy", "remote.storage.enable"
@@ -28,10 +30,20 @@ class NullKeyCheck:
         lookup: Knows, or finds out, which topics are compacted.
         disguised: What to do about a key of None that a serialiser turned into the
             text ``null`` or ``None``: ``"warn"``, ``"reject"`` or ``"send"``.
+        transactional: Within transactions, which a refusal spoils.
     """
 
-    def __init__(self, lookup: TopicFactsLookup, *, disguised: str = "warn") -> None:
+    def __init__(
+        self,
+        lookup: TopicFactsLookup,
+        *,
+        disguised: str = "warn",
+        transactional: bool = False,
+    ) -> None:
         self._lookup = lookup
+        self._verdict = classify(
+            _INVALID_RECORD, api="Produce", null_key=True, transactional=transactional
+        )
         self._disguised = disguised
         self._warned: set[str] = set()
 
@@ -71,6 +83,7 @@ class NullKeyCheck:
             "a key, or send it to another topic",
             api="Produce",
             topic=topic,
+            verdict=self._verdict,
         )
 
 

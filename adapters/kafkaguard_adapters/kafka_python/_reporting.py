@@ -9,7 +9,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafkaguard._classification import classify
 from kafkaguard._delivery import CallbackError, DeliveryFailed, worst
 from kafkaguard._verdict import Action
-from kafkaguard.errors import dual
+from kafkaguard.errors import ClientStateError, dual
 from kafkaguard_adapters.kafka_python import errors
 
 if TYPE_CHECKING:
@@ -50,13 +50,25 @@ def delivery_failed(report: DeliveryReport) -> DeliveryFailed:
     return error
 
 
-def callback_failed(raised: BaseException) -> KafkaGuardError:
+def callback_failed(raised: BaseException, report: DeliveryReport) -> CallbackError:
     """Make the error for an exception of a callback of the application."""
-    return errors.make(
+    error = errors.make(
         CallbackError,
-        f"a callback of the application raised {type(raised).__name__}; the records "
-        "themselves were delivered",
-        verdict=classify(0),
+        f"a callback of the application raised {type(raised).__name__} (records "
+        f"delivered {report.delivered}, failed {report.failed}, in doubt "
+        f"{report.in_doubt})",
+    )
+    assert isinstance(error, CallbackError)
+    error.report = report
+    return error
+
+
+def waits_for_itself(method: str) -> KafkaGuardError:
+    """Make the error for a call in a callback that would wait for its own thread."""
+    return errors.make(
+        ClientStateError,
+        f"{method}() in a callback would wait for the very thread that runs the "
+        "callback: call it elsewhere",
     )
 
 

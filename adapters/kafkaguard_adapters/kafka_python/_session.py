@@ -113,6 +113,11 @@ class Session:
         if self.is_transactional:
             self.transactions.failed(error)
 
+    def refused_at_once(self, error: KafkaGuardError) -> None:
+        """Take note of a record that send() itself refuses."""
+        if self.is_transactional:
+            self.transactions.refused_at_once(error)
+
     def is_replaced(self, producer: Any) -> bool:
         """Tell whether the caller, who used that producer, should wait and try anew."""
         return producer is not self.producer or (

@@ -14,9 +14,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
+from kafkaguard._classification import classify
 from kafkaguard._verdict import Action
+from kafkaguard.errors import ClientStateError
 from kafkaguard_adapters.kafka_python import _failures, _insides, _levers, errors
 from kafkaguard_adapters.kafka_python._successor import retire
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.producer")
 
+_OUT_OF_ORDER = classify(ClientStateError("in a wrong order"))
 _POLL_S = 0.01
 #: Seconds that the client has to find out whether it was fenced.
 _FENCED_S = 5.0
@@ -41,11 +44,20 @@ class Transactions:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._failure: KafkaGuardError | None = None
+        self._has_hole = False
         self._is_worn = False
         self._open_end: tuple[bool, Any, Any] | None = None
 
     def failed(self, error: KafkaGuardError) -> None:
-        """Take note that a record of this transaction failed."""
+        """Take note that a record of this transaction failed on its way."""
+        self._failure = self._failure or error
+        self._has_hole = True
+
+    def refused_at_once(self, error: KafkaGuardError) -> None:
+        """Take note of a record that was never handed over: the rest is incomplete.
+
+        As Java's producer does, which then takes no commit either.
+        """
         self._failure = self._failure or error
 
     def has_failed(self) -> bool:
@@ -64,7 +76,7 @@ class Transactions:
             self._session.producer.begin_transaction()
         except KafkaError as error:
             raise self.judged(error, {}) from error
-        self._failure = None
+        self._forget()
 
     def commit(self) -> None:
         """Commit within ``max_block_ms``; call it again to wait for longer.
@@ -73,6 +85,8 @@ class Transactions:
             KafkaGuardError: Its verdict says whether to abort.
         """
         try:
+            if self._failure is not None and not self._has_hole:
+                raise IllegalStateError("a record was refused")
             self._end(commit=True)
         except KafkaError as error:
             raise self.judged(error, {"phase": "commit"}) from error
@@ -87,8 +101,8 @@ class Transactions:
             self._abort()
         except KafkaError as error:
             raise self.judged(error, {"phase": "abort"}) from error
-        self._is_worn = self._is_worn or self._failure is not None
-        self._failure = None
+        self._is_worn = self._is_worn or self._has_hole
+        self._forget()
 
     def _abort(self) -> None:
         try:
@@ -100,7 +114,10 @@ class Transactions:
                 raise
             # The client is in no state to do so; a successor's first request does.
             self._renew()
-            self._failure = None
+            self._forget()
+
+    def _forget(self) -> None:
+        self._failure, self._has_hole = None, False
 
     def add_offsets(self, offsets: Any, group: Any) -> None:
         """Add a consumer's offsets within ``max_block_ms``.
@@ -184,7 +201,9 @@ class Transactions:
         if judged.verdict.action in (Action.FENCED, Action.CONFIGURE):
             return judged
         if self._failure is None:
-            return errors.translate(error, api=api, context=context)
+            # "Invalid transition": the calls came in a wrong order, no client is dead.
+            known = {"verdict": _OUT_OF_ORDER} if _is_out_of_order(error) else {}
+            return errors.translate(error, api=api, context=context, **known)
         failed = self._failure
         return errors.translate(
             error,
@@ -195,3 +214,7 @@ class Transactions:
             message=f"a record of this transaction failed ({failed.name}): call "
             "abort_transaction(), then begin again without it",
         )
+
+
+def _is_out_of_order(error: KafkaError) -> bool:
+    return "Invalid transition" in str(error)

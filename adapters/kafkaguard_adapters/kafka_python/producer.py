@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
+from kafkaguard._classification import classify
 from kafkaguard._delivery import CallbackError, DeliveryFailed, DeliveryReport
 from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
 from kafkaguard.errors import ClientConfigurationError, InvalidRecordKeyError
@@ -30,11 +31,15 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkaguard._events import Event
-    from kafkaguard._verdict import TopicFacts
+    from kafkaguard._verdict import TopicFacts, Verdict
     from kafkaguard_adapters._settings import Settings
 
 _log = logging.getLogger("kafkaguard.producer")
 
+#: What it does by the policy.
+OBEYS = frozenset(
+    {"null_key", "disguised_null_key", "on_reject", "rescue", "resend_in_doubt"}
+)
 #: Seconds that close() and leaving a ``with`` block take at most by default.
 CLOSE_S = 30.0
 #: Seconds that flush() waits beyond the client's own ``delivery_timeout_ms``.
@@ -121,7 +126,11 @@ class GuardedProducer(ClusterCalls):
         )
         ask = ask_facts(session.ask)
         lookup = TopicFactsLookup(ask, self._cache, patience=self._patience)
-        self._null_keys = NullKeyCheck(lookup, disguised=self._disguised)
+        self._null_keys = NullKeyCheck(
+            lookup,
+            disguised=self._disguised,
+            transactional=session.is_transactional,
+        )
 
     # --- sending ----------------------------------------------------------------------
 
@@ -174,6 +183,7 @@ class GuardedProducer(ClusterCalls):
             serializer = self._session.producer.config["key_serializer"]
             self._null_keys.check(topic, key, headers, serializer)
         except InvalidRecordKeyError as error:
+            self._session.refused_at_once(error)
             self._teller.rejected(error)
             self._teller.tell()
             raise
@@ -209,29 +219,43 @@ class GuardedProducer(ClusterCalls):
         return True
 
     def _not_sent(self, error: KafkaError, topic: str, partition: int | None) -> Any:
-        context = {"phase": "enqueue"}
+        context: dict[str, Any] = {"phase": "enqueue"}
         session = self._session
         if session.is_transactional and session.transactions.has_failed():
             return session.transactions.judged(error, context, api="Produce")
-        return errors.translate(
+        if session.is_transactional:
+            context = {"transactional": True}
+        why, verdict = self._why_blocked(error, topic)
+        known = {} if verdict is None else {"verdict": verdict}
+        refusal = errors.translate(
             error,
-            message=self._why_blocked(error, topic),
+            message=why,
             context=context,
             api="Produce",
             topic=topic,
             partition=partition,
+            **known,
         )
+        session.refused_at_once(refusal)
+        return refusal
 
-    def _why_blocked(self, error: KafkaError, topic: str) -> str | None:
-        """Say which of the causes of a timeout in send() it was."""
+    def _why_blocked(
+        self, error: KafkaError, topic: str
+    ) -> tuple[str | None, Verdict | None]:
+        """Say which of the causes of a timeout in send() it was, and what to do."""
         if not isinstance(error, KafkaTimeoutError):
-            return None
-        limit = self._session.producer.config["max_block_ms"] / 1000
-        if not _insides.has_connection(self._session.producer):
+            return None, None
+        producer = self._session.producer
+        limit = producer.config["max_block_ms"] / 1000
+        verdict = None
+        if not _insides.has_connection(producer):
             why = "no broker answers: check bootstrap_servers and the network"
+        elif _insides.is_denied(producer, topic):
+            why, verdict = "this user may not see the topic", classify(29)
         else:
-            why = f"the brokers do not know topic {topic}, or not to this client"
-        return f"nothing was sent within {limit:g} s (max_block_ms): {why}"
+            why = f"the brokers do not know topic {topic}"
+            verdict = classify(3, api="Produce", phase="enqueue")
+        return f"nothing was sent within {limit:g} s (max_block_ms): {why}", verdict
 
     # --- reports ----------------------------------------------------------------------
 
@@ -249,11 +273,14 @@ class GuardedProducer(ClusterCalls):
             DeliveryFailed: Records failed and nobody has looked at them, or were still
                 pending in the end (then also a ``KafkaTimeoutError``).
             CallbackError: A callback of the application has raised.
+            ClientStateError: It is called in a callback, whose thread it waits for.
             TypeError: ``timeout`` is not a number.
             ValueError: It is negative.
         """
         _reporting.check_timeout("flush", timeout)
         self._forks.pass_by()
+        if _insides.is_sender_thread(self._session.producer):
+            raise _reporting.waits_for_itself("flush")
         if timeout is None:
             timeout = (
                 self._session.producer.config["delivery_timeout_ms"] / 1000
@@ -278,25 +305,26 @@ class GuardedProducer(ClusterCalls):
         Raises:
             DeliveryFailed: Records failed and nobody has looked at them.
             CallbackError: A callback of the application has raised.
+            ClientStateError: It is called in a callback, whose thread it waits for.
             TypeError: ``timeout`` is not a number.
             ValueError: It is negative.
         """
         _reporting.check_timeout("close", timeout)
         if self._forks.is_forked():
             return DeliveryReport()
+        session = self._session
+        if _insides.is_sender_thread(session.producer):
+            raise _reporting.waits_for_itself("close")
         limit = CLOSE_S if timeout is None else timeout
         deadline = time.monotonic() + limit
-        in_callback = _insides.is_sender_thread(self._session.producer)
-        if not in_callback:
-            self._wait(deadline)
-        session = self._session
+        self._wait(deadline)
         session.recovery.close(max(0.0, deadline - time.monotonic()))
         if session.tracker.pending():
             _levers.stop(session.producer, STOP_S)
             session.tracker.settle_done()
         session.watch.stop()
         left = max(STOP_S, deadline - time.monotonic())
-        self._close_client(0 if in_callback else left, null_logger)
+        self._close_client(left, null_logger)
         return self._report(session.tracker.pending() + session.recovery.pending())
 
     def _close_client(self, timeout: float, null_logger: bool) -> None:
@@ -340,7 +368,7 @@ class GuardedProducer(ClusterCalls):
             raise _reporting.delivery_failed(report)
         raised = self._session.ledger.take_callback_error()
         if raised is not None:
-            raise _reporting.callback_failed(raised) from raised
+            raise _reporting.callback_failed(raised, report) from raised
         return report
 
     # --- standing in for the client ------------------------------------------
