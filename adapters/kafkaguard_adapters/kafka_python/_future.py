@@ -64,7 +64,8 @@ class GuardedFuture:
     @property
     def value(self) -> Any:
         """The RecordMetadata of a delivered record, else None."""
-        return self._inner.value if self._fate() is None else None
+        value = self._inner.value if self._fate() is None else None
+        return None if isinstance(value, Fate) else value
 
     @property
     def exception(self) -> BaseException | None:
