@@ -15,7 +15,7 @@ from kafkaguard import guard
 from kafkaguard.testing import KafkaCluster
 
 SENDS = 1_000
-ROUNDS = 150
+ROUNDS = 300
 VALUE = b"v" * 100
 KEYS = [b"%010d" % n for n in range(SENDS)]
 NO_KEYS = [None] * SENDS
