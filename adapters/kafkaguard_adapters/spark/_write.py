@@ -134,7 +134,8 @@ def write(  # noqa: PLR0913 - one for each setting
         told = error_from(error)
         if told is None:
             raise
-        told.add_note(f"{_landed(growth, settings)} while the job ran")
+        if not hasattr(told, "__notes__"):
+            told.add_note(f"{_landed(growth, settings)} while the job ran")
         raise told from error
     counts = add_up(TaskCounts.from_json(row.counts) for row in rows)
     return make_report(settings, counts, growth)
