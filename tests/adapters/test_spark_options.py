@@ -109,16 +109,9 @@ def test_s45_producer_setting_without_its_prefix_is_refused(name):
 @pytest.mark.parametrize(
     "servers",
     [
-        "no host",
-        "a:b:c",
-        "host:99999",
-        "host:0",
-        "host:",
-        "::1",
-        "http://h:1",
-        "a:1,b c",
-    ]
-    + [" ", ","],
+        *("no host", "a:b:c", "host:99999", "host:0", "host:", "::1"),
+        *("http://h:1", "a:1,b c", " ", ",", ""),
+    ],
 )
 @pytest.mark.parametrize(
     "use",

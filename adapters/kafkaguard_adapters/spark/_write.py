@@ -107,7 +107,8 @@ def write(  # noqa: PLR0913 - one for each setting
 
     Raises:
         KafkaGuardError: A setting cannot be meant, a topic is missing, nobody answers
-            within 8 s, or a record failed the job.
+            within 8 s, or a record failed the job. Brokers that go away fail it within
+            twice ``delivery.timeout.ms`` and some 20 s (see docs/spark.md).
     """
     check_frame(df)
     check_partitions(partitions)
