@@ -43,6 +43,16 @@ __all__ = [
 def register(spark: SparkSession) -> None:
     """Make the sink known to a session: ``df.write.format("kafkaguard")``.
 
+    Spark wraps the sink's errors, and puts a Python traceback before them. To read one:
+
+    >>> try:  # doctest: +SKIP
+    ...     df.write.format("kafkaguard").mode("append").option("topc", "t").save()
+    ... except Exception as exception:
+    ...     print(error_from(exception))
+    CLIENT_CONFIGURATION ...: there is no option topc; did you mean topic? ...
+
+    ``spark.sql.execution.pyspark.udf.hideTraceback.enabled`` leaves the traceback out.
+
     Args:
         spark: A session, classic or Connect. Its executors need kafkaguard installed.
     """

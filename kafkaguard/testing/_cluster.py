@@ -31,6 +31,9 @@ class KafkaCluster:
     ...     topic = cluster.create_topic(partitions=3)
     ...     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
 
+    Its brokers can be killed, paused and started again: ``cluster.broker(0).kill()``,
+    ``pause()``, ``resume()``, ``stop()``, ``start()``, and each has its ``pid``.
+
     Its listeners, each there when it is asked for:
 
     ============ ==================== ==========================================

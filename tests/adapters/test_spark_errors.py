@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kafkaguard import errors as e
+from kafkaguard._dead_letter import Reason
 from kafkaguard._verdict import Action
 from kafkaguard.spark import error_from
+from kafkaguard_adapters.spark._delivery import refusal
 from kafkaguard_adapters.spark._marker import as_text, task_failed
 
 JAVA = "org.apache.kafka.common.errors."
@@ -21,6 +23,16 @@ def test_error_survives_being_text_in_the_middle_of_a_traceback():
     assert (again.code, again.topic, again.partition) == (87, "t", 3)
     assert again.summary == "why"
     assert again.verdict.action is Action.REJECT
+
+
+def test_verdict_of_a_topic_that_is_missing_and_notes_survive():
+    """What was looked for is not called retriable on the driver again."""
+    error = refusal(Reason.UNKNOWN_TOPIC, "t")
+    error.add_note("0 records")
+    again = error_from(RuntimeError(as_text(error)))
+    assert again.verdict is error.verdict
+    assert again.verdict.action is Action.REJECT
+    assert again.__notes__ == ["0 records"]
 
 
 def test_code_that_nobody_knows_keeps_its_number():

@@ -15,7 +15,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kafkaguard._verdict import Action
 from kafkaguard.errors import ClientConfigurationError
+from kafkaguard.spark import foreach_batch
 from kafkaguard_adapters.spark._columns import check_columns
 from kafkaguard_adapters.spark._options import from_options
 from kafkaguard_adapters.spark._settings import make_settings
@@ -73,7 +75,16 @@ def client(**config):
         ({"kafka.ssl.truststore.location": "x.jks"}, "kafka.ssl.ca.location"),
         ({"kafka.ssl.keystore.type": "JKS"}, "only PKCS12"),
         ({"kafka.sasl.jaas.config": "OAuthBearer"}, "kafka.sasl.username"),
-        ({"kafka.linger.ms": "soon"}, "kafka.linger.ms: the client refuses the value"),
+        ({"kafka.linger.ms": "soon"}, "kafka.linger.ms: the value is not a number; "),
+        ({"kafka.linger.ms": "soon"}, "allowed is 0..900000"),
+        ({"kafka.linger.ms": "-1"}, "kafka.linger.ms: the value is outside of 0..900"),
+        ({"kafka.batch.size": "0"}, "is outside of 1..2147483647"),
+        ({"kafka.batch.size": "big"}, "not a number; allowed is 1..2147483647"),
+        ({"kafka.buffer.memory": "32 MB"}, "kafka.buffer.memory: the value is not a"),
+        ({"kafka.socket.keepalive.enable": "on?"}, "the value is true or false"),
+        ({"kafka.compression.type": "zip"}, "is one of none, gzip, snappy, lz4, zstd"),
+        ({"kafka.security.protocol": "TLS"}, "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_S"),
+        ({"kafka.linger.ms": "x", "kafka.batch.size": "y"}, "ms: the value is not a"),
     ],
 )
 def test_wrong_option_is_refused_with_the_right_one(options, said):
@@ -93,6 +104,44 @@ def test_s45_producer_setting_without_its_prefix_is_refused(name):
     """Spark's own sink passes over it silently."""
     said = f"option {name} does nothing without its prefix: write kafka.{name}"
     assert said in refused({name: "x"})
+
+
+@pytest.mark.parametrize(
+    "servers",
+    [
+        *("no host", "a:b:c", "host:99999", "host:0", "host:", "::1"),
+        *("http://h:1", "a:1,b c", " ", ",", ""),
+    ],
+)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda servers: make_settings(servers, topic="t"),
+        lambda servers: from_options({"kafka.bootstrap.servers": servers}),
+        lambda servers: foreach_batch("t", bootstrap_servers=servers),
+    ],
+)
+def test_address_that_cannot_be_parsed_is_refused_with_what_is_allowed(servers, use):
+    """At once, and for all ways to write; librdkafka would try and time out."""
+    with pytest.raises(ClientConfigurationError, match="host:port") as caught:
+        use(servers)
+    assert caught.value.verdict.action is Action.CONFIGURE
+
+
+@pytest.mark.parametrize(
+    "servers",
+    ["host", "host:9092", "a-b.c_d:1, e:65535,", "[::1]:9092", "SASL_SSL://h:9093"],
+)
+def test_address_that_librdkafka_understands_passes(servers):
+    """What is checked is the form only."""
+    assert make_settings(servers, topic="t").servers == servers
+
+
+def test_password_before_an_address_is_not_shown():
+    """Whoever writes a URL may have put one in."""
+    with pytest.raises(ClientConfigurationError) as caught:
+        make_settings("me:hunter2@host:1", topic="t")
+    assert "hunter2" not in str(caught.value)
 
 
 def test_missing_servers_are_asked_for():

@@ -14,12 +14,14 @@ from spark_reading import read, values, why
 
 import kafkaguard.spark
 from kafkaguard import errors as e
+from kafkaguard._verdict import Action
 from kafkaguard_adapters.spark import _write
 from kafkaguard_adapters.spark._task import CountingTask
 from kafkaguard_adapters.spark._topics import Brokers, SinkTopic
 
 pytestmark = pytest.mark.xdist_group("spark")
 COMPACTED = {"cleanup.policy": "compact"}
+HIDE_TRACEBACK = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
 
 
 @pytest.fixture
@@ -145,6 +147,8 @@ def test_s09_missing_topic_is_found_before_the_job_starts(spark, write, kafka_to
         with pytest.raises(e.UnknownTopicOrPartitionError) as caught:
             write(some(spark), topic, dead_letter_topic=dead)
         assert caught.value.topic == "nope"
+        assert caught.value.verdict.action is Action.CONFIGURE
+        assert "refresh" not in str(caught.value)
     assert time.monotonic() - started < 10
 
 
@@ -193,6 +197,9 @@ def test_record_for_a_place_that_there_is_not_is_set_aside_or_fails_the_job(
     with pytest.raises(e.UnknownTopicOrPartitionError, match=reason) as caught:
         write(df, *to)
     assert caught.value.topic == ("nope" if reason == "UNKNOWN_TOPIC" else topic)
+    assert caught.value.verdict.action is Action.REJECT
+    assert "refresh" not in str(caught.value)
+    assert caught.value.__notes__[0].startswith("0 records were appended")
     assert read(kafka_cluster, topic) == []
 
     report = write(df, *to, dead_letter_topic=kafka_topic)
@@ -214,6 +221,8 @@ def test_null_key_of_a_topic_column_fails_the_job_before_anything_is_sent(
     with pytest.raises(e.InvalidRecordKeyError) as caught:
         write(df)
     assert caught.value.topic == compacted
+    (note,) = caught.value.__notes__
+    assert note.startswith("0 records were appended")
     assert read(kafka_cluster, kafka_topic) == read(kafka_cluster, compacted) == []
     keyed = df.fillna("k", ["key"])
     with pytest.raises(e.MessageTooLargeError, match="TOO_LARGE"):
@@ -317,9 +326,26 @@ def test_data_source_fails_with_an_error_that_the_driver_can_read(
     assert (error.code, error.topic) == (87, compacted)
 
 
+def test_mistake_is_said_shortly_where_spark_hides_tracebacks(spark, sink):
+    """Spark's own setting for it works for the options of a data source too."""
+    spark.conf.set(HIDE_TRACEBACK, "true")
+    try:
+        with pytest.raises(Exception) as caught:
+            sink(some(spark), topc="t").save()
+    finally:
+        spark.conf.unset(HIDE_TRACEBACK)
+    assert "Traceback" not in str(caught.value)
+    assert "did you mean topic?" in str(caught.value)
+    error = kafkaguard.spark.error_from(caught.value)
+    assert isinstance(error, e.ClientConfigurationError)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"topc": "t"}, "did you mean topic?"),
+        ({"topic": "t", "on_reject": "fial"}, "on_reject is one of"),
+        ({"topic": "t", "kafka.linger.ms": "abc"}, "allowed is 0..900000"),
         ({"topic": "t", "acks": "1"}, "write kafka.acks"),
         ({}, "nothing says where records go"),
         ({"topic": "nope"}, "there is no such topic"),

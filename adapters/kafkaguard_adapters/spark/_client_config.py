@@ -78,6 +78,16 @@ _LOGIN = re.compile(
     re.DOTALL,
 )
 
+_RANGE = re.compile(r"outside allowed range (\S+)")
+_TOO_SMALL = "-2000000000"
+#: What librdkafka does not tell.
+_CHOICES = {
+    "compression.codec": "none, gzip, snappy, lz4, zstd",
+    "compression.type": "none, gzip, snappy, lz4, zstd",
+    "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+    "ssl.endpoint.identification.algorithm": "none, https",
+}
+
 #: Fast, and safe to send again: the broker drops what it has already.
 _DEFAULTS = {
     "client.id": "kafkaguard-spark",
@@ -137,7 +147,7 @@ def _translate(name: str, value: str, given: Mapping[str, str]) -> dict[str, str
     if name == "sasl.jaas.config":
         return _login(value)
     if name == "buffer.memory":
-        return {"queue.buffering.max.kbytes": str(int(value) // 1024)}
+        return {"queue.buffering.max.kbytes": _kilobytes(value)}
     if name == "ssl.truststore.location":
         return _truststore(value, given.get("ssl.truststore.type", ""))
     if name == "ssl.keystore.type" and value.upper() != "PKCS12":
@@ -145,6 +155,12 @@ def _translate(name: str, value: str, given: Mapping[str, str]) -> dict[str, str
     if name in ("ssl.truststore.type", "ssl.keystore.type"):
         return {}
     return {_RENAMED.get(name, name): value}
+
+
+def _kilobytes(value: str) -> str:
+    if not value.strip().isdecimal():
+        raise _refuse("buffer.memory", "the value is not a number of bytes")
+    return str(int(value) // 1024)
 
 
 def _login(value: str) -> dict[str, str]:
@@ -181,11 +197,29 @@ def _try_out(settings: Mapping[str, str]) -> None:
         name = unknown[1]
         known = nearest(name, COMMON)
         raise refuse(f"kafka.{name}: Kafka's client has no such setting{known}")
+    for name, value in settings.items():
+        if (alone := _complaint({name: value})) is not None:
+            raise _refuse(name, _allowed(name, alone))
     guilty = [name for name in settings if _complaint(_without(settings, name)) is None]
     wrong = " or ".join(f"kafka.{name}" for name in guilty) or "the kafka.* settings"
     raise refuse(
-        f"{wrong}: the client refuses the value; see librdkafka's CONFIGURATION.md"
+        f"{wrong}: the client refuses the value together with the others; see "
+        "librdkafka's CONFIGURATION.md"
     )
+
+
+def _allowed(name: str, said: str) -> str:
+    """Say what is wrong with a value, and what would be right, but never the value."""
+    if name in _CHOICES:
+        return f"the value is one of {_CHOICES[name]}"
+    if found := _RANGE.search(said):
+        return f"the value is outside of {found[1]}"
+    if "Expected bool" in said:
+        return "the value is true or false"
+    # Of a value that is no number, only one that is too small learns the range.
+    if found := _RANGE.search(_complaint({name: _TOO_SMALL}) or ""):
+        return f"the value is not a number; allowed is {found[1]}"
+    return "the client refuses the value; see librdkafka's CONFIGURATION.md"
 
 
 def _complaint(settings: Mapping[str, str]) -> str | None:

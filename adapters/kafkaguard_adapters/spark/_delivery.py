@@ -27,6 +27,10 @@ from kafkaguard_adapters.spark._checks import find_refused
 from kafkaguard_adapters.spark._counts import TaskCounts
 from kafkaguard_adapters.spark._dead_letters import dead_letter
 from kafkaguard_adapters.spark._known_topics import KnownTopics
+from kafkaguard_adapters.spark._missing import (
+    NO_PARTITION_OF_A_RECORD,
+    NO_TOPIC_OF_A_RECORD,
+)
 from kafkaguard_adapters.spark._sender import borrow
 
 if TYPE_CHECKING:
@@ -60,11 +64,11 @@ _SAID = {
     ),
     Reason.UNKNOWN_TOPIC: (
         e.UnknownTopicOrPartitionError,
-        f"a record names a topic that there is not; create it first or {_NAME_ONE}",
+        "a record names a topic that there is not",
     ),
     Reason.UNKNOWN_PARTITION: (
         e.UnknownTopicOrPartitionError,
-        f"a record names a partition that its topic does not have; {_NAME_ONE}",
+        "a record names a partition that its topic does not have",
     ),
     Reason.SUPERSEDED: (
         e.BatchMateRefusedError,
@@ -72,11 +76,17 @@ _SAID = {
     ),
 }
 
+_VERDICTS = {
+    Reason.UNKNOWN_TOPIC: NO_TOPIC_OF_A_RECORD,
+    Reason.UNKNOWN_PARTITION: NO_PARTITION_OF_A_RECORD,
+}
+
 
 def refusal(reason: Reason, topic: str | None) -> e.KafkaGuardError:
     """Make the error for a record that can never be accepted."""
     cls, text = _SAID[reason]
-    return make(cls, f"{reason}: {text}", topic=topic, api="Produce")
+    verdict = _VERDICTS.get(reason)
+    return make(cls, f"{reason}: {text}", topic=topic, api="Produce", verdict=verdict)
 
 
 class Delivery:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.spark._addresses import check_servers
 from kafkaguard_adapters.spark._marker import task_failed
 from kafkaguard_adapters.spark._write import write
 
@@ -67,5 +68,9 @@ def foreach_batch(
     Returns:
         A function of a batch and its id. Its errors reach the driver as text;
         :func:`kafkaguard.spark.error_from` makes a KafkaGuardError of them again.
+
+    Raises:
+        ClientConfigurationError: An address cannot be parsed.
     """
+    check_servers(arguments.get("bootstrap_servers"))
     return ForeachBatch({"topic": topic, **arguments}, on_report)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
 from kafkaguard_adapters.confluent.errors import make
+from kafkaguard_adapters.spark._missing import BY_RULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,13 @@ def as_text(error: e.KafkaGuardError) -> str:
     """Write an error down in two lines: one for people, one for the driver's side."""
     known = {name: getattr(error, name) for name in _CARRIED}
     family = next(c for c in type(error).__mro__ if c.__name__ in e.__all__)
-    line = {"class": family.__name__, "message": error.summary, **known}
+    line = {
+        "class": family.__name__,
+        "message": error.summary,
+        "rule": error.verdict.rule.id,
+        "notes": getattr(error, "__notes__", []),
+        **known,
+    }
     return f"{error}\n{_MARK}{json.dumps(line)}"
 
 
@@ -89,8 +96,12 @@ def _marked(text: str) -> e.KafkaGuardError | None:
     if not found:
         return None
     line = json.loads(found[1])
-    cls = getattr(e, line.pop("class"))
-    return make(cls, line.pop("message"), **line)
+    cls, notes = getattr(e, line.pop("class")), line.pop("notes")
+    verdict = BY_RULE.get(line.pop("rule"))
+    error = make(cls, line.pop("message"), verdict=verdict, **line)
+    for note in notes:
+        error.add_note(note)
+    return error
 
 
 def _of_java(text: str) -> e.KafkaGuardError | None:

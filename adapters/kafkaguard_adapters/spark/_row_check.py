@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark._settings import SinkSettings
 
+_NOTHING_SENT = "0 records were appended: all are checked before the first is sent"
+
 
 @dataclass
 class RowCheck:
@@ -37,7 +39,9 @@ class RowCheck:
     ) -> bool:
         """Return True, or raise what the driver's side makes a KafkaGuardError of."""
         if reason := self._reason(topic, keyless, size, partition):
-            raise task_failed(refusal(reason, topic))
+            error = refusal(reason, topic)
+            error.add_note(_NOTHING_SENT)
+            raise task_failed(error)
         return True
 
     def _reason(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from kafkaguard_adapters.spark._addresses import check_servers
 from kafkaguard_adapters.spark._client_config import client_config
 from kafkaguard_adapters.spark._refusal import refuse
 
@@ -68,11 +69,7 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
     Raises:
         ClientConfigurationError: Something is missing, unknown or contradictory.
     """
-    if not bootstrap_servers:
-        raise refuse("kafka.bootstrap.servers is missing: name the brokers' addresses")
-    check_type(
-        "bootstrap_servers", bootstrap_servers, str, "text: 'host:9092,other:9092'"
-    )
+    servers = check_servers(bootstrap_servers)
     check_type("compacted", compacted, bool | None, "True, False or None")
     check_type("max_record_bytes", max_record_bytes, int | None, "a number of bytes")
     check_type("config", config, Mapping | None, "a mapping of names to values")
@@ -92,7 +89,7 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
     if max_record_bytes is not None and max_record_bytes < 1:
         raise refuse(f"max_record_bytes is at least 1, not {max_record_bytes}")
     return SinkSettings(
-        client=client_config(bootstrap_servers, config or {}),
+        client=client_config(servers, config or {}),
         topic=topic,
         dead_letter_topic=dead_letter_topic,
         on_reject=reject,  # type: ignore[arg-type]  # checked above

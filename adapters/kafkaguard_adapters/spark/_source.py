@@ -40,7 +40,11 @@ if TYPE_CHECKING:
 
 
 class KafkaGuardSource(DataSource):
-    """Kafka, guarded, as a sink for batches and streams."""
+    """Kafka, guarded, as a sink for batches and streams.
+
+    Spark wraps whatever is raised here in an ``AnalysisException`` with a traceback;
+    :func:`kafkaguard.spark.error_from` has the error itself.
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard.errors import ClientTimeoutError, KafkaGuardError
+from kafkaguard_adapters.confluent.errors import make
 from kafkaguard_adapters.spark._delivery import Delivery
 from kafkaguard_adapters.spark._marker import task_failed
+from kafkaguard_adapters.spark._topics import Brokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark._settings import SinkSettings
     from kafkaguard_adapters.spark._topics import SinkTopic
 
+#: Seconds that brokers have to answer a task that has failed before.
+ASK_AGAIN_S = 3.0
 #: The column of what :class:`CountingTask` returns.
 COUNTS_SCHEMA = "counts string"
 
@@ -31,16 +35,31 @@ def run_task(
     """
     from pyspark import TaskContext
 
+    context = TaskContext.get()
+    attempt = context.attemptNumber() if context else 0
     try:
+        if attempt:
+            _ask_first(settings, attempt)
         with Delivery(settings, topics) as delivery:
             for batch in batches:
                 delivery.send(batch)
             delivery.settle()
     except KafkaGuardError as error:
         raise task_failed(error) from error
-    context = TaskContext.get()
-    delivery.counts.attempt = context.attemptNumber() if context else 0
+    delivery.counts.attempt = attempt
     return delivery.counts
+
+
+def _ask_first(settings: SinkSettings, attempt: int) -> None:
+    """Fail at once where a task that is tried again would wait for nobody once more."""
+    if Brokers(settings.client).answer(ASK_AGAIN_S):
+        return
+    raise make(
+        ClientTimeoutError,
+        f"no broker at {settings.servers} answered within {ASK_AGAIN_S:g} s at attempt "
+        f"{attempt + 1} of a task; what earlier attempts sent may have been written",
+        api="Produce",
+    )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from kafkaguard import errors as e
 from kafkaguard._verdict import TopicFacts
 from kafkaguard_adapters.confluent.errors import make, translate
 from kafkaguard_adapters.spark._client_config import silent_logger
+from kafkaguard_adapters.spark._missing import NO_TOPIC
 from kafkaguard_adapters.spark._refusal import refuse
 
 if TYPE_CHECKING:
@@ -77,6 +78,23 @@ class Brokers:
                 found[name] = len(self._answer(futures[name]).partitions)
         return {name: self._with_settings(name, found[name]) for name in wanted}
 
+    def answer(self, timeout: float) -> bool:
+        """Whether any of them answers within so many seconds.
+
+        Raises:
+            KafkaGuardError: The brokers refuse the client.
+        """
+        from confluent_kafka import KafkaException
+
+        future = self._admin.describe_cluster(request_timeout=timeout)
+        try:
+            self._answer(future, timeout)
+        except e.ClientNotConnectedError:
+            return False
+        except KafkaException as error:
+            return error.args[0].code() not in _no_answer()
+        return True
+
     def end_offsets(self, topics: Iterable[SinkTopic]) -> int | None:
         """Sum up how many records were ever appended to the topics; None: not known."""
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -124,7 +142,7 @@ class Brokers:
 
     @contextmanager
     def _explained(self, topic: str) -> Iterator[None]:
-        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka import KafkaException
 
         try:
             yield
@@ -133,19 +151,21 @@ class Brokers:
         except KafkaException as error:
             code = error.args[0].code()
             if code == e.UnknownTopicOrPartitionError.code:
-                text = "there is no such topic: create it first"
-                raise make(code, text, topic=topic, api="Metadata") from None
-            if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):  # noqa: SLF001 - documented constants
+                text = "there is no such topic"
+                raise make(
+                    code, text, topic=topic, api="Metadata", verdict=NO_TOPIC
+                ) from None
+            if code in _no_answer():
                 raise self._unreachable() from None
             raise translate(error, topic=topic, api="Metadata") from None
 
-    def _answer(self, future: Any) -> Any:
+    def _answer(self, future: Any, timeout: float = ANSWER_TIMEOUT_S) -> Any:
         """Wait for an answer, unless the client says that there will be none.
 
         Raises:
             KafkaGuardError: The brokers refuse the client; that hides behind timeouts.
         """
-        deadline = time.monotonic() + ANSWER_TIMEOUT_S + 1
+        deadline = time.monotonic() + timeout + 1
         while time.monotonic() < deadline:
             with suppress(TimeoutError):
                 return future.result(_GLANCE_S)
@@ -168,6 +188,12 @@ def _refusals() -> tuple[int, ...]:
     from confluent_kafka import KafkaError
 
     return KafkaError._AUTHENTICATION, KafkaError._SSL  # noqa: SLF001 - documented constants
+
+
+def _no_answer() -> tuple[int, ...]:
+    from confluent_kafka import KafkaError
+
+    return KafkaError._TIMED_OUT, KafkaError._TRANSPORT  # noqa: SLF001 - documented constants
 
 
 def look_up(settings: SinkSettings) -> tuple[Brokers, dict[str, SinkTopic]]:

@@ -107,7 +107,8 @@ def write(  # noqa: PLR0913 - one for each setting
 
     Raises:
         KafkaGuardError: A setting cannot be meant, a topic is missing, nobody answers
-            within 8 s, or a record failed the job.
+            within 8 s, or a record failed the job. Brokers that go away fail it within
+            twice ``delivery.timeout.ms`` and some 20 s (see docs/spark.md).
     """
     check_frame(df)
     check_partitions(partitions)
@@ -134,7 +135,8 @@ def write(  # noqa: PLR0913 - one for each setting
         told = error_from(error)
         if told is None:
             raise
-        told.add_note(f"{_landed(growth, settings)} while the job ran")
+        if not hasattr(told, "__notes__"):
+            told.add_note(f"{_landed(growth, settings)} while the job ran")
         raise told from error
     counts = add_up(TaskCounts.from_json(row.counts) for row in rows)
     return make_report(settings, counts, growth)
