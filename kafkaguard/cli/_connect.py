@@ -9,6 +9,7 @@ import click
 
 from kafkaguard._reports import make
 from kafkaguard.cli._main import Problem
+from kafkaguard.cli._numbers import SECONDS
 from kafkaguard.errors import KafkaGuardError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
             "--timeout",
-            type=click.FloatRange(0, min_open=True),
+            type=SECONDS,
             default=30.0,
             show_default=True,
             help="Seconds for one look.",

@@ -18,6 +18,7 @@ from kafkaguard.protocol._guess import guess_request, guess_version, split_frame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_LONGEST_NAME = 255
 # A broker's own limit for a request is 100 MiB.
 _MOST_BYTES = 128 * 2**20
 
@@ -69,9 +70,10 @@ def decode(
 def _bytes(source: str) -> bytes:
     if source == "-":
         data = sys.stdin.buffer.read(_MOST_BYTES + 1)
-    elif _is_file(source):
-        with Path(source).open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+    elif _is_there(source):
+        data = _read(Path(source))
+    elif not is_text(source.encode()) or not from_hex(source):
+        raise Problem(f"{_shown(source)}: no such file, and no hexadecimal digits")
     else:
         data = source.encode()
     if len(data) > _MOST_BYTES:
@@ -88,14 +90,30 @@ def _name(source: str) -> str:
     """Name the source without showing the message, which may hold credentials."""
     if source == "-":
         return "standard input"
-    return source if _is_file(source) else "the argument"
+    return source if _is_there(source) else "the argument"
 
 
-def _is_file(source: str) -> bool:
+def _is_there(source: str) -> bool:
     try:
-        return Path(source).is_file()
-    except OSError:  # digits that are too long for a name
+        return Path(source).exists()
+    except (OSError, ValueError):  # digits too long for a name, or what can be none
         return False
+
+
+def _read(path: Path) -> bytes:
+    if path.is_dir():
+        raise Problem(f"{path} is a directory: name one of its files")
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _shown(source: str) -> str:
+    """Show a source that looks like a name; else it may be a mistyped message."""
+    looks_like_name = len(source) <= _LONGEST_NAME and not source.isspace()
+    return repr(source) if looks_like_name and "." in source else "the argument"
 
 
 def _reader(

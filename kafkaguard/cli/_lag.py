@@ -14,10 +14,11 @@ from rich.table import Table
 
 from kafkaguard._lag import LagReason, LagState, group_state
 from kafkaguard.cli._connect import ask, connect, connection_options, tell
-from kafkaguard.cli._lag_plot import picture
+from kafkaguard.cli._lag_plot import check_writable, picture
+from kafkaguard.cli._numbers import AMOUNT, COUNT, PAUSE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import RenderableType
 
@@ -54,25 +55,25 @@ _STYLES = {
     "columns",
     multiple=True,
     type=click.Choice(_COLUMNS),
-    help="More; may be repeated. Each costs requests.",
+    help="More, by partition; may be repeated. Each costs requests.",
 )
 @click.option("--partitions", is_flag=True, help="A row for each partition.")
 @click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0),
+    type=PAUSE,
     default=5.0,
     show_default=True,
     help="Seconds between two looks.",
 )
-@click.option("--looks", type=click.IntRange(1), help="End --watch after so many.")
+@click.option("--looks", type=COUNT, help="End --watch after so many.")
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Watch, and write a picture of lag over time (SVG) here.",
 )
 @click.option(
-    "--max", "limit", type=int, help="Exit with 3 if a group is further behind."
+    "--max", "limit", type=AMOUNT, help="Exit with 3 if a group is further behind."
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, a line for each look."
@@ -104,6 +105,8 @@ def lag(  # noqa: PLR0913 - one for each option
     """
     if looks is not None and not (watch or plot):
         raise click.UsageError("--looks is the end of --watch or --plot: give one")
+    if plot is not None:
+        check_writable(plot)
     calls = connect(bootstrap_servers, config)
     question = {
         "groups": groups or None,
@@ -115,9 +118,20 @@ def lag(  # noqa: PLR0913 - one for each option
     }
     wanted = looks if watch or plot else 1
     history: list[LagReport] = []
+
+    def remarks(report: LagReport) -> list[str]:
+        return _missing(report, groups, topics) + _unmeasured(report, limit)
+
     seen = _looks(calls, question, interval, wanted)
     try:
-        _show(seen, history, partitions=partitions, as_json=as_json, live=wanted != 1)
+        _show(
+            seen,
+            history,
+            partitions=partitions or bool(columns),
+            as_json=as_json,
+            live=wanted != 1,
+            remarks=remarks,
+        )
     except KeyboardInterrupt:
         if not history:
             raise
@@ -126,10 +140,11 @@ def lag(  # noqa: PLR0913 - one for each option
     if plot is not None:
         plot.write_text(_plot(history))
         click.echo(f"wrote {plot}", err=True)
-    missing = _missing(history[-1], groups, topics)
+    missing = remarks(history[-1])
     for text in missing:
         click.echo(text, err=True)
-    ctx.exit(_exit_code(history[-1], limit) or bool(missing))
+    is_limited = bool(groups or topics or limit is not None)
+    ctx.exit(_exit_code(history[-1], limit) or (is_limited and bool(missing)))
 
 
 def _looks(
@@ -153,6 +168,7 @@ def _show(
     partitions: bool,
     as_json: bool,
     live: bool,
+    remarks: Callable[[LagReport], list[str]],
 ) -> None:
     def draw(report: LagReport) -> RenderableType:
         earlier = history[-1] if history else None
@@ -163,7 +179,8 @@ def _show(
         for report in seen:
             states = report.states(history[-1]) if history else {}
             history.append(report)
-            click.echo(json.dumps(_as_data(report, states)))
+            data = _as_data(report, states)
+            click.echo(json.dumps({**data, "remarks": remarks(report)}))
     elif live:
         with Live(console=Console(), auto_refresh=False) as screen:
             for report in seen:
@@ -179,7 +196,7 @@ def _missing(
     """Say what was named and is not there, so that nobody takes it for 0."""
     hidden = "or this user may not see it (the operation Describe)"
     if not groups and not topics and not report.groups:
-        click.echo(f"there is no group with a commit, {hidden}", err=True)
+        return [f"there is no group with a commit, {hidden}"]
     seen = {
         place.topic
         for group in report.groups.values()
@@ -192,6 +209,15 @@ def _missing(
         for name in topics
         if name not in seen
     ]
+
+
+def _unmeasured(report: LagReport, limit: int | None) -> list[str]:
+    """Say where an alarm has nothing to go by, so that nobody takes it for green."""
+    if limit is None or not report.complete:
+        return []
+    if any(p.lag is not None for g in report.groups.values() for p in g.partitions.values()):
+        return []
+    return [f"--max {limit}: no lag was measured, so nothing is known to be within it"]
 
 
 def _exit_code(report: LagReport, limit: int | None) -> int:

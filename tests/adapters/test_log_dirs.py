@@ -224,6 +224,44 @@ def test_b41_all_brokers_are_asked_and_one_that_is_away_hides_none(two_brokers):
             assert [report.brokers[1].error] == report.errors
 
 
+def test_b41_fenced_broker_is_told_though_metadata_leaves_it_out():
+    """By DescribeCluster, by replica lists where that is old, and whoever refuses."""
+    with KafkaCluster(brokers=2) as cluster, FaultProxy(cluster) as proxy:
+        cluster.create_topic(replication_factor=2)
+        config = {"bootstrap_servers": proxy.bootstrap_servers.split(",")}
+        with admin_of("kafka-python", config) as admin:
+            assert admin.log_dirs().complete
+            assert len(proxy.requests("DescribeCluster")) == 1
+            cluster.broker(1).kill()
+            reports = [admin_says_fenced(admin)]
+        proxy.on("DescribeCluster").cap(1)
+        with admin_of("kafka-python", config) as admin:
+            reports.append(admin.log_dirs(timeout=10.0))
+        proxy.clear()
+        proxy.on("DescribeCluster").fail(-1)
+        with admin_of("kafka-python", config) as admin:
+            refused = admin.log_dirs(timeout=10.0)
+    for report in reports:
+        assert report.brokers[0].dirs
+        (error,) = report.errors
+        assert isinstance(error, errors.ClientNotConnectedError)
+        assert "broker 1 is registered but fenced or away" in str(error)
+        assert not report.complete
+    assert refused.errors == [refused.registry_error]
+    assert not refused.complete
+
+
+def admin_says_fenced(admin):
+    """Ask until Metadata leaves the killed broker out; no report may be complete."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        report = admin.log_dirs(timeout=5.0)
+        assert not report.complete
+        if "fenced" in str(report.brokers[1].error):
+            return report
+    raise AssertionError("the broker was never fenced")
+
+
 def test_b42_api_that_is_not_there_is_not_asked(kafka_faults):
     """UnsupportedVersion for the broker, and no request."""
     kafka_faults.on("DescribeLogDirs").hide()
