@@ -204,9 +204,9 @@ def read_answer(
 
 _GRANT = "Grant the user the operation Describe on the resource Cluster."
 _EMPTY_OLD = (
-    "the answer to version {} is empty, which a broker does only where the user may not "
-    "Describe the cluster. This is concluded: the broker can say so itself only from "
-    f"version {FIRST_WITH_ERROR} on. {_GRANT}"
+    "the answer to version {} is empty, which a broker does only where the user may "
+    "not Describe the cluster. This is concluded: the broker can say so itself only "
+    f"from version {FIRST_WITH_ERROR} on. {_GRANT}"
 )
 _EMPTY = (
     "the answer to version {} has no directory and no error, although a broker always "
@@ -243,8 +243,8 @@ def read_absence(broker: int, make: Make = make) -> BrokerLogDirs:
         make: Makes the errors.
     """
     text = (
-        f"broker {broker} is registered but fenced or away, so that nothing is known of "
-        "its directories: look at that broker; if it is gone for good, unregister it"
+        f"broker {broker} is registered but fenced or away, so that nothing is known "
+        "of its directories: look at that broker; if it is gone for good, unregister it"
     )
     error = make(ClientNotConnectedError, text, api=API, broker=broker)
     return BrokerLogDirs(broker, None, error)

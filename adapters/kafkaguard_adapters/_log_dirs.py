@@ -43,9 +43,7 @@ async def log_dirs(
     return _log_dirs.LogDirsReport(dict(sorted({**away, **found}.items())))
 
 
-async def _absent(
-    cluster: Cluster, deadline: float
-) -> set[int] | KafkaGuardError:
+async def _absent(cluster: Cluster, deadline: float) -> set[int] | KafkaGuardError:
     """Find the brokers that belong to the cluster and are not in its Metadata."""
     present = set(cluster.addresses)
     try:

@@ -18,7 +18,6 @@ from kafkaguard.protocol._guess import guess_request, guess_version, split_frame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LONGEST_NAME = 255
 # A broker's own limit for a request is 100 MiB.
 _MOST_BYTES = 128 * 2**20
 
@@ -72,17 +71,15 @@ def _bytes(source: str) -> bytes:
         data = sys.stdin.buffer.read(_MOST_BYTES + 1)
     elif _is_there(source):
         data = _read(Path(source))
-    elif not is_text(source.encode()) or not from_hex(source):
-        raise Problem(f"{_shown(source)}: no such file, and no hexadecimal digits")
     else:
         data = source.encode()
     if len(data) > _MOST_BYTES:
         raise Problem(f"{_name(source)}: more than {_MOST_BYTES} bytes; cut it down")
     found = from_hex(data.decode()) if is_text(data) else data
     if not found:
-        raise Problem(
-            f"{_name(source)}: neither hexadecimal digits nor a file that holds them"
-        )
+        is_argument = source != "-" and not _is_there(source)
+        what = "no such file, and no" if is_argument else "no bytes, and no"
+        raise Problem(f"{_name(source)}: {what} hexadecimal digits")
     return found
 
 
@@ -108,12 +105,6 @@ def _read(path: Path) -> bytes:
             return file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise Problem(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _shown(source: str) -> str:
-    """Show a source that looks like a name; else it may be a mistyped message."""
-    looks_like_name = len(source) <= _LONGEST_NAME and not source.isspace()
-    return repr(source) if looks_like_name and "." in source else "the argument"
 
 
 def _reader(

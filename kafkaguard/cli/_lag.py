@@ -215,7 +215,9 @@ def _unmeasured(report: LagReport, limit: int | None) -> list[str]:
     """Say where an alarm has nothing to go by, so that nobody takes it for green."""
     if limit is None or not report.complete:
         return []
-    if any(p.lag is not None for g in report.groups.values() for p in g.partitions.values()):
+    if any(
+        p.lag is not None for g in report.groups.values() for p in g.partitions.values()
+    ):
         return []
     return [f"--max {limit}: no lag was measured, so nothing is known to be within it"]
 
@@ -244,8 +246,8 @@ def _table(
     if partitions:
         table.add_column("Partition", overflow="fold")
         for name in ("Committed", "End"):
-            table.add_column(name, justify="right")
-    table.add_column("Lag", justify="right")
+            table.add_column(name, justify="right", overflow="fold")
+    table.add_column("Lag", justify="right", overflow="fold")
     table.add_column("State", overflow="fold")
     table.add_column("Remarks", overflow="fold")
     for name, group in sorted(report.groups.items()):
@@ -284,26 +286,34 @@ def _remarks(group: GroupLag) -> str:
 
 
 def _row(each: PartitionLag, state: str) -> list[str]:
-    extras = []
-    if each.lost:
-        extras.append(f"{each.lost} lost to retention")
-    if each.blocked:
-        extras.append(f"{each.blocked} wait for transactions")
-    if each.time_lag is not None:
-        extras.append(f"{each.time_lag:.0f} s behind")
-    if each.member is not None:
-        extras.append(f"{each.member.client_id} at {each.member.host}")
-    if each.read_error is not None:
-        extras.append(each.read_error.name)
-    if each.error is not None:
-        extras.append(each.error.name)
     reason = [] if each.reason is None else [str(each.reason)]
+    errors = [e.name for e in (each.read_error, each.error) if e is not None]
     return [
         f"{each.topic}-{each.partition}",
         *("" if n is None else str(n) for n in (each.committed, each.end, each.lag)),
         state,
-        "; ".join([*reason, *extras, *each.notes]),
+        "; ".join([*reason, *_extras(each), *errors, *each.notes]),
     ]
+
+
+def _extras(each: PartitionLag) -> list[str]:
+    """Write what further columns have told."""
+    member = each.member
+    told = {
+        "{} lost to retention": each.lost or None,
+        "log start {}": each.log_start,
+        "{} wait for transactions": each.blocked or None,
+        "last stable {}": each.last_stable,
+        "{:.0f} s behind": each.time_lag,
+        "{}": member and f"{member.client_id} at {member.host}",
+        "{}compacted": _not(each.compacted),
+        "{}tiered": _not(each.tiered),
+    }
+    return [text.format(value) for text, value in told.items() if value is not None]
+
+
+def _not(value: bool | None) -> str | None:
+    return None if value is None else "" if value else "not "
 
 
 def _as_data(report: LagReport, states: dict[str, LagState]) -> dict[str, Any]:
@@ -342,6 +352,8 @@ def _partition(each: PartitionLag) -> dict[str, Any]:
         "blocked": each.blocked,
         "time_lag": each.time_lag,
         "read_error": None if each.read_error is None else str(each.read_error),
+        "compacted": each.compacted,
+        "tiered": each.tiered,
         "member": None if each.member is None else each.member.client_id,
         "host": None if each.member is None else each.member.host,
         "notes": each.notes,

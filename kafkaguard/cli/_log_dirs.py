@@ -26,7 +26,11 @@ _FULL = 3
 @connection_options
 @click.option("--topic", "topics", multiple=True, help="Only this; may be repeated.")
 @click.option(
-    "--broker", "brokers", multiple=True, type=AMOUNT, help="Only this; may be repeated."
+    "--broker",
+    "brokers",
+    multiple=True,
+    type=AMOUNT,
+    help="Only this; may be repeated.",
 )
 @click.option(
     "--full",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _LONGEST_S: Final = 86_400
 
 
-class Bounded(click.ParamType):
+class Bounded(click.ParamType):  # type: ignore[type-arg]  # no generic in older click
     """A number between two bounds, both included.
 
     Args:

@@ -13,10 +13,13 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
 from kafkaguard import errors, guard
+from kafkaguard._reports import make
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from kafkaguard_adapters._calls import AsyncClusterCalls, ClusterCalls
+from kafkaguard_adapters._view import ClusterView
 from kafkaguard_adapters.aiokafka.view import view_of as aiokafka_view
 from kafkaguard_adapters.confluent.view import view_of as confluent_view
+from kafkaguard_adapters.kafka_python.settings import read_settings
 from kafkaguard_adapters.kafka_python.view import view_of as kafka_python_view
 
 VERSIONS = range(1, 6)
@@ -329,6 +332,25 @@ def test_b90_connection_closed_on_each_request_is_no_retry_loop(kafka_faults):
     assert len(kafka_faults.requests("DescribeLogDirs")) <= 3
 
 
+@pytest.mark.parametrize("fault", ["reset", "cut"])
+@pytest.mark.parametrize("api", ["DescribeLogDirs", "Metadata"])
+def test_fault_of_the_network_is_no_matter_of_versions(kafka_faults, api, fault):
+    """A reset, or an answer that ends in its midst, passes by itself."""
+    getattr(kafka_faults.on(api), fault)()
+    config = {"bootstrap_servers": kafka_faults.bootstrap_servers}
+    calls = blocking_calls(kafka_python_view_of(config))
+    with pytest.raises(errors.ClientConnectionError) as caught:
+        calls.log_dirs(timeout=10.0).raise_for_errors()
+    calls.close_view()
+    assert caught.value.verdict.action == "RETRY"
+    assert "look at the network" in str(caught.value)
+
+
+def kafka_python_view_of(config):
+    """Make a view of a cluster without a client."""
+    return ClusterView(lambda: read_settings(config, make), make)
+
+
 def test_offline_directory_is_listed_with_its_error(kafka_faults):
     """An offline directory does not hide its neighbours, nor make up a size."""
     kafka_faults.on("DescribeLogDirs").fail("KAFKA_STORAGE_ERROR", at="dir")
@@ -343,13 +365,6 @@ def test_offline_directory_is_listed_with_its_error(kafka_faults):
 
 def test_unreachable_cluster_is_an_error_that_names_the_address():
     """Nothing can be said of any broker, so this one is raised."""
-    from kafkaguard._reports import make
-    from kafkaguard_adapters._view import ClusterView
-    from kafkaguard_adapters.kafka_python.settings import read_settings
-
-    def settings():
-        return read_settings({"bootstrap_servers": "127.0.0.1:1"}, make)
-
-    calls = blocking_calls(ClusterView(settings, make))
+    calls = blocking_calls(kafka_python_view_of({"bootstrap_servers": "127.0.0.1:1"}))
     with pytest.raises(errors.ClientNotConnectedError, match=r"127\.0\.0\.1:1"):
         calls.log_dirs(timeout=3.0)
