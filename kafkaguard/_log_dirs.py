@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._reports import Make, TopicPartition, make, raise_gravest
 from kafkaguard.errors import (
+    ClientNotConnectedError,
+    ClientProtocolError,
     ClientTimeoutError,
     ClusterAuthorizationFailedError,
     KafkaGuardError,
@@ -88,8 +90,8 @@ class BrokerLogDirs:
         broker: The broker's id.
         version: The version of the request; None if none was sent.
         error: Why there are no directories.
-        is_concluded: The broker did not name the error; it follows from an empty answer
-            to a version below 3.
+        is_concluded: The broker did not name the error; it follows from an empty
+            answer.
         dirs: Directories by path.
     """
 
@@ -105,15 +107,18 @@ class LogDirsReport:
     """Log directories of a cluster: a value or an error for each broker.
 
     Attributes:
-        brokers: Answers by broker id.
+        brokers: Answers by broker id; a broker that is registered but fenced or away
+            is there with its error.
+        registry_error: Why it is not known whether these are all brokers.
     """
 
     brokers: Mapping[int, BrokerLogDirs]
+    registry_error: KafkaGuardError | None = None
 
     @property
     def errors(self) -> list[KafkaGuardError]:
         """What is missing: errors of brokers, and of directories."""
-        found = []
+        found = [self.registry_error]
         for broker in self.brokers.values():
             found += [broker.error, *(each.error for each in broker.dirs.values())]
         return [error for error in found if error is not None]
@@ -173,8 +178,9 @@ def read_answer(
 ) -> BrokerLogDirs:
     """Judge a broker's answer.
 
-    Below version 3 there is no place for a top-level error: a broker that denies the
-    request answers with nothing, and only then (it always has a directory).
+    A broker always has a directory, so an answer without any is an error that it does
+    not tell. Below version 3, where there is no place for a top-level error, that is
+    how it denies the request.
 
     Args:
         broker: Its id.
@@ -186,21 +192,27 @@ def read_answer(
     if code:
         error = make(code, _ADVICE.get(code), api=API, broker=broker)
         return BrokerLogDirs(broker, version, error)
-    if not answer.results and version < FIRST_WITH_ERROR:
-        error = make(
-            ClusterAuthorizationFailedError,
-            f"the answer to version {version} is empty, which a broker does only where "
-            "the user may not Describe the cluster. This is concluded: the broker can "
-            f"say so itself only from version {FIRST_WITH_ERROR} on. {_GRANT}",
-            api=API,
-            broker=broker,
-        )
+    if not answer.results:
+        is_old = version < FIRST_WITH_ERROR
+        cls = ClusterAuthorizationFailedError if is_old else ClientProtocolError
+        text = (_EMPTY_OLD if is_old else _EMPTY).format(version)
+        error = make(cls, text, api=API, broker=broker)
         return BrokerLogDirs(broker, version, error, is_concluded=True)
     dirs = (_log_dir(broker, version, each, make) for each in answer.results)
     return BrokerLogDirs(broker, version, dirs={each.path: each for each in dirs})
 
 
 _GRANT = "Grant the user the operation Describe on the resource Cluster."
+_EMPTY_OLD = (
+    "the answer to version {} is empty, which a broker does only where the user may "
+    "not Describe the cluster. This is concluded: the broker can say so itself only "
+    f"from version {FIRST_WITH_ERROR} on. {_GRANT}"
+)
+_EMPTY = (
+    "the answer to version {} has no directory and no error, although a broker always "
+    "has a directory. This is concluded, not told: ask again, look at that broker's "
+    "log, and at whatever stands between it and us"
+)
 _ADVICE = {ClusterAuthorizationFailedError.code: _GRANT}
 
 
@@ -221,6 +233,21 @@ def read_failure(
             "cluster with silence: look at the user's rights too (apache/kafka #12017)."
         )
     return BrokerLogDirs(broker, version, error)
+
+
+def read_absence(broker: int, make: Make = make) -> BrokerLogDirs:
+    """Judge a broker that belongs to the cluster and cannot be asked.
+
+    Args:
+        broker: The broker's id.
+        make: Makes the errors.
+    """
+    text = (
+        f"broker {broker} is registered but fenced or away, so that nothing is known "
+        "of its directories: look at that broker; if it is gone for good, unregister it"
+    )
+    error = make(ClientNotConnectedError, text, api=API, broker=broker)
+    return BrokerLogDirs(broker, None, error)
 
 
 def _log_dir(broker: int, version: int, result: Any, make: Make) -> LogDir:

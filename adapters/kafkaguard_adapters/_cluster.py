@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka.protocol.metadata import MetadataRequest
 
 from kafkaguard.errors import (
+    ClientConfigurationError,
+    ClientConnectionError,
     ClientMetadataError,
     ClientNotConnectedError,
     ClientTimeoutError,
@@ -121,23 +123,45 @@ class Cluster:
     async def _ask(
         self, request: Any, broker: int | None, max_version: int | None, place: Any
     ) -> Any:
-        losses = 0
+        losses, loss = 0, ConnectionLostError()
         while losses < _TRIES:
             connection = await self.connection(broker)
             is_new = connection.is_new
             try:
                 return await connection.ask(request, max_version=max_version)
-            except ConnectionLostError:
+            except ConnectionLostError as error:
+                loss = error
                 losses += is_new  # one that was idle may just have been closed for it
                 self._drop(broker)
-        raise self.make(
-            UnsupportedVersionError,
-            f"{_TRIES} times the broker closed the connection in place of an answer to "
-            f"version {connection.version(request, max_version)}: concluded, not told, "
-            "that it, or a proxy in between, does not take this request"
-            + ("" if self._settings.mechanism else ", or that the port asks for SASL"),
-            **place,
+        version = connection.version(request, max_version)
+        raise self._lost(loss, connection.address, version, place)
+
+    def _lost(
+        self,
+        loss: ConnectionLostError,
+        address: tuple[str, int],
+        version: int | None,
+        place: Any,
+    ) -> KafkaGuardError:
+        """Judge connections that ended in place of an answer, one after the other."""
+        times = f"{_TRIES} times"
+        if loss.fault is not None:
+            text = "{} the connection with {}:{} was lost: {}; look at the network"
+            text = text.format(times, *address, loss.fault)
+            return self.make(ClientConnectionError, text, **place)
+        if self._settings.mechanism is None and not self.addresses:
+            text = (
+                "{}:{} most likely asks for SASL or TLS, and this client comes "
+                "without: {} it closed the connection in place of its first answer. "
+                "Look at the security protocol"
+            ).format(*address, times)
+            return self.make(ClientConfigurationError, text, **place)
+        text = (
+            f"{times} the broker closed the connection in place of an answer to "
+            f"version {version}: concluded, not told, that it, or a proxy in between, "
+            "does not take this request"
         )
+        return self.make(UnsupportedVersionError, text, **place)
 
     async def connection(self, broker: int | None) -> Connection:
         """Return an open connection to a broker, or (None) to any.

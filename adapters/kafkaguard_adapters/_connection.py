@@ -36,7 +36,15 @@ _NUMBER_BYTES: Final = 4
 
 
 class ConnectionLostError(Exception):
-    """The connection ended before the answer came; the broker's view is not known."""
+    """The connection ended before the answer came; the broker's view is not known.
+
+    Args:
+        fault: What the network did; None: the other side closed it in good order.
+    """
+
+    def __init__(self, fault: str | None = None) -> None:
+        super().__init__(fault)
+        self.fault = fault
 
 
 class Connection:
@@ -70,6 +78,7 @@ class Connection:
         self._offered: dict[int, tuple[int, int]] = {}
         self._waiting: dict[int, tuple[asyncio.Future[Any], Any]] = {}
         self._number = 0
+        self._fault: str | None = None
         self._session_ends: float | None = None
         self._receiving = asyncio.create_task(self._receive())
 
@@ -101,9 +110,13 @@ class Connection:
                 broker=broker,
             ) from error
         except OSError as error:
-            reason = error.strerror or str(error)
             if context and isinstance(error, ConnectionError) and not error.errno:
-                reason = "it closed the connection; does this port speak TLS at all?"
+                text = f"{place} closed the connection in place of a TLS handshake: "
+                advice = "does this port speak TLS at all?"
+                raise make(
+                    ClientConfigurationError, text + advice, broker=broker
+                ) from error
+            reason = error.strerror or str(error)
             text = f"{place} cannot be reached: {reason}"
             raise make(ClientNotConnectedError, text, broker=broker) from error
         connection = cls(reader, writer, settings, make, address, broker)
@@ -113,8 +126,9 @@ class Connection:
             connection.close()
             raise make(
                 ClientNotConnectedError,
-                f"{place} closed the connection at once: does the security protocol "
-                "fit this port?",
+                f"{place} closed the connection at once"
+                + (f" ({error.fault})" if error.fault else "")
+                + ": does the security protocol fit this port?",
                 broker=broker,
             ) from error
         except BaseException:
@@ -177,7 +191,7 @@ class Connection:
 
     async def _ask(self, request: Any, version: int) -> Any:
         if self._receiving.done():
-            raise ConnectionLostError
+            raise ConnectionLostError(self._fault)
         self._number += 1
         number = self._number
         request.with_header(correlation_id=number, client_id=self._settings.client_id)
@@ -200,8 +214,11 @@ class Connection:
                 if not _NUMBER_BYTES <= size <= MAX_FRAME_BYTES:
                     return
                 self._deliver(await self._reader.readexactly(size))
-        except (OSError, asyncio.IncompleteReadError):
-            return
+        except OSError as error:
+            self._fault = error.strerror or str(error)
+        except asyncio.IncompleteReadError as error:
+            if error.partial or error.expected != _SIZE_BYTES:
+                self._fault = "it ended within an answer"
         finally:
             self._give_up()
 
@@ -226,7 +243,7 @@ class Connection:
     def _give_up(self) -> None:
         for answer, _ in self._waiting.values():
             if not answer.done():
-                answer.set_exception(ConnectionLostError())
+                answer.set_exception(ConnectionLostError(self._fault))
 
     async def _enter(self, host: str) -> None:
         await self._agree()

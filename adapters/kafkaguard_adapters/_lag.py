@@ -64,6 +64,12 @@ class Question:
     columns: frozenset[str] = frozenset()
     stable: bool = False
 
+    def is_meant(self, committed: Committed | KafkaGuardError) -> bool:
+        """Say whether a group belongs in the report; one that is not told of does."""
+        if self.groups is not None or isinstance(committed, KafkaGuardError):
+            return True
+        return bool(self.topics_of(committed))
+
     def topics_of(self, committed: Committed | KafkaGuardError) -> set[str]:
         """Say which topics of a group are meant."""
         if isinstance(committed, KafkaGuardError):
@@ -108,7 +114,7 @@ async def read_lag(
     groups = {
         name: join.group(name, each, described.get(name), states.get(name))
         for name, each in committed.items()
-        if question.groups is not None or question.topics_of(each)
+        if question.is_meant(each)
     }
     return LagReport(groups, join.now, broker_errors)
 

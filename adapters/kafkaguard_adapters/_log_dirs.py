@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from kafka.protocol.admin import DescribeLogDirsRequest
+from kafka.protocol.admin import DescribeClusterRequest, DescribeLogDirsRequest
 
 from kafkaguard import _log_dirs
 from kafkaguard.errors import KafkaGuardError
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
     from kafkaguard._log_dirs import BrokerLogDirs, LogDirsReport
     from kafkaguard_adapters._cluster import Cluster
+
+_BROKERS: Final = 1
+#: From this version on DescribeCluster names fenced brokers too (KIP-1073).
+_FIRST_FENCED: Final = 2
 
 
 async def log_dirs(
@@ -28,10 +32,48 @@ async def log_dirs(
     deadline = asyncio.get_running_loop().time() + timeout
     wanted = await _wanted(cluster, topics, deadline)
     asked = sorted(cluster.addresses) if brokers is None else list(brokers)
-    answers = await asyncio.gather(
+    answers = asyncio.gather(
         *(_of_broker(cluster, each, wanted, deadline, max_version) for each in asked)
     )
-    return _log_dirs.LogDirsReport({each.broker: each for each in answers})
+    absent = await _absent(cluster, deadline) if brokers is None else set()
+    found = {each.broker: each for each in await answers}
+    if isinstance(absent, KafkaGuardError):
+        return _log_dirs.LogDirsReport(found, absent)
+    away = {each: _log_dirs.read_absence(each, cluster.make) for each in absent}
+    return _log_dirs.LogDirsReport(dict(sorted({**away, **found}.items())))
+
+
+async def _absent(cluster: Cluster, deadline: float) -> set[int] | KafkaGuardError:
+    """Find the brokers that belong to the cluster and are not in its Metadata."""
+    present = set(cluster.addresses)
+    try:
+        version = await cluster.version(DescribeClusterRequest, None, deadline)
+        find = _registered if version >= _FIRST_FENCED else _with_replicas
+        return await find(cluster, deadline) - present
+    except KafkaGuardError as error:
+        error.add_note("So brokers may be missing from this report.")
+        return error
+
+
+async def _registered(cluster: Cluster, deadline: float) -> set[int]:
+    request = DescribeClusterRequest(
+        endpoint_type=_BROKERS, include_fenced_brokers=True
+    )
+    answer = await cluster.ask(request, None, deadline)
+    if answer.error_code:
+        raise cluster.make(answer.error_code, api="DescribeCluster")
+    return {each.broker_id for each in answer.brokers}
+
+
+async def _with_replicas(cluster: Cluster, deadline: float) -> set[int]:
+    """Find the brokers that replicas are assigned to, of the topics one may see."""
+    metadata = await cluster.refresh(deadline, None)
+    return {
+        broker
+        for topic in metadata.topics
+        for partition in topic.partitions
+        for broker in partition.replica_nodes
+    }
 
 
 async def _wanted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import click
 
 from kafkaguard._reports import make
 from kafkaguard.cli._main import Problem
+from kafkaguard.cli._numbers import SECONDS
 from kafkaguard.errors import KafkaGuardError
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
             "--timeout",
-            type=click.FloatRange(0, min_open=True),
+            type=SECONDS,
             default=30.0,
             show_default=True,
             help="Seconds for one look.",
@@ -54,7 +56,8 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
     from kafkaguard_adapters._view import ClusterView
     from kafkaguard_adapters.confluent.settings import read_settings
 
-    known = {} if config is None else _read(config)
+    lines: dict[str, int] = {}
+    known = {} if config is None else _read(config, lines)
     if bootstrap_servers is not None:
         known["bootstrap.servers"] = bootstrap_servers
     if "bootstrap.servers" not in known:
@@ -65,13 +68,21 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
     try:
         settings = read_settings(known, make)
     except KafkaGuardError as error:
-        raise Problem(str(error)) from error
+        raise Problem(_place(str(error), config, lines)) from error
     calls = ClusterCalls()
     calls.cluster_view = ClusterView(lambda: settings, make)
     return calls
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _place(text: str, config: Path | None, lines: dict[str, int]) -> str:
+    """Name the file, and the line of the setting that a text is about."""
+    for name, number in lines.items():
+        if re.search(rf"(?<![\w.]){re.escape(name)}(?=[\s=])", text):
+            return f"{config}, line {number}: {text}"
+    return text if config is None else f"{config}: {text}"
+
+
+def _read(path: Path, numbers: dict[str, int]) -> dict[str, Any]:
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -85,6 +96,7 @@ def _read(path: Path) -> dict[str, Any]:
         if not equals:
             raise Problem(f"{path}, line {number}: write it as name=value")
         settings[name.strip()] = value.strip()
+        numbers[name.strip()] = number
     return settings
 
 

@@ -69,18 +69,17 @@ def decode(
 def _bytes(source: str) -> bytes:
     if source == "-":
         data = sys.stdin.buffer.read(_MOST_BYTES + 1)
-    elif _is_file(source):
-        with Path(source).open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+    elif _is_there(source):
+        data = _read(Path(source))
     else:
         data = source.encode()
     if len(data) > _MOST_BYTES:
         raise Problem(f"{_name(source)}: more than {_MOST_BYTES} bytes; cut it down")
     found = from_hex(data.decode()) if is_text(data) else data
     if not found:
-        raise Problem(
-            f"{_name(source)}: neither hexadecimal digits nor a file that holds them"
-        )
+        is_argument = source != "-" and not _is_there(source)
+        what = "no such file, and no" if is_argument else "no bytes, and no"
+        raise Problem(f"{_name(source)}: {what} hexadecimal digits")
     return found
 
 
@@ -88,14 +87,24 @@ def _name(source: str) -> str:
     """Name the source without showing the message, which may hold credentials."""
     if source == "-":
         return "standard input"
-    return source if _is_file(source) else "the argument"
+    return source if _is_there(source) else "the argument"
 
 
-def _is_file(source: str) -> bool:
+def _is_there(source: str) -> bool:
     try:
-        return Path(source).is_file()
-    except OSError:  # digits that are too long for a name
+        return Path(source).exists()
+    except (OSError, ValueError):  # digits too long for a name, or what can be none
         return False
+
+
+def _read(path: Path) -> bytes:
+    if path.is_dir():
+        raise Problem(f"{path} is a directory: name one of its files")
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _reader(

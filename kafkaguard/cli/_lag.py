@@ -14,10 +14,11 @@ from rich.table import Table
 
 from kafkaguard._lag import LagReason, LagState, group_state
 from kafkaguard.cli._connect import ask, connect, connection_options, tell
-from kafkaguard.cli._lag_plot import picture
+from kafkaguard.cli._lag_plot import check_writable, picture
+from kafkaguard.cli._numbers import AMOUNT, COUNT, PAUSE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import RenderableType
 
@@ -54,25 +55,25 @@ _STYLES = {
     "columns",
     multiple=True,
     type=click.Choice(_COLUMNS),
-    help="More; may be repeated. Each costs requests.",
+    help="More, by partition; may be repeated. Each costs requests.",
 )
 @click.option("--partitions", is_flag=True, help="A row for each partition.")
 @click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0),
+    type=PAUSE,
     default=5.0,
     show_default=True,
     help="Seconds between two looks.",
 )
-@click.option("--looks", type=click.IntRange(1), help="End --watch after so many.")
+@click.option("--looks", type=COUNT, help="End --watch after so many.")
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Watch, and write a picture of lag over time (SVG) here.",
 )
 @click.option(
-    "--max", "limit", type=int, help="Exit with 3 if a group is further behind."
+    "--max", "limit", type=AMOUNT, help="Exit with 3 if a group is further behind."
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, a line for each look."
@@ -104,6 +105,8 @@ def lag(  # noqa: PLR0913 - one for each option
     """
     if looks is not None and not (watch or plot):
         raise click.UsageError("--looks is the end of --watch or --plot: give one")
+    if plot is not None:
+        check_writable(plot)
     calls = connect(bootstrap_servers, config)
     question = {
         "groups": groups or None,
@@ -115,9 +118,20 @@ def lag(  # noqa: PLR0913 - one for each option
     }
     wanted = looks if watch or plot else 1
     history: list[LagReport] = []
+
+    def remarks(report: LagReport) -> list[str]:
+        return _missing(report, groups, topics) + _unmeasured(report, limit)
+
     seen = _looks(calls, question, interval, wanted)
     try:
-        _show(seen, history, partitions=partitions, as_json=as_json, live=wanted != 1)
+        _show(
+            seen,
+            history,
+            partitions=partitions or bool(columns),
+            as_json=as_json,
+            live=wanted != 1,
+            remarks=remarks,
+        )
     except KeyboardInterrupt:
         if not history:
             raise
@@ -126,10 +140,11 @@ def lag(  # noqa: PLR0913 - one for each option
     if plot is not None:
         plot.write_text(_plot(history))
         click.echo(f"wrote {plot}", err=True)
-    missing = _missing(history[-1], groups, topics)
+    missing = remarks(history[-1])
     for text in missing:
         click.echo(text, err=True)
-    ctx.exit(_exit_code(history[-1], limit) or bool(missing))
+    is_limited = bool(groups or topics or limit is not None)
+    ctx.exit(_exit_code(history[-1], limit) or (is_limited and bool(missing)))
 
 
 def _looks(
@@ -153,6 +168,7 @@ def _show(
     partitions: bool,
     as_json: bool,
     live: bool,
+    remarks: Callable[[LagReport], list[str]],
 ) -> None:
     def draw(report: LagReport) -> RenderableType:
         earlier = history[-1] if history else None
@@ -163,7 +179,8 @@ def _show(
         for report in seen:
             states = report.states(history[-1]) if history else {}
             history.append(report)
-            click.echo(json.dumps(_as_data(report, states)))
+            data = _as_data(report, states)
+            click.echo(json.dumps({**data, "remarks": remarks(report)}))
     elif live:
         with Live(console=Console(), auto_refresh=False) as screen:
             for report in seen:
@@ -179,7 +196,7 @@ def _missing(
     """Say what was named and is not there, so that nobody takes it for 0."""
     hidden = "or this user may not see it (the operation Describe)"
     if not groups and not topics and not report.groups:
-        click.echo(f"there is no group with a commit, {hidden}", err=True)
+        return [f"there is no group with a commit, {hidden}"]
     seen = {
         place.topic
         for group in report.groups.values()
@@ -192,6 +209,17 @@ def _missing(
         for name in topics
         if name not in seen
     ]
+
+
+def _unmeasured(report: LagReport, limit: int | None) -> list[str]:
+    """Say where an alarm has nothing to go by, so that nobody takes it for green."""
+    if limit is None or not report.complete:
+        return []
+    if any(
+        p.lag is not None for g in report.groups.values() for p in g.partitions.values()
+    ):
+        return []
+    return [f"--max {limit}: no lag was measured, so nothing is known to be within it"]
 
 
 def _exit_code(report: LagReport, limit: int | None) -> int:
@@ -218,8 +246,8 @@ def _table(
     if partitions:
         table.add_column("Partition", overflow="fold")
         for name in ("Committed", "End"):
-            table.add_column(name, justify="right")
-    table.add_column("Lag", justify="right")
+            table.add_column(name, justify="right", overflow="fold")
+    table.add_column("Lag", justify="right", overflow="fold")
     table.add_column("State", overflow="fold")
     table.add_column("Remarks", overflow="fold")
     for name, group in sorted(report.groups.items()):
@@ -258,26 +286,34 @@ def _remarks(group: GroupLag) -> str:
 
 
 def _row(each: PartitionLag, state: str) -> list[str]:
-    extras = []
-    if each.lost:
-        extras.append(f"{each.lost} lost to retention")
-    if each.blocked:
-        extras.append(f"{each.blocked} wait for transactions")
-    if each.time_lag is not None:
-        extras.append(f"{each.time_lag:.0f} s behind")
-    if each.member is not None:
-        extras.append(f"{each.member.client_id} at {each.member.host}")
-    if each.read_error is not None:
-        extras.append(each.read_error.name)
-    if each.error is not None:
-        extras.append(each.error.name)
     reason = [] if each.reason is None else [str(each.reason)]
+    errors = [e.name for e in (each.read_error, each.error) if e is not None]
     return [
         f"{each.topic}-{each.partition}",
         *("" if n is None else str(n) for n in (each.committed, each.end, each.lag)),
         state,
-        "; ".join([*reason, *extras, *each.notes]),
+        "; ".join([*reason, *_extras(each), *errors, *each.notes]),
     ]
+
+
+def _extras(each: PartitionLag) -> list[str]:
+    """Write what further columns have told."""
+    member = each.member
+    told = {
+        "{} lost to retention": each.lost or None,
+        "log start {}": each.log_start,
+        "{} wait for transactions": each.blocked or None,
+        "last stable {}": each.last_stable,
+        "{:.0f} s behind": each.time_lag,
+        "{}": member and f"{member.client_id} at {member.host}",
+        "{}compacted": _not(each.compacted),
+        "{}tiered": _not(each.tiered),
+    }
+    return [text.format(value) for text, value in told.items() if value is not None]
+
+
+def _not(value: bool | None) -> str | None:
+    return None if value is None else "" if value else "not "
 
 
 def _as_data(report: LagReport, states: dict[str, LagState]) -> dict[str, Any]:
@@ -316,6 +352,8 @@ def _partition(each: PartitionLag) -> dict[str, Any]:
         "blocked": each.blocked,
         "time_lag": each.time_lag,
         "read_error": None if each.read_error is None else str(each.read_error),
+        "compacted": each.compacted,
+        "tiered": each.tiered,
         "member": None if each.member is None else each.member.client_id,
         "host": None if each.member is None else each.member.host,
         "notes": each.notes,

@@ -5,8 +5,11 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from kafkaguard.cli._main import Problem
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 _WIDTH: Final = 720
 _HEIGHT: Final = 320
@@ -18,6 +21,23 @@ _COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17be
 _TICKS: Final = 4
 _SVG: Final = "http://www.w3.org/2000/svg"
 _FONT: Final = 'font-family="sans-serif" font-size="12"'
+
+
+def check_writable(path: Path) -> None:
+    """Find out before the first look whether the picture can be kept.
+
+    Raises:
+        Problem: It cannot.
+    """
+    if path.suffix.lower() != ".svg":
+        raise Problem(f"--plot {path}: the picture is SVG; end the name in .svg")
+    is_new = not path.exists()
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise Problem(f"--plot {path} cannot be written: {error.strerror}") from error
+    if is_new:
+        path.unlink()
 
 
 def picture(times: Sequence[float], lags: Mapping[str, Sequence[int]]) -> str:

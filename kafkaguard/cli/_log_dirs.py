@@ -11,6 +11,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from kafkaguard.cli._connect import ask, connect, connection_options, tell
+from kafkaguard.cli._numbers import AMOUNT, PERCENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,11 +26,15 @@ _FULL = 3
 @connection_options
 @click.option("--topic", "topics", multiple=True, help="Only this; may be repeated.")
 @click.option(
-    "--broker", "brokers", multiple=True, type=int, help="Only this; may be repeated."
+    "--broker",
+    "brokers",
+    multiple=True,
+    type=AMOUNT,
+    help="Only this; may be repeated.",
 )
 @click.option(
     "--full",
-    type=click.FloatRange(0, 100),
+    type=PERCENT,
     help="Percent: exit with 3 if a disk is fuller than this.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -105,6 +110,7 @@ def _print(report: LogDirsReport) -> None:
 def _as_data(report: LogDirsReport) -> dict[str, Any]:
     return {
         "complete": report.complete,
+        "error": None if report.registry_error is None else str(report.registry_error),
         "brokers": [
             {
                 "broker": broker.broker,

@@ -195,6 +195,51 @@ def test_coordinator_that_loads_or_moves_is_asked_again(kafka_faults, admin, top
     assert admin.lag(topic).groups[topic].total == 4
 
 
+REFUSALS = [
+    (api, code)
+    for api in ("OffsetFetch", "FindCoordinator")
+    for code in (
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "GROUP_AUTHORIZATION_FAILED",
+        "UNKNOWN_SERVER_ERROR",
+    )
+]
+
+
+@pytest.mark.parametrize(("api", "code"), REFUSALS)
+def test_group_that_is_listed_and_refused_is_told(
+    kafka_faults, admin, topic, api, code
+):
+    """No group drops out of a report on all groups because its commits are refused."""
+    kafka_faults.on(api).fail(code)
+    report = admin.lag(timeout=1.5)
+    assert report.groups[topic].error.name == code
+    assert not report.complete
+
+
+@pytest.mark.parametrize("api", ["OffsetFetch", "FindCoordinator"])
+@pytest.mark.parametrize("fault", ["drop", "close", "garble"])
+def test_group_that_is_listed_and_not_answered_for_is_told(
+    kafka_faults, admin, topic, api, fault
+):
+    """Silence, a closed connection and noise are errors of the group, too."""
+    getattr(kafka_faults.on(api, rate=1.0, seed=7), fault)()
+    report = admin.lag(timeout=3.0)
+    assert report.groups[topic].error is not None
+    assert not report.complete
+
+
+def test_refused_groups_are_told_beside_the_topics_that_are_meant(
+    kafka_faults, admin, topic
+):
+    """Which topics a refused group reads is not known, so it may be one of these."""
+    kafka_faults.on("OffsetFetch").fail(29, at="group")
+    report = admin.lag(topics=[topic], timeout=3.0)
+    assert report.groups[topic].error.code == 29
+    assert not report.complete
+
+
 def test_broker_that_cannot_list_its_groups_is_told(kafka_faults, admin, topic):
     """Groups may be missing then, so the report is not complete."""
     kafka_faults.on("ListGroups").fail(29)

@@ -13,10 +13,13 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
 from kafkaguard import errors, guard
+from kafkaguard._reports import make
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from kafkaguard_adapters._calls import AsyncClusterCalls, ClusterCalls
+from kafkaguard_adapters._view import ClusterView
 from kafkaguard_adapters.aiokafka.view import view_of as aiokafka_view
 from kafkaguard_adapters.confluent.view import view_of as confluent_view
+from kafkaguard_adapters.kafka_python.settings import read_settings
 from kafkaguard_adapters.kafka_python.view import view_of as kafka_python_view
 
 VERSIONS = range(1, 6)
@@ -224,6 +227,44 @@ def test_b41_all_brokers_are_asked_and_one_that_is_away_hides_none(two_brokers):
             assert [report.brokers[1].error] == report.errors
 
 
+def test_b41_fenced_broker_is_told_though_metadata_leaves_it_out():
+    """By DescribeCluster, by replica lists where that is old, and whoever refuses."""
+    with KafkaCluster(brokers=2) as cluster, FaultProxy(cluster) as proxy:
+        cluster.create_topic(replication_factor=2)
+        config = {"bootstrap_servers": proxy.bootstrap_servers.split(",")}
+        with admin_of("kafka-python", config) as admin:
+            assert admin.log_dirs().complete
+            assert len(proxy.requests("DescribeCluster")) == 1
+            cluster.broker(1).kill()
+            reports = [admin_says_fenced(admin)]
+        proxy.on("DescribeCluster").cap(1)
+        with admin_of("kafka-python", config) as admin:
+            reports.append(admin.log_dirs(timeout=10.0))
+        proxy.clear()
+        proxy.on("DescribeCluster").fail(-1)
+        with admin_of("kafka-python", config) as admin:
+            refused = admin.log_dirs(timeout=10.0)
+    for report in reports:
+        assert report.brokers[0].dirs
+        (error,) = report.errors
+        assert isinstance(error, errors.ClientNotConnectedError)
+        assert "broker 1 is registered but fenced or away" in str(error)
+        assert not report.complete
+    assert refused.errors == [refused.registry_error]
+    assert not refused.complete
+
+
+def admin_says_fenced(admin):
+    """Ask until Metadata leaves the killed broker out; no report may be complete."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        report = admin.log_dirs(timeout=5.0)
+        assert not report.complete
+        if "fenced" in str(report.brokers[1].error):
+            return report
+    raise AssertionError("the broker was never fenced")
+
+
 def test_b42_api_that_is_not_there_is_not_asked(kafka_faults):
     """UnsupportedVersion for the broker, and no request."""
     kafka_faults.on("DescribeLogDirs").hide()
@@ -291,6 +332,25 @@ def test_b90_connection_closed_on_each_request_is_no_retry_loop(kafka_faults):
     assert len(kafka_faults.requests("DescribeLogDirs")) <= 3
 
 
+@pytest.mark.parametrize("fault", ["reset", "cut"])
+@pytest.mark.parametrize("api", ["DescribeLogDirs", "Metadata"])
+def test_fault_of_the_network_is_no_matter_of_versions(kafka_faults, api, fault):
+    """A reset, or an answer that ends in its midst, passes by itself."""
+    getattr(kafka_faults.on(api), fault)()
+    config = {"bootstrap_servers": kafka_faults.bootstrap_servers}
+    calls = blocking_calls(kafka_python_view_of(config))
+    with pytest.raises(errors.ClientConnectionError) as caught:
+        calls.log_dirs(timeout=10.0).raise_for_errors()
+    calls.close_view()
+    assert caught.value.verdict.action == "RETRY"
+    assert "look at the network" in str(caught.value)
+
+
+def kafka_python_view_of(config):
+    """Make a view of a cluster without a client."""
+    return ClusterView(lambda: read_settings(config, make), make)
+
+
 def test_offline_directory_is_listed_with_its_error(kafka_faults):
     """An offline directory does not hide its neighbours, nor make up a size."""
     kafka_faults.on("DescribeLogDirs").fail("KAFKA_STORAGE_ERROR", at="dir")
@@ -305,13 +365,6 @@ def test_offline_directory_is_listed_with_its_error(kafka_faults):
 
 def test_unreachable_cluster_is_an_error_that_names_the_address():
     """Nothing can be said of any broker, so this one is raised."""
-    from kafkaguard._reports import make
-    from kafkaguard_adapters._view import ClusterView
-    from kafkaguard_adapters.kafka_python.settings import read_settings
-
-    def settings():
-        return read_settings({"bootstrap_servers": "127.0.0.1:1"}, make)
-
-    calls = blocking_calls(ClusterView(settings, make))
+    calls = blocking_calls(kafka_python_view_of({"bootstrap_servers": "127.0.0.1:1"}))
     with pytest.raises(errors.ClientNotConnectedError, match=r"127\.0\.0\.1:1"):
         calls.log_dirs(timeout=3.0)

@@ -72,11 +72,13 @@ def test_size_of_disks_and_what_is_used():
 
 
 def test_empty_answer_means_denied_only_below_version_3():
-    """From version 3 on a broker that denies says so; nothing else is concluded."""
+    """From version 3 on a broker that denies says so; there it is an answer cut short."""
     old, new = (report(v, answer(v)).brokers[0] for v in (2, 3))
     assert isinstance(old.error, errors.ClusterAuthorizationFailedError)
+    assert isinstance(new.error, errors.ClientProtocolError)
+    assert "no directory and no error" in str(new.error)
     assert old.is_concluded
-    assert new.error is None
+    assert new.is_concluded
 
 
 def test_top_level_code_is_that_brokers_error_and_unknown_codes_are_kept():

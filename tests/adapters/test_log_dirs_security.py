@@ -15,6 +15,8 @@ from kafka import KafkaAdminClient
 from kafkaguard import errors, guard
 from kafkaguard._reports import make
 from kafkaguard.testing import KafkaCluster
+from kafkaguard_adapters._calls import ClusterCalls
+from kafkaguard_adapters._view import ClusterView
 from kafkaguard_adapters.aiokafka.settings import read_settings as read_aiokafka
 from kafkaguard_adapters.confluent.settings import read_settings as read_confluent
 from kafkaguard_adapters.kafka_python.settings import read_settings as read_kafka_python
@@ -174,6 +176,33 @@ def test_protocol_that_does_not_fit_the_port_ends_in_time(secured, protocol):
     with admin, pytest.raises(errors.KafkaGuardError) as caught:
         admin.log_dirs(timeout=5.0)
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("listener", "protocol", "text"),
+    [
+        ("SASL_PLAIN", "PLAINTEXT", "asks for SASL or TLS"),
+        ("SASL_PLAIN", "SASL_SSL", "speak TLS at all"),
+        ("PLAINTEXT", "SSL", "speak TLS at all"),
+    ],
+)
+def test_port_of_another_protocol_is_a_matter_of_configuration(
+    secured, listener, protocol, text
+):
+    """No code that no broker sent, and nothing to try again."""
+    config = {
+        "bootstrap.servers": secured.listener(listener).bootstrap_servers,
+        "security.protocol": protocol,
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": SECRET,
+    }
+    calls = ClusterCalls()
+    calls.cluster_view = ClusterView(lambda: read_confluent(config, make), make)
+    with pytest.raises(errors.ClientConfigurationError, match=text) as caught:
+        calls.log_dirs(timeout=5.0)
+    calls.close_view()
+    assert caught.value.code is None
 
 
 def test_failing_token_provider_keeps_its_text_to_itself(secured):

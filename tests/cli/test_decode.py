@@ -149,8 +149,11 @@ def test_long_bytes_are_shortened_for_people_only():
 @pytest.mark.parametrize(
     ("arguments", "given", "words"),
     [
-        (["zz"], None, "the argument: neither hexadecimal digits nor a file"),
-        (["-"], b"", "standard input: neither hexadecimal digits"),
+        (["nosuch.bin"], None, "no such file"),
+        (["/"], None, "/ is a directory"),
+        (["/dev/zero"], None, "/dev/zero: more than"),
+        (["zz"], None, "the argument: no such file, and no hexadecimal digits"),
+        (["-"], b"", "standard input: no bytes, and no hexadecimal digits"),
         (["00"], None, "1 bytes are no message of Kafka"),
         (["7fff00040000"], None, "no header of a request: Kafka has no message 32767"),
         (["00340000000000000000"], None, "the schema of Vote (52) is not known here"),

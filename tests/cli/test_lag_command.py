@@ -52,9 +52,28 @@ def test_lag_as_a_table(call, group):
     code, printed = call("lag", group)
     assert code == 0
     assert re.search(rf"{group}\s+│\s+3", printed.out)
-    code, printed = call("lag", group, "--partitions", "--column", "time")
+    code, printed = call("lag", group, "--column", "time")
     assert f"{group}-0" in printed.out
     assert "s behind" in printed.out
+
+
+def test_columns_that_were_asked_for_show_on_a_narrow_terminal(
+    call, group, monkeypatch
+):
+    """They imply a row for each partition, and fold where the table is narrow."""
+    columns = [
+        w for c in ("log_start", "last_stable", "facts") for w in ("--column", c)
+    ]
+    _, printed = call("lag", group, *columns)
+    for text in ("log start 0", "last stable 4", "not compacted", "not tiered"):
+        assert text in printed.out
+    monkeypatch.setenv("COLUMNS", "60")
+    _, printed = call("lag", group, *columns)
+    cells = [line.split("│")[-2] for line in printed.out.splitlines() if "│" in line]
+    shown = "".join("".join(cells).split())
+    for text in ("logstart0", "laststable4", "notcompacted", "nottiered"):
+        assert text in shown
+    assert "…" not in printed.out
 
 
 def test_lag_as_json_with_limits_for_scripts(call, group):

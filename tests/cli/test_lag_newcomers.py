@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -100,8 +101,16 @@ def test_with_rights_one_sees_who_lags_and_what_is_full(written):
 def test_without_rights_one_is_told_which_are_missing(written):
     """No table of nothing passes for an answer."""
     bob = written("SASL_PLAIN", "bob")
-    _, _, said = kafkaguard("lag", *bob)
-    assert "may not see it (the operation Describe)" in said
+    code, _, said = kafkaguard("lag", *bob)
+    assert (code, "may not see it (the operation Describe)" in said) == (0, True)
+    code, _, said = kafkaguard("lag", *bob, "--max", 10)
+    assert (code, "no lag was measured" in said) == (1, True)
+    code, shown, _ = kafkaguard("lag", *bob, "--max", 10, "--json")
+    remarks = json.loads(shown)["remarks"]
+    assert (code, ["no lag was measured" in text for text in remarks]) == (
+        1,
+        [False, True],
+    )
     code, _, said = kafkaguard("lag", "billing", *bob)
     assert code == 1
     assert "GROUP_AUTHORIZATION_FAILED (30)" in said
@@ -174,7 +183,10 @@ def test_wrong_settings_are_one_line_that_says_what_to_look_at(written, command,
         (("-b", ","), "name at least one"),
         ((), "which cluster?"),
         (("--config", "nosuch.properties"), "does not exist"),
-        (("-b", "localhost:1", "--timeout", "0"), "--timeout"),
+        *(
+            (("-b", "localhost:1", "--timeout", given), "'--timeout': ")
+            for given in ("0", "-1", "inf", "nan", "soon")
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["lag", "log-dirs"])
@@ -183,6 +195,46 @@ def test_wrong_addresses_are_told_apart(command, args, expected):
     code, _, said = kafkaguard(command, *args)
     assert code == 2
     assert expected in said
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        *(("lag", "--interval", given) for given in ("-1", "nan", "inf")),
+        *(("lag", "--max", given) for given in ("-1", "1.5", "nan")),
+        *(("lag", "--watch", "--looks", given) for given in ("0", "-1", "nan")),
+        *(("log-dirs", "--full", given) for given in ("-1", "101", "nan", "inf")),
+        ("log-dirs", "--broker", "-1"),
+    ],
+)
+def test_numbers_that_bound_nothing_are_refused(args):
+    """Code 2, and which numbers there may be."""
+    code, shown, said = kafkaguard(*args, "-b", "localhost:1")
+    assert (code, shown) == (2, "")
+    assert re.search(rf"{args[-2]}.*{re.escape(args[-1])}.*give a .*number from", said)
+
+
+@pytest.mark.parametrize("name", ["nonexist/x.svg", "x.png"])
+def test_picture_that_cannot_be_kept_is_refused_before_the_first_look(tmp_path, name):
+    """No minutes of looking are lost."""
+    code, _, said = kafkaguard("lag", "-b", "localhost:1", "--plot", tmp_path / name)
+    assert (code, "cannot be reached" in said) == (2, False)
+    assert str(tmp_path / name) in said
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("sasl.pasword", "sasl.password"), ("ssl.ca.locaton", "ssl.ca.location")],
+)
+def test_misspelt_setting_is_named_with_its_line(tmp_path, name, meant):
+    """The file, the line, and what was meant."""
+    path = tmp_path / "client.properties"
+    path.write_text(f"bootstrap.servers=localhost:1\n{name}={PASSWORD}\n")
+    code, _, said = kafkaguard("lag", "--config", path)
+    assert code == 2
+    assert f"{path}, line 2: " in said
+    assert f"did you mean {meant}?" in said
+    assert "config=" not in said
 
 
 @pytest.mark.parametrize(

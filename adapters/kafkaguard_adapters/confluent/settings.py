@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard_adapters._settings import (
@@ -56,6 +57,8 @@ _HARMLESS = {
     "ssl.providers": "",
 }
 _BEARING = ("ssl.", "sasl.", "enable.ssl.", "enable.sasl.", "security.")
+#: How alike a misspelt name is (1: the same).
+_NEAR = 0.87
 _UNUSABLE = ("plugin.library.paths", "connect_cb", "resolve_cb", "ssl_cert_verify_cb")
 
 
@@ -87,15 +90,20 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
 
 def _check(name: str, value: Any, make: Make) -> None:
     if name in _UNUSABLE and value:
-        raise refuse(make, name, "give config= without it, if one can do without")
+        raise refuse(make, name, "leave it out, if one can do without")
     is_new = name.startswith(_BEARING) and name not in _READ | {"security.protocol"}
     if is_new and value not in (None, _HARMLESS.get(name)):
-        raise refuse(
-            make,
-            name,
-            "only librdkafka knows what it stands for. Give config= with PEM files, "
-            "a user and password, or oauth_cb",
-        )
+        raise refuse(make, name, _advice(name))
+
+
+def _advice(name: str) -> str:
+    known = [*_READ, *_ALIASES, "security.protocol"]
+    if near := get_close_matches(name, known, 1, _NEAR):
+        return f"did you mean {near[0]}?"
+    return (
+        "kafkaguard does not know what it means. It can use PEM files, a user and "
+        "password, or oauth_cb"
+    )
 
 
 def _tls(config: Mapping[str, Any], make: Make) -> Tls:
