@@ -101,8 +101,9 @@ def _first_line(error: BaseException) -> str:
 
 
 def _fail(error: Exception) -> NoReturn:
-    notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
     known = error_from(error)
+    told = getattr(known or error, "__notes__", ())
+    notes = "".join(f"\n  {note}" for note in told)
     click.echo(f"Error: the job failed: {known or _first_line(error)}{notes}", err=True)
     sys.exit(1)
 

@@ -156,6 +156,8 @@ def test_refused_record_fails_the_job_with_exit_code_1(run, pipeline, topics):
         ({"guard": {"max_record_bytes": 0}}, "max_record_bytes"),
         ({"guard": {"on_reject": "drop"}}, "on_reject"),
         ({"dead_letter": {"topic": "nope"}}, "there is no such topic"),
+        ({"dead_letter": {"topic": "nope"}}, "CONFIGURE: create the topic, or mend"),
+        ({"sink": {"bootstrap_servers": "a:b:c", "topic": "t"}}, "cannot be parsed"),
     ],
 )
 def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, said):
