@@ -36,7 +36,8 @@ class BreakerOpenError(ClientNotConnectedError):
     def __str__(self) -> str:
         """Say since when the breaker is open, and when it lets a probe through."""
         place = f" [{self.place}]" if self.place else ""
-        return f"{self.name}{place}: {self.summary or self.broker_message}; nothing was sent"
+        said = self.summary or self.broker_message
+        return f"{self.name}{place}: {said}; nothing was sent"
 
 
 @dataclass(frozen=True, slots=True)

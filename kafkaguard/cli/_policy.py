@@ -74,7 +74,8 @@ def _checked(source: str) -> dict[str, Any]:
         return {"source": source, "valid": False, "problems": problems}
     found = {"name": loaded.name, "policy_id": loaded.policy_id}
     return {
-        **{"source": source, "valid": True},
+        "source": source,
+        "valid": True,
         **found,
         "warnings": list(doubts(loaded)),
     }

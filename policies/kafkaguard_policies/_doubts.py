@@ -36,8 +36,8 @@ def _no_probe(policy: RetryPolicy) -> Iterator[str]:
     if breaker.open_for > policy.deadline:
         yield (
             f"breaker.open_for ({breaker.open_for:g} s) is longer than deadline "
-            f"({policy.deadline:g} s): with when_open: pause most calls fail instead of "
-            f"waiting for the probe; give a longer deadline or a shorter open_for"
+            f"({policy.deadline:g} s): with when_open: pause most calls fail, not "
+            f"wait for the probe; give a longer deadline or a shorter open_for"
         )
 
 

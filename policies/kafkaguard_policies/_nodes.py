@@ -69,7 +69,7 @@ def nodes_of(root: yaml.Node) -> list[Child]:
             raise UnfitError([Problem(message, line=child[1].start_mark.line + 1)])
     problems = [
         *wrong_keys(root, ()),
-        *(p for _, _, n in found for p in wrong_keys(n, ())),
+        *(p for place, _, n in found for p in wrong_keys(n, place)),
     ]
     if problems:
         raise UnfitError(dict.fromkeys(problems))

@@ -119,7 +119,7 @@ def test_a_watcher_that_would_spin_is_refused(interval):
         ({"deadline": 1, "backoff": {"base": 5, "jitter": "none"}}, "no retry ever"),
         (
             {"deadline": 1, "breaker": {"open_for": 9, "when_open": "pause"}},
-            "instead of waiting for the probe",
+            "not wait for the probe",
         ),
     ],
 )
