@@ -90,11 +90,12 @@ def _yaml(text: str, source: str) -> _Read:
         message = "is no text: it holds a character that no text has"
         raise PolicyError(source, [Problem(message, line=line)]) from None
     except yaml.MarkedYAMLError as error:
-        line = None if error.problem_mark is None else error.problem_mark.line + 1
+        mark = error.problem_mark
+        at = None if mark is None else mark.line + 1
         said = error.problem or error.context or ""
         hint = "; indent with spaces" if "\\t" in said else ""
         message = f"is no well-formed YAML: {said}{hint}"
-        raise PolicyError(source, [Problem(message, line=line)]) from None
+        raise PolicyError(source, [Problem(message, line=at)]) from None
     except (yaml.YAMLError, ValueError) as error:
         message = f"holds a value that YAML cannot read: {error}"
         raise PolicyError(source, [Problem(message, line=1)]) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -47,11 +47,11 @@ def check_depth(text: str) -> None:
             raise UnfitError([_too_deep(event.start_mark)])
 
 
-def _too_deep(mark: yaml.Mark) -> Problem:
+def _too_deep(mark: Any) -> Problem:
     return Problem(
         f"is nested more than {_MOST_LEVELS} levels deep (or an anchor holds itself): "
         f"a policy needs four",
-        line=mark.line + 1,
+        line=mark.line + 1 if mark else None,
     )
 
 
@@ -93,7 +93,7 @@ def _children(node: yaml.Node, path: Path) -> Iterator[Child]:
             yield (*path, index), value, value
 
 
-def _name(key: yaml.Node) -> str:
+def _name(key: Any) -> str:
     return key.value if isinstance(key, yaml.ScalarNode) else f"a {key.id}"
 
 
