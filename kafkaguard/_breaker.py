@@ -33,6 +33,12 @@ class BreakerOpenError(ClientNotConnectedError):
 
     name = "BREAKER_OPEN"
 
+    def __str__(self) -> str:
+        """Say since when the breaker is open, and when it lets a probe through."""
+        place = f" [{self.place}]" if self.place else ""
+        said = self.summary or self.broker_message
+        return f"{self.name}{place}: {said}; nothing was sent"
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -81,6 +87,18 @@ class CircuitBreaker:
                     return self._since + self.open_for - now, None
                 change = self._move(BreakerState.HALF_OPEN, now)
             return self._probe(now), change
+
+    def describe(self, wait: float, now: float) -> str:
+        """Say why a call is held up for ``wait`` seconds.
+
+        Args:
+            wait: What ``ask`` answered.
+            now: The time.
+        """
+        return (
+            f"the circuit breaker is {self.state} since {now - self._since:.3g} s, "
+            f"because calls kept failing; it lets a probe through in {wait:.3g} s"
+        )
 
     def _probe(self, now: float) -> float:
         self._started = [t for t in self._started if now < t + self.open_for]

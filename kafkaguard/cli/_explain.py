@@ -124,7 +124,15 @@ def _given(words: tuple[str, ...]) -> str:
         return " ".join(words)
     if sys.stdin is None or sys.stdin.closed:
         raise Problem("there is no standard input to read an error from")
-    return sys.stdin.buffer.read(_MOST_BYTES).decode(errors="replace")
+    return _text_of(sys.stdin.buffer.read(_MOST_BYTES))
+
+
+def _text_of(content: bytes) -> str:
+    """Return text, with stray bytes replaced; what is mostly no text is refused."""
+    text = content.decode(errors="replace")
+    if "\0" in text or text.count("\ufffd") > len(text) * _MOST_STRAY:
+        raise Problem(f"what came in is no text: save it as UTF-8. {_USAGE}")
+    return text
 
 
 def _find(text: str) -> Found:
@@ -142,6 +150,8 @@ def _find(text: str) -> Found:
 #: More than any traceback; the rest of a longer input is not read.
 _MOST_BYTES = 4_000_000
 _LONG = 100
+#: The share of characters that may be none, as in a log of another encoding.
+_MOST_STRAY = 0.1
 _USAGE = (
     "Give a code (87), a name (INVALID_RECORD) or a text that holds one; "
     "`kafkaguard errors` lists all."
@@ -159,7 +169,7 @@ def request_name(api: str | None) -> str | None:
     by_lower = {name.lower(): name for name in API_KEYS}
     exact = by_lower.get(api.lower().replace("_", "").replace("-", ""))
     if exact is None:
-        near = get_close_matches(api.lower(), by_lower, n=1)
+        near = get_close_matches(api.lower(), by_lower, n=1, cutoff=0.1)
         hint = f"; did you mean {by_lower[near[0]]}?" if near else ""
         raise Problem(f"Kafka has no request named {api!r}{hint}")
     return exact

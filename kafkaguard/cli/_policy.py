@@ -16,6 +16,7 @@ from kafkaguard.cli._main import Problem
 from kafkaguard_policies import (
     PolicyError,
     RetryPolicy,
+    doubts,
     load_policy,
     policy_schema,
     preset_text,
@@ -61,17 +62,30 @@ def _checked(source: str) -> dict[str, Any]:
         loaded = load_policy(source)
     except PolicyError as error:
         problems = [
-            {"line": p.line, "path": list(p.path), "message": p.message, "text": str(p)}
+            {
+                "file": p.source,
+                "line": p.line,
+                "path": list(p.path),
+                "message": p.message,
+                "text": str(p),
+            }
             for p in error.problems
         ]
         return {"source": source, "valid": False, "problems": problems}
     found = {"name": loaded.name, "policy_id": loaded.policy_id}
-    return {"source": source, "valid": True, **found}
+    return {
+        "source": source,
+        "valid": True,
+        **found,
+        "warnings": list(doubts(loaded)),
+    }
 
 
 def _verdict_line(result: dict[str, Any]) -> str:
     if result["valid"]:
-        return f"{result['source']}: good ({result['name']}, {result['policy_id']})"
+        warned = "".join(f"\n  warning: {text}" for text in result["warnings"])
+        name = f"{result['name']}, {result['policy_id']}"
+        return f"{result['source']}: good ({name}){warned}"
     listed = "".join(f"\n  {problem['text']}" for problem in result["problems"])
     return f"{result['source']}: cannot be used{listed}"
 

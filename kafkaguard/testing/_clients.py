@@ -37,6 +37,7 @@ def client_config(client: str, access: Access) -> dict[str, Any]:
     Raises:
         ClusterError: There is no such client.
     """
+    client = "confluent" if client == "confluent-kafka" else client
     if client not in _WRITERS:
         raise ClusterError(f"no client {client!r}; there are {', '.join(_WRITERS)}")
     return _WRITERS[client](access)

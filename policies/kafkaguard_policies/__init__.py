@@ -19,6 +19,7 @@ from kafkaguard._events import (
     emit,
 )
 from kafkaguard_policies._decorator import retry
+from kafkaguard_policies._doubts import doubts
 from kafkaguard_policies._explain import explain_ruling
 from kafkaguard_policies._models import (
     Backoff,
@@ -87,6 +88,7 @@ __all__ = [
     "WaitEvent",
     "When",
     "check_stacking",
+    "doubts",
     "emit",
     "explain_ruling",
     "load_policy",

@@ -14,6 +14,7 @@ from kafkaguard_policies._refusals import (
     refuse_no_function,
     refuse_timeout,
 )
+from kafkaguard_policies._reload import PolicyWatcher
 from kafkaguard_policies._retrier import Retrier
 from kafkaguard_policies._sources import load_policy
 
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 
 def retry(  # noqa: PLR0913 - what is known about the calls, by name
-    policy: RetryPolicy | Mapping[str, Any] | str = "default",
+    policy: RetryPolicy | PolicyWatcher | Mapping[str, Any] | str = "default",
     *,
     api: str | None = None,
     topic: str | None = None,
@@ -46,7 +47,8 @@ def retry(  # noqa: PLR0913 - what is known about the calls, by name
     without ``api`` it counts as a write, which is not repeated after a timeout.
 
     Args:
-        policy: A policy, or what ``load_policy`` takes.
+        policy: A policy, what ``load_policy`` takes, or a ``PolicyWatcher``, whose
+            policy of the moment holds for each call.
         api: The request that it leads to, by Kafka's name (``"ListOffsets"``).
         topic: The topic concerned.
         client: The client library in between (``"aiokafka"``).
@@ -80,7 +82,10 @@ def retry(  # noqa: PLR0913 - what is known about the calls, by name
         idempotent=idempotent,
         transactional=transactional,
     )
-    retrier = Retrier(load_policy(policy), context, hooks=hooks, repairs=repairs)
+    chosen = policy.policy if isinstance(policy, PolicyWatcher) else load_policy(policy)
+    retrier = Retrier(chosen, context, hooks=hooks, repairs=repairs)
+    if isinstance(policy, PolicyWatcher):
+        policy.subscribe(retrier.use)
 
     def decorate(fn: Callable[P, T]) -> Callable[P, T]:
         decorated: Callable[P, T] = _decorated(retrier, fn)

@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from kafkaguard_policies._nodes import (
+    UnfitError,
+    check_depth,
+    duplicates,
+    nodes_of,
+    old_numbers,
+)
 from kafkaguard_policies._problems import Path, PolicyError, Problem
 
 if TYPE_CHECKING:
@@ -74,50 +81,39 @@ _Read = tuple[Any, dict[Path, int], tuple[Problem, ...]]
 
 
 def _yaml(text: str, source: str) -> _Read:
+    try:
+        return _yaml_values(text)
+    except UnfitError as error:
+        raise PolicyError(source, error.problems) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        message = "is no text: it holds a character that no text has"
+        raise PolicyError(source, [Problem(message, line=line)]) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        at = None if mark is None else mark.line + 1
+        said = error.problem or error.context or ""
+        hint = "; indent with spaces" if "\\t" in said else ""
+        message = f"is no well-formed YAML: {said}{hint}"
+        raise PolicyError(source, [Problem(message, line=at)]) from None
+    except (yaml.YAMLError, ValueError) as error:
+        message = f"holds a value that YAML cannot read: {error}"
+        raise PolicyError(source, [Problem(message, line=1)]) from None
+
+
+def _yaml_values(text: str) -> _Read:
+    check_depth(text)
     loader = yaml.SafeLoader(text)
     try:
         root = loader.get_single_node()
         if root is None:
             return None, {}, ()
-        lines, twice = dict(_yaml_lines(root, ())), tuple(_duplicates(root, ()))
-        return loader.construct_document(root), lines, twice
-    except yaml.MarkedYAMLError as error:
-        line = None if error.problem_mark is None else error.problem_mark.line + 1
-        said = error.problem or error.context or ""
-        hint = "; indent with spaces" if "\\t" in said else ""
-        message = f"is no well-formed YAML: {said}{hint}"
-        raise PolicyError(source, [Problem(message, line=line)]) from None
-    except yaml.YAMLError as error:
-        raise PolicyError(source, [Problem(f"is no YAML: {error}")]) from None
+        found = nodes_of(root)
+        lines = {place: marked.start_mark.line + 1 for place, marked, _ in found}
+        problems = (*duplicates(found), *old_numbers(found))
+        return loader.construct_document(root), lines, problems
     finally:
         loader.dispose()
-
-
-def _children(node: yaml.Node, path: Path) -> Iterator[tuple[Path, Any, yaml.Node]]:
-    """Yield path, the node to point at, and the value's node."""
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield (*path, key.value), key, value
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            yield (*path, index), value, value
-
-
-def _yaml_lines(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
-    for place, marked, value in _children(node, path):
-        yield place, marked.start_mark.line + 1
-        yield from _yaml_lines(value, place)
-
-
-def _duplicates(node: yaml.Node, path: Path) -> Iterator[Problem]:
-    """Find keys that stand twice: YAML would silently take the last."""
-    seen = set()
-    for place, marked, value in _children(node, path):
-        if place in seen:
-            line = marked.start_mark.line + 1
-            yield Problem("stands twice: keep one", place, line)
-        seen.add(place)
-        yield from _duplicates(value, place)
 
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
@@ -126,12 +122,16 @@ _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 
 def _toml(text: str, source: str) -> _Read:
     try:
-        return tomllib.loads(text), dict(_toml_lines(text)), ()
-    except tomllib.TOMLDecodeError as error:
+        content = tomllib.loads(text)
+    except RecursionError:
+        message = "is nested too deeply: a policy needs four levels"
+        raise PolicyError(source, [Problem(message, line=1)]) from None
+    except ValueError as error:
         found = re.search(r"at line (\d+)", str(error))
-        line = int(found[1]) if found else None
+        line = int(found[1]) if found else 1
         message = f"is no well-formed TOML: {error}"
         raise PolicyError(source, [Problem(message, line=line)]) from None
+    return content or None, dict(_toml_lines(text)), ()
 
 
 def _toml_lines(text: str) -> Iterator[tuple[Path, int]]:

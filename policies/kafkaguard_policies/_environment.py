@@ -15,11 +15,11 @@ from pydantic_settings import (
 )
 
 from kafkaguard_policies._documents import Document
-from kafkaguard_policies._models import RetryPolicy
+from kafkaguard_policies._models import Backoff, RetryPolicy
 from kafkaguard_policies._problems import PolicyError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 BASE = "KAFKAGUARD_POLICY"
 PREFIX = f"{BASE}_"
@@ -41,29 +41,65 @@ def environment_document() -> Document:
     A variable that names no setting, or is no JSON where it must be, is a problem of
     the document.
     """
-    problems = list(_unknown(os.environ))
-    try:
-        settings = EnvSettingsSource(_Variables)()
-    except SettingsError as error:
-        problems.append(Problem(f"{error}: write it as JSON, such as [] or {{}}"))
-        settings = {}
+    source = EnvSettingsSource(_Variables)
+    problems = [*_unknown(os.environ), *_no_json(source)]
+    settings = source()
     return Document(
         "environment",
-        {"extends": os.environ.get(BASE, "default"), **_with_numbers(settings)},
+        {"extends": os.environ.get(BASE, "default"), **_read(settings)},
         problems=tuple(problems),
     )
 
 
-def _with_numbers(value: Any) -> Any:
-    """Read numbers, which are texts in the environment."""
+def _no_json(source: EnvSettingsSource) -> Iterator[Problem]:
+    """Take out the variables that are no JSON where they must be, one by one."""
+    while (name := _wrong_json(source)) is not None:
+        yield Problem(f"{name}: is no JSON: write it as JSON, such as [] or {{}}")
+        source.env_vars = {
+            key: value
+            for key, value in source.env_vars.items()
+            if not key.upper().startswith(name)
+        }
+
+
+def _wrong_json(source: EnvSettingsSource) -> str | None:
+    try:
+        source()
+    except SettingsError as error:
+        found = re.search(r'field "(\w+)"', str(error))
+        if found is None:
+            raise
+        return f"{PREFIX}{found[1].upper()}"
+    return None
+
+
+def _read(settings: dict[str, Any]) -> dict[str, Any]:
+    """Read numbers and booleans, which are texts in the environment."""
+    return {key: _value(key, value) for key, value in settings.items()}
+
+
+def _value(key: str, value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _with_numbers(inner) for key, inner in value.items()}
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        return float(value)
-    return value
+        return _read(value)
+    if not isinstance(value, str) or key in _TEXTS:
+        return value
+    if key in _FLAGS:
+        return _WORDS.get(value.strip().lower(), value)
+    return float(value) if _NUMBER.fullmatch(value) else value
 
 
-_NUMBER = re.compile(r"\s*\d+(\.\d+)?\s*")
+_NUMBER = re.compile(r"\s*-?\d+(\.\d+)?\s*")
+_TEXTS = {"name", "description", "topic"}
+_FLAGS = {
+    name
+    for part in (RetryPolicy, Backoff)
+    for name, info in part.model_fields.items()
+    if info.annotation is bool
+}
+_WORDS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
 
 
 def in_variables(error: PolicyError) -> PolicyError:

@@ -50,7 +50,7 @@ class Bound:
         Raises:
             PydanticCustomError: It means none, or one out of range.
         """
-        if self.removable and value in (UNBOUNDED, self._endless):
+        if self.removable and isinstance(value, str) and value == UNBOUNDED:
             return self._endless
         number = self._number(value)
         if number is None or not self.low <= number <= self.high:
@@ -65,7 +65,7 @@ class Bound:
             return ""
         unit = found[2].lower()
         if not unit:
-            return f"; write {found[1]} without quotes"
+            return f"; write {float(found[1]):.12g} without quotes"
         if self.unit == "seconds" and unit in _UNITS:
             return f"; write {float(found[1]) * _UNITS[unit]:g}"
         return ""
@@ -81,7 +81,7 @@ class Bound:
             return value.total_seconds()
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             return None
         if not self.whole:
             return number
@@ -111,6 +111,12 @@ class Bound:
         if not self.removable:
             return number
         return {"anyOf": [number, {"const": UNBOUNDED}]}
+
+
+def as_written(value: Any) -> Any:
+    """Return what a policy's author writes for a checked value."""
+    endless = isinstance(value, int | float) and value in (math.inf, UNBOUNDED_COUNT)
+    return UNBOUNDED if endless else value
 
 
 Seconds = Annotated[float, Bound(0, DAY)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 from pydantic import (
     BeforeValidator,
     Field,
+    StrictBool,
     StrictInt,
     field_validator,
     model_validator,
@@ -30,6 +31,7 @@ from kafkaguard_policies._fields import (
     Seconds,
     Tokens,
     Waits,
+    as_written,
 )
 from kafkaguard_policies._names import error_class, nearest
 from kafkaguard_policies._retrier import Retrier
@@ -79,7 +81,7 @@ class Backoff(Part):
     jitter: Literal["none", "full", "equal"] = "full"
     """Draw each wait between 0 and itself (``full``), between half and itself
     (``equal``), or take it as it is. ``decorrelated`` draws by itself: ``none``."""
-    honour_throttle: bool = True
+    honour_throttle: StrictBool = True
     """Wait at least as long as the broker's ``throttle_time_ms`` asks."""
 
     @model_validator(mode="before")
@@ -160,6 +162,15 @@ class DeadLetter(Part):
             raise ValueError("the only placeholder is {topic}") from None
         if not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
             raise ValueError("a topic's name has only letters, digits, '.', '_', '-'")
+        if name in {".", ".."}:
+            raise ValueError(f"no topic may be named {name!r}")
+        if name != value.replace("{topic}", "t"):
+            raise ValueError("the placeholder is {topic}, as it stands")
+        if name == "t" and value != "t":
+            raise ValueError(
+                "is the record's own topic, so a rejected record would come back for "
+                "ever: add something to it, such as {topic}.dlq"
+            )
         return value
 
     def topic_for(self, topic: str) -> str:
@@ -267,7 +278,7 @@ class Override(Part):
     stays a bound."""
     backoff: Backoff | None = None
     """How long to wait."""
-    resend_in_doubt: bool | None = None
+    resend_in_doubt: StrictBool | None = None
     """Whether to send again what may have been written."""
     on_reject: OnReject | None = None
     """What happens to a rejected record."""
@@ -324,9 +335,9 @@ class RetryPolicy(Part):
     """What happens to a record that can never succeed."""
     dead_letter: DeadLetter = DeadLetter()
     """Where it goes with ``on_reject: dead_letter``."""
-    resend_in_doubt: bool = False
+    resend_in_doubt: StrictBool = False
     """Send again what may have been written already: may write it twice."""
-    rescue: bool = True
+    rescue: StrictBool = True
     """Send records that failed only with their batch again on their own, once, where
     that keeps the order of their key."""
     null_key: Literal["reject", "send"] = "reject"
@@ -364,7 +375,7 @@ class RetryPolicy(Part):
 
     def replace(self, **changes: Any) -> Self:
         """Return a policy with some settings changed, checked like a new one."""
-        kept = {name: getattr(self, name) for name in self.model_fields_set}
+        kept = {name: as_written(getattr(self, name)) for name in self.model_fields_set}
         return type(self)(**{**kept, **changes})
 
     @cached_property

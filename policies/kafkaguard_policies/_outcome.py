@@ -112,7 +112,7 @@ def _found(error: BaseException | None, depth: int) -> Outcome | None:
             for member in error.exceptions:
                 if inner := _found(member, depth - 1):
                     return inner
-        error, depth = error.__cause__, depth - 1
+        error, depth = getattr(error, "__cause__", None), depth - 1
     return None
 
 

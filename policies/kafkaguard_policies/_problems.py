@@ -21,15 +21,19 @@ class Problem:
         message: What is wrong, and what is allowed.
         path: Where in the document: ``("backoff", "base")``.
         line: The line of the file, counted from 1; None where there is no file.
+        source: The file, where it is another one than the policy's: one that it
+            extends.
     """
 
     message: str
     path: Path = ()
     line: int | None = None
+    source: str | None = None
 
     def __str__(self) -> str:
         """Say where and what, in one line."""
-        line = "" if self.line is None else f"line {self.line}: "
+        file = "" if self.source is None else f"{self.source}: "
+        line = file if self.line is None else f"{file}line {self.line}: "
         where = "".join(
             f"[{key}]" if isinstance(key, int) else f".{key}" for key in self.path
         ).lstrip(".")
@@ -46,7 +50,9 @@ class PolicyError(ValueError):
 
     def __init__(self, source: str, problems: Iterable[Problem]) -> None:
         self.source = source
-        self.problems = tuple(sorted(problems, key=lambda p: p.line or 0))
+        self.problems = tuple(
+            sorted(problems, key=lambda p: (p.source or "", p.line or 0))
+        )
         super().__init__(source, self.problems)
 
     def __str__(self) -> str:

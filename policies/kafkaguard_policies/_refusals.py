@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, NoReturn
 
@@ -64,6 +65,21 @@ def refuse_timeout(fn: Any) -> NoReturn:
         f"leave attempt_timeout out of the policy and set the client's own timeout, "
         f"or use a coroutine function"
     )
+
+
+def checked_hooks(hooks: Any) -> tuple[Any, ...]:
+    """Return the hooks.
+
+    Raises:
+        TypeError: They are no sequence of callables.
+    """
+    if isinstance(hooks, str | bytes) or not isinstance(hooks, Iterable):
+        raise TypeError(f"hooks is a list of callables: [hook], not {hooks!r}")
+    checked = tuple(hooks)
+    for hook in checked:
+        if not callable(hook):
+            raise TypeError(f"a hook is called with each event, and {hook!r} cannot be")
+    return checked
 
 
 def is_generator(fn: Any) -> bool:

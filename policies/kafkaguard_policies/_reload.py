@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._engine import CallContext
 from kafkaguard._events import EventHook, ReloadEvent, emit
+from kafkaguard_policies._fields import DAY
 from kafkaguard_policies._problems import PolicyError
+from kafkaguard_policies._refusals import checked_hooks
 from kafkaguard_policies._sources import load_policy
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class PolicyWatcher:
 
     Raises:
         PolicyError: The file cannot be used at the start, when there is no old policy.
+        ValueError: ``interval`` is not above 0, or is more than a day.
     """
 
     def __init__(
@@ -46,10 +49,14 @@ class PolicyWatcher:
         interval: float = 5.0,
         hooks: Sequence[EventHook] = (),
     ) -> None:
+        if not 0 < interval <= DAY:
+            raise ValueError(
+                f"interval is seconds from above 0 to a day, not {interval}"
+            )
         self.source = source
         self.policy: RetryPolicy = load_policy(source)
         self._interval = interval
-        self._hooks = tuple(hooks)
+        self._hooks = checked_hooks(hooks)
         self._subscribers: list[Callable[[RetryPolicy], object]] = []
         self._problem: str | None = None
         self._lock = Lock()
@@ -72,6 +79,8 @@ class PolicyWatcher:
                 self.policy = load_policy(self.source)
             except PolicyError as error:
                 problem = str(error)
+            except Exception as error:  # noqa: BLE001 - said once, not at every look
+                problem = f"{self.source} cannot be read: {error!r}"
             if (self.policy, problem) == (old, self._problem):
                 return None
             self._problem = problem

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkaguard._engine import CallContext
 from kafkaguard._events import logger
 from kafkaguard_policies import _testing
-from kafkaguard_policies._refusals import LAZY, refuse_lazy, refuse_timeout
+from kafkaguard_policies._refusals import (
+    LAZY,
+    checked_hooks,
+    refuse_lazy,
+    refuse_timeout,
+)
 from kafkaguard_policies._runs import AsyncRun, Run
 from kafkaguard_policies._session import Session
 from kafkaguard_policies._terms import Terms
@@ -68,7 +73,7 @@ class Retrier:
         random: Callable[[], float] = _random.random,
     ) -> None:
         self.context = context or CallContext()
-        self.hooks = tuple(hooks)
+        self.hooks = checked_hooks(hooks)
         self.repairs = dict(repairs or {})
         self.random = random
         self._passes_timeout = passes_timeout
@@ -129,6 +134,28 @@ class Retrier:
         until = math.inf if deadline is None else started + seconds(deadline)
         return Session(self, self.terms, context or self.context, started, until)
 
+    def call(
+        self,
+        fn: Callable[..., T],
+        /,
+        *args: Any,
+        deadline: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> T:
+        """Call a function under this retrier's policy; see ``RetryPolicy.call``."""
+        return self.run(fn, args, kwargs, deadline)
+
+    async def acall(
+        self,
+        fn: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        deadline: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> T:
+        """Await a coroutine function likewise; see ``RetryPolicy.acall``."""
+        return await self.arun(fn, args, kwargs, deadline)
+
     def run(
         self,
         fn: Callable[..., T],
@@ -137,6 +164,8 @@ class Retrier:
         deadline: float | timedelta | None = None,
     ) -> T:
         """Call a function, and again as the policy says; see ``RetryPolicy.call``."""
+        if deadline is not None:
+            deadline = seconds(deadline)
         started = self._clock()
         terms = self.terms
         if terms.gate.disturbed or _testing.active:
@@ -228,9 +257,15 @@ def seconds(value: float | timedelta) -> float:
     """Return a duration in seconds.
 
     Raises:
+        TypeError: It is no duration.
         ValueError: It is not above 0.
     """
+    if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
+        raise TypeError(f"{_A_DEADLINE}, not {value!r}")
     number = value.total_seconds() if isinstance(value, timedelta) else float(value)
     if not number > 0:
-        raise ValueError(f"a deadline is a number of seconds above 0, not {value!r}")
+        raise ValueError(f"{_A_DEADLINE}, not {value!r}")
     return number
+
+
+_A_DEADLINE = "a deadline is a number of seconds above 0, or a timedelta"

@@ -155,7 +155,7 @@ class Session:
                 return step
         if self.error is None:
             self.error = BreakerOpenError(
-                f"the cluster kept failing; ask again in {wait:.3g} s",
+                self._terms.breaker.describe(wait, now),
                 api=self._context.api,
                 topic=self._context.topic,
                 client=self._context.client,

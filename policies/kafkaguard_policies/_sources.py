@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
@@ -11,11 +13,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from kafkaguard_policies._documents import Document, read_document
+from kafkaguard_policies._files import read_text
 from kafkaguard_policies._models import RetryPolicy
 from kafkaguard_policies._problems import PolicyError, Problem, problems_of
 
 _PRESETS = files("kafkaguard_policies") / "presets"
 _MAX_DEPTH = 10
+_ENDINGS = (".yaml", ".yml", ".toml")
 
 
 def presets() -> tuple[str, ...]:
@@ -76,21 +80,27 @@ def load_policy(source: RetryPolicy | Mapping[str, Any] | str | Path) -> RetryPo
 
 def _read(source: str, folder: Path | None) -> tuple[Document, Path | None]:
     """Read a file or a preset, and tell the folder that ``extends`` starts from."""
-    if not source.endswith((".yaml", ".yml", ".toml")):
+    if not source.endswith(_ENDINGS):
+        _refuse_other_ending(source)
         return read_document(preset_text(source), f"preset {source!r}"), None
     path = (folder or Path()) / source
-    try:
-        return read_document(path.read_text(encoding="utf-8"), str(path)), path.parent
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise PolicyError(
-            str(path), [Problem(f"{path} cannot be read: {reason}")]
-        ) from error
+    return read_document(read_text(path), str(path)), path.parent
+
+
+def _refuse_other_ending(source: str) -> None:
+    """Refuse what looks like a file: no preset has a dot or a folder."""
+    if Path(source).suffix or os.sep in source:
+        message = (
+            f"a policy file's name ends in .yaml, .yml or .toml, and {source!r} does "
+            f"not: rename it (without ending it would be a preset: "
+            f"{', '.join(presets())})"
+        )
+        raise PolicyError(source, [Problem(message)])
 
 
 def _build(document: Document, folder: Path | None) -> RetryPolicy:
     """Check a document that may extend others."""
-    return RetryPolicy(**_settings(document, folder, 1))
+    return RetryPolicy.model_validate(_settings(document, folder, 1))
 
 
 def _settings(document: Document, folder: Path | None, depth: int) -> dict[str, Any]:
@@ -101,18 +111,23 @@ def _settings(document: Document, folder: Path | None, depth: int) -> dict[str, 
     try:
         base = _base(document, own.pop("extends", None), folder, depth)
     except PolicyError as error:
-        if error.source != document.source:
-            raise  # the mistake is another file's
-        problems.extend(error.problems)
+        problems.extend(_of_file(error, document.source))
     settings = _merged(base, own)
     try:
-        RetryPolicy(**settings)
+        RetryPolicy.model_validate(settings)
     except ValidationError as error:
         inherited = len(base.get("overrides") or ())
         problems.extend(problems_of(error, document.line_of, inherited))
     if problems:
         raise PolicyError(document.source, problems)
     return settings
+
+
+def _of_file(error: PolicyError, reader: str) -> Iterator[Problem]:
+    """Name the file with each mistake that is not the reader's own."""
+    for problem in error.problems:
+        own = error.source == reader or problem.source
+        yield problem if own else replace(problem, source=error.source)
 
 
 def _base(

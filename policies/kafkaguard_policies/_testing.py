@@ -36,7 +36,16 @@ class RetryTesting:
         Args:
             outcomes: For each attempt an exception to raise instead of calling, or
                 None to call.
+
+        Raises:
+            TypeError: One of them is neither.
         """
+        for outcome in outcomes:
+            if outcome is not None and not isinstance(outcome, Exception):
+                raise TypeError(
+                    f"force() takes exceptions, such as errors.RequestTimedOutError(), "
+                    f"and None for a real call, not {outcome!r}"
+                )
         self._forced.extend(outcomes)
 
     def next_forced(self) -> Exception | None:

@@ -147,7 +147,7 @@ def shell(script):
         ("KG errors > /dev/full", 2, "cannot write the output"),
         ("LC_ALL=C PYTHONIOENCODING=ascii KG errors", 0, ""),
         ("KG errors | head -1; exit ${PIPESTATUS[0]}", 0, ""),
-        ("head -c 3000 /dev/urandom | KG explain -", 2, "no Kafka error found"),
+        ("head -c 3000 /dev/urandom | KG explain -", 2, "is no text"),
         ("KG explain - < /dev/null", 2, "nothing to explain"),
     ],
 )
@@ -288,3 +288,9 @@ def test_the_packaged_recording_is_the_one_in_the_documentation():
         assert words == written[api, answer.split("`")[1]]
     assert len(rows) == 70
     assert packaged["clients"].keys() == {"kafka-python", "confluent-kafka", "aiokafka"}
+
+
+def test_bytes_that_are_no_text_are_refused():
+    """Nothing is found by chance in them."""
+    result = CliRunner().invoke(cli, ["explain", "-"], input=bytes(range(256)) * 99)
+    assert (result.exit_code, "is no text" in result.output) == (2, True)

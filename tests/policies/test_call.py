@@ -429,7 +429,7 @@ def test_an_open_breaker_fails_at_once():
         outcome_of(caught.value).reason,
         script.calls,
     ) == (StopReason.BREAKER_OPEN, 3)
-    with pytest.raises(BreakerOpenError, match=r"ask again in 2\d") as refused:
+    with pytest.raises(BreakerOpenError, match=r"probe through in 2\d") as refused:
         one.run(script)
     assert StopReason.BREAKER_OPEN is outcome_of(refused.value).reason
     assert script.calls == 3

@@ -162,7 +162,17 @@ def test_a_mistake_in_a_parent_names_the_parent(tmp_path):
     parent = written(tmp_path / "base.yaml", "name: base\nmax_attempts: none\n")
     path = written(tmp_path / "a.yaml", "extends: base.yaml\ndeadline: 3\n")
     error = problems(path)
-    assert (parent, 2) == (error.source, error.problems[0].line)
+    assert (parent, 2) == (error.problems[0].source, error.problems[0].line)
+    assert f"{parent}: line 2: max_attempts" in str(error)
+
+
+def test_mistakes_of_both_files_are_told_together(tmp_path):
+    """Each with its file, as far as it is another one."""
+    written(tmp_path / "base.yaml", "max_attempts: none\n")
+    path = written(tmp_path / "a.yaml", "extends: base.yaml\ndeadline: x\n")
+    own, inherited = problems(path).problems
+    assert (own.source, own.line, own.path) == (None, 2, ("deadline",))
+    assert inherited.source.endswith("base.yaml")
 
 
 @pytest.mark.parametrize(
