@@ -30,6 +30,7 @@ from tests.adapters.contracts import (
     ProducerContract,
     read,
     stale_topic,
+    until,
 )
 
 
@@ -171,6 +172,7 @@ class TestSend:
         future = make().send(kafka_topic, b"v", b"k")
         assert future is future.add_callback(seen.append)
         metadata = future.get(10)
+        until(lambda: seen)
         future.add_callback(lambda extra, value: seen.append((extra, value)), "x")
         future.add_errback(seen.append)
         future.add_both(seen.append)

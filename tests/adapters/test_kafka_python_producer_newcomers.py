@@ -53,7 +53,7 @@ def test_a_callback_that_raises_says_nothing_against_the_record(
     kafka_cluster, kafka_topic
 ):
     """The record was written; sending it again would write it twice."""
-    producer = producer_of(kafka_cluster)
+    producer = producer_of(kafka_cluster, linger_ms=60_000)
     producer.send(kafka_topic, b"1").add_callback(lambda _: 1 / 0)
     with pytest.raises(CallbackError) as caught:
         producer.flush()
@@ -83,7 +83,8 @@ def test_waiting_in_a_callback_is_refused(kafka_cluster, kafka_topic, method):
             getattr(producer, method)(5)
         raised.append(method)
 
-    with producer_of(kafka_cluster) as producer:
+    # Nothing leaves before the flush, so the callback runs on the client's thread.
+    with producer_of(kafka_cluster, linger_ms=60_000) as producer:
         producer.send(kafka_topic, b"v").add_callback(wait)
         assert producer.flush(10).delivered == 1
     assert raised == [method]
