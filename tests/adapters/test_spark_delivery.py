@@ -16,6 +16,8 @@ from kafkaguard_adapters.spark._settings import make_settings
 from kafkaguard_adapters.spark._topics import SinkTopic, look_up
 
 COMPACTED = {"cleanup.policy": "compact"}
+#: Nothing leaves before the flush: records of a few lines share a batch for certain.
+ONE_BATCH = {"linger.ms": "60000"}
 
 
 def batch(rows, **more):
@@ -46,10 +48,10 @@ def deliver(settings, *batches, topics=None, window=100_000):
     return counts
 
 
-def believed(topic, dead_letter_topic, *, limit=1_048_588):
+def believed(topic, dead_letter_topic, *, partitions=1, limit=1_048_588):
     """Say that a topic is not compacted, as one that was altered a moment ago."""
     return {
-        topic: SinkTopic(topic, 1, compacted=False, max_message_bytes=limit),
+        topic: SinkTopic(topic, partitions, compacted=False, max_message_bytes=limit),
         dead_letter_topic: SinkTopic(dead_letter_topic, 1, compacted=False),
     }
 
@@ -90,6 +92,67 @@ def test_rescued_records_never_land_behind_a_later_one_of_their_key(
     assert counts.dead_lettered["NULL_KEY"] == 1
     last = {m.key().decode(): m.value().decode() for m in read(kafka_cluster, topic)}
     assert last == {f"k{i}": f"{19_950 + i:06}" for i in range(50)}
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def with_headers(headers):
+    """Make the column ``headers`` from lists of pairs; None stands for no list."""
+    named = [
+        None if pairs is None else [{"key": k, "value": v} for k, v in pairs]
+        for pairs in headers
+    ]
+    return pa.array(named, HEADERS)
+
+
+def test_records_that_are_sent_again_keep_all_that_they_have(
+    kafka_cluster, kafka_topic
+):
+    """Headers, partition, and null apart from empty; the client's report has less."""
+    topic = kafka_cluster.create_topic(partitions=3, config=COMPACTED)
+    rows = [("a", "1"), ("b", None), ("c", ""), ("", "4"), ("e", "5"), (None, "6")]
+    headers = [[("h", b"1")], [("h", None), ("h", b"")], [], None, [("ö", b"5")]]
+    settings = settings_for(
+        kafka_cluster, topic, dead_letter_topic=kafka_topic, config=ONE_BATCH
+    )
+    sent = batch(
+        rows,
+        headers=with_headers([*headers, [("h", b"6")]]),
+        partition=pa.array([2] * 6, pa.int32()),
+    )
+    topics = believed(topic, kafka_topic, partitions=3)
+    counts = deliver(settings, sent, topics=topics)
+    assert (counts.delivered, counts.resent) == (5, 5)
+    assert [
+        (m.partition(), m.key(), m.value(), m.headers())
+        for m in read(kafka_cluster, topic)
+    ] == [
+        (2, b"a", b"1", [("h", b"1")]),
+        (2, b"b", None, [("h", None), ("h", b"")]),
+        (2, b"c", b"", None),
+        (2, b"", b"4", None),
+        (2, b"e", b"5", [("ö", b"5")]),
+    ]
+    (dead,) = read(kafka_cluster, kafka_topic)
+    assert (dead.key(), dead.value()) == (None, b"6")
+    assert dead.headers()[0] == ("h", b"6")
+    assert why(dead)["partition"] == "2"
+    assert why(dead)["reason"] == "NULL_KEY"
+
+
+def test_records_alike_but_for_their_headers_are_told_apart(kafka_cluster, kafka_topic):
+    """Each of them is sent again with its own."""
+    topic = kafka_cluster.create_topic(config=COMPACTED)
+    rows = [("k", "v")] * 20 + [(None, "no key")]
+    headers = with_headers([[("n", b"%d" % n)] for n in range(21)])
+    settings = settings_for(
+        kafka_cluster, topic, dead_letter_topic=kafka_topic, config=ONE_BATCH
+    )
+    sent = batch(rows, headers=headers)
+    assert deliver(settings, sent, topics=believed(topic, kafka_topic)).resent == 20
+    landed = [m.headers() for m in read(kafka_cluster, topic)]
+    assert landed == [[("n", b"%d" % n)] for n in range(20)]
 
 
 def test_mates_are_superseded_where_a_later_record_of_the_key_was_accepted():
@@ -205,10 +268,7 @@ def test_headers_and_partition_are_kept_also_in_the_dead_letter(
 ):
     """What the user put on a record stays on it."""
     topic = kafka_cluster.create_topic(partitions=3, config=COMPACTED)
-    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-    headers = pa.array(
-        [[{"key": "h", "value": b"1"}], [{"key": "h", "value": None}]], kind
-    )
+    headers = with_headers([[("h", b"1")], [("h", None)]])
     part = pa.array([2, 1], pa.int32())
     settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
     deliver(settings, batch([("k", "1"), (None, "2")], headers=headers, partition=part))

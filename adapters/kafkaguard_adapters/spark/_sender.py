@@ -2,12 +2,16 @@
 
 A new idempotent producer waits half a second for its id, and Spark runs many short
 tasks one after the other in the same worker. One that a task failed with is not kept.
+
+A delivery report has topic, partition, key and value, and never the headers. So records
+that may have headers are remembered until they are answered; plain ones are not.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
@@ -49,7 +53,7 @@ class Sender:
         self._key = key
         self._failed: list[tuple[Any, Record]] = []
         self._patience = float(config["delivery.timeout.ms"]) / 1000 + 5
-        reports = {"on_delivery": self._note, "delivery.report.only.error": True}
+        reports = {"on_delivery": self._note_plain, "delivery.report.only.error": True}
         self._producer = Producer({**config, **reports}, logger=silent_logger())
 
     @property
@@ -115,10 +119,13 @@ class Sender:
 
     def _wait_and_produce(self, record: Record) -> None:
         topic, key, value, headers, partition = record
+        note = partial(self._note, record)
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             try:
-                self._producer.produce(topic, value, key, partition, headers=headers)
+                self._producer.produce(
+                    topic, value, key, partition, note, headers=headers
+                )
             except BufferError:
                 self._producer.poll(_FULL_QUEUE_WAIT_S)
                 continue
@@ -131,12 +138,11 @@ class Sender:
             api="Produce",
         )
 
-    def _note(self, error: Any, message: Any) -> None:
-        record = Record(
-            message.topic(),
-            message.key(),
-            message.value(),
-            message.headers(),
-            message.partition(),
+    def _note_plain(self, error: Any, message: Any) -> None:
+        self._note(
+            Record(message.topic(), message.key(), message.value()), error, message
         )
-        self._failed.append((error, record))
+
+    def _note(self, record: Record, error: Any, message: Any) -> None:
+        """Note a failure, and the partition that the record was placed in."""
+        self._failed.append((error, record._replace(partition=message.partition())))
