@@ -85,17 +85,10 @@ def read_headers(headers: Iterable[Header] | None) -> dict[str, str]:
     }
 
 
-def fit(value: bytes | None, limit: int | None) -> tuple[bytes | None, list[Header]]:
+def cut(value: bytes) -> tuple[bytes, Header]:
     """Cut a value that is too large for the dead-letter topic, too.
 
-    Args:
-        value: The record's value.
-        limit: How many bytes the dead-letter topic takes. Default: not known, so that
-            nothing is cut.
-
     Returns:
-        The value, and a header with its full size in bytes if it was cut.
+        Its first :data:`CUT_BYTES` bytes, and a header with its full size.
     """
-    if value is None or limit is None or len(value) <= limit:
-        return value, []
-    return value[:CUT_BYTES], [(VALUE_BYTES, str(len(value)).encode())]
+    return value[:CUT_BYTES], (VALUE_BYTES, str(len(value)).encode())

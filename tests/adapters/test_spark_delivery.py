@@ -9,11 +9,14 @@ import pytest
 from spark_reading import read, values, why
 
 from kafkaguard import errors as e
+from kafkaguard._dead_letter import Reason
 from kafkaguard_adapters.spark._arrow import Columns, Record
 from kafkaguard_adapters.spark._counts import TaskCounts
-from kafkaguard_adapters.spark._delivery import Delivery, part_superseded
+from kafkaguard_adapters.spark._dead_letters import dead_letter
+from kafkaguard_adapters.spark._delivery import Delivery, part_superseded, refusal
 from kafkaguard_adapters.spark._settings import make_settings
 from kafkaguard_adapters.spark._topics import SinkTopic, look_up
+from kafkaguard_adapters.spark._wire_size import batch_size
 
 COMPACTED = {"cleanup.policy": "compact"}
 #: Nothing leaves before the flush: records of a few lines share a batch for certain.
@@ -207,6 +210,38 @@ def test_s08_too_large_value_becomes_a_dead_letter_cut_to_what_fits(
     assert dead.value() == b"x" * 1024
     assert why(dead)["value_bytes"] == "2000000"
     assert why(dead)["reason"] == "TOO_LARGE"
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_dead_letter_is_kept_whole_up_to_the_last_byte_that_its_topic_takes(
+    kafka_cluster, beyond
+):
+    """The broker is the judge of what fits: a batch of 5,000 bytes."""
+    topic = kafka_cluster.create_topic(config={"max.message.bytes": 1_500})
+    dead_topic = kafka_cluster.create_topic(config={"max.message.bytes": 5_000})
+    settings = settings_for(kafka_cluster, topic, dead_letter_topic=dead_topic)
+    record = Record(topic, b"k", b"x" * 4_000, [("own", b"1")])
+    refused = refusal(Reason.TOO_LARGE, topic)
+    letter = dead_letter(record, dead_topic, Reason.TOO_LARGE, refused, 10**6)
+    value = "x" * (4_000 + 5_000 - batch_size(letter) + beyond)
+    rows = batch([("k", value)], headers=with_headers([[("own", b"1")]]))
+    assert deliver(settings, rows).dead_lettered == {"TOO_LARGE": 1}
+    (dead,) = read(kafka_cluster, dead_topic)
+    assert len(dead.value()) == (1024 if beyond else len(value))
+    assert ("value_bytes" in why(dead)) == bool(beyond)
+
+
+def test_dead_letter_is_cut_to_what_the_client_takes(kafka_cluster, kafka_topic):
+    """The topic would take more, but max.request.size is the user's word."""
+    topic = kafka_cluster.create_topic(config={"max.message.bytes": 1_500})
+    config = {"max.request.size": "3000"}
+    settings = settings_for(
+        kafka_cluster, topic, dead_letter_topic=kafka_topic, config=config
+    )
+    counts = deliver(settings, batch([("k", "x" * 4_000)]))
+    assert counts.dead_lettered == {"TOO_LARGE": 1}
+    (dead,) = read(kafka_cluster, kafka_topic)
+    assert why(dead)["value_bytes"] == "4000"
 
 
 @pytest.mark.parametrize("size", [0, 1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaguard import errors
-from kafkaguard._dead_letter import CUT_BYTES, Reason, fit, read_headers, reason_headers
+from kafkaguard._dead_letter import CUT_BYTES, Reason, cut, read_headers, reason_headers
 
 
 def test_headers_say_why_and_where():
@@ -27,15 +27,8 @@ def test_other_headers_are_left_alone():
     assert read_headers(None) == {}
 
 
-def test_value_that_fits_is_kept_whole():
-    """Also where nobody knows how much fits, and where there is no value."""
-    assert fit(b"abc", 3) == (b"abc", [])
-    assert fit(b"abc", None) == (b"abc", [])
-    assert fit(None, 0) == (None, [])
-
-
 def test_value_that_does_not_fit_is_cut_and_its_size_is_kept():
     """So nobody takes the rest for the whole."""
-    value, headers = fit(b"x" * 5000, 4999)
+    value, header = cut(b"x" * 5000)
     assert value == b"x" * CUT_BYTES
-    assert headers == [("kafkaguard.value_bytes", b"5000")]
+    assert header == ("kafkaguard.value_bytes", b"5000")

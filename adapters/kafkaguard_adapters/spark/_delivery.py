@@ -248,7 +248,7 @@ class Delivery:
         self.counts.dead_lettered[reason] += 1
         topic = self._settings.dead_letter_topic
         assert topic is not None
-        limit = self._known.limit(topic)
+        limit = self._known.largest_batch(topic)
         self._sender.produce([dead_letter(record, topic, reason, error, limit)])
 
     def _check_dead_letters(self, failed: list[tuple[Any, Record]]) -> None:

@@ -37,8 +37,9 @@ def guard_sink(
     Args:
         df: Columns ``key`` and ``value``, and where wanted ``headers``.
         topic: Where the records go.
-        dead_letter_topic: Where refused records go, with headers that say why.
-            Default: a refused record fails the job before anything is sent.
+        dead_letter_topic: Where refused records go, with headers that say why. A value
+            that is too large is cut to its first 1,024 bytes: what this topic takes is
+            not asked. Default: a refused record fails the job before anything is sent.
         compacted: Whether the topic is, so that every record needs a key.
         max_record_bytes: The largest record, key, value and headers together. Default:
             not checked.

@@ -75,6 +75,12 @@ class KnownTopics:
         known = [n for n in (own, self._settings.max_record_bytes) if n is not None]
         return min(known, default=None)
 
+    def largest_batch(self, topic: str) -> int:
+        """The most bytes that a batch may have, for the topic and for the client."""
+        own = self._find(topic).max_message_bytes
+        client = int({**self.sizes(), **self._settings.client}["message.max.bytes"])
+        return client if own is None else min(own, client)
+
     def sizes(self) -> dict[str, int]:
         """Producer settings: batches that each topic takes, records that any takes."""
         known = [t.max_message_bytes for t in self._topics.values()]

@@ -1,0 +1,39 @@
+"""How large a record is in a topic: Kafka's record format, version 2.
+
+A batch has a header of 61 bytes; a record in it has its length, attributes, two deltas,
+and key, value and headers, each behind its length. All numbers are of variable length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkaguard_adapters.spark._arrow import Record
+
+_BATCH_HEADER_BYTES = 61
+#: Attributes, and the deltas of time and offset, which are 0 in the first record.
+_FIXED_BYTES = 3
+_BITS_A_BYTE = 7
+
+
+def batch_size(record: Record) -> int:
+    """Count the bytes of a batch of this record alone, not compressed.
+
+    That is what a topic's ``max.message.bytes`` is compared with.
+    """
+    headers = record.headers or ()
+    size = _FIXED_BYTES + _size(record.key) + _size(record.value)
+    size += _number_size(len(headers))
+    size += sum(_size(name.encode()) + _size(value) for name, value in headers)
+    return _BATCH_HEADER_BYTES + _number_size(size) + size
+
+
+def _size(data: bytes | None) -> int:
+    """Count the bytes of a field with its length before it; that of null is -1."""
+    return 1 if data is None else _number_size(len(data)) + len(data)
+
+
+def _number_size(number: int) -> int:
+    """Count the bytes of a number from 0 on; one bit of them is the sign."""
+    return number.bit_length() // _BITS_A_BYTE + 1
