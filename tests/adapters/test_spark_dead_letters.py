@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from kafkaguard._dead_letter import Reason
+from kafkaguard._verdict import Action
+from kafkaguard.errors import MessageTooLargeError
 from kafkaguard_adapters.spark._arrow import Record
 from kafkaguard_adapters.spark._dead_letters import dead_letter
 from kafkaguard_adapters.spark._delivery import refusal
@@ -48,3 +52,32 @@ def test_cut_value_fits_as_well(limit):
     shorter = letter(Record("t", b"key", b"v" * 5000), limit)
     assert len(shorter.value) == 1024 or limit - 3 <= batch_size(shorter)
     assert batch_size(shorter) <= limit
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record("t", b"k" * 9000, b"v"),
+        Record("t", b"k" * 9000, None),
+        Record("t", b"k" * 9000, b""),
+        Record("t", None, b"v" * 9000, [("h", b"x" * 9000)]),
+    ],
+)
+def test_key_and_headers_without_room_are_said_with_both_sizes(record):
+    """With the size that the text asks for there is room, and not with a byte less."""
+    with pytest.raises(
+        MessageTooLargeError, match="the dead letter of a record for t:"
+    ):
+        letter(record, 5000)
+    for needed in range(9000, 9600):
+        with contextlib.suppress(MessageTooLargeError):
+            letter(record, needed)
+            break
+    with pytest.raises(MessageTooLargeError) as caught:
+        letter(record, needed - 1)
+    text = str(caught.value)
+    assert f"topic dead takes {needed - 1:,} bytes" in text
+    assert f"key and headers need {needed:,} with" in text
+    assert "raise its max.message.bytes" in text
+    assert caught.value.topic == "dead"
+    assert caught.value.verdict.action is Action.CONFIGURE

@@ -334,6 +334,34 @@ def test_dead_letter_that_cannot_be_written_fails_the_task(kafka_cluster):
     with pytest.raises(e.InvalidRecordKeyError) as caught:
         deliver(settings, batch([(None, "1")]), topics=topics)
     assert caught.value.topic == dead
+    said = f"the dead letter of a record for {topic} (NULL_KEY) was not accepted"
+    assert caught.value.summary == said
+
+
+def test_dead_letters_share_only_batches_that_their_topic_takes(kafka_cluster):
+    """Whatever batch.size was asked for."""
+    topic = kafka_cluster.create_topic(config=COMPACTED)
+    dead = kafka_cluster.create_topic(config={"max.message.bytes": 2_000})
+    config = {"batch.size": "900000", **ONE_BATCH}
+    settings = settings_for(kafka_cluster, topic, dead_letter_topic=dead, config=config)
+    counts = deliver(settings, batch([(None, "x" * 200)] * 100))
+    assert counts.dead_lettered == {"NULL_KEY": 100}
+    assert len(read(kafka_cluster, dead)) == 100
+
+
+def test_dead_letter_without_room_fails_the_task_before_its_batch_is_sent(
+    kafka_cluster,
+):
+    """Neither the records beside it nor the other dead letters."""
+    topic = kafka_cluster.create_topic(config={"max.message.bytes": 2_000})
+    dead = kafka_cluster.create_topic(config={"max.message.bytes": 5_000})
+    rows = [("a", "1"), ("b", "x" * 3_000), ("k" * 9_000, "3")]
+    settings = settings_for(kafka_cluster, topic, dead_letter_topic=dead)
+    with pytest.raises(e.MessageTooLargeError, match="takes 5,000 bytes") as caught:
+        deliver(settings, batch(rows))
+    assert caught.value.topic == dead
+    assert f"the dead letter of a record for {topic}" in str(caught.value)
+    assert read(kafka_cluster, topic) == read(kafka_cluster, dead) == []
 
 
 @pytest.mark.parametrize("on_doubt", ["fail", "report"])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaguard._dead_letter import cut, reason_headers
+from kafkaguard._dead_letter import cut, read_headers, reason_headers
+from kafkaguard.errors import MessageTooLargeError
+from kafkaguard_adapters.confluent.errors import make
 from kafkaguard_adapters.spark._arrow import ANY_PARTITION, Record
+from kafkaguard_adapters.spark._verdicts import DEAD_LETTER_TOO_LARGE
 from kafkaguard_adapters.spark._wire_size import batch_size
 
 if TYPE_CHECKING:
@@ -24,16 +27,51 @@ def dead_letter(
         error: The error that says so.
         limit: The largest batch, in bytes, that the dead-letter topic takes. A value
             that does not fit is cut, and its full size goes into a header.
+
+    Raises:
+        MessageTooLargeError: Key and headers alone do not fit; the text has the sizes.
     """
     partition = record.partition if record.partition >= 0 else None
     why = reason_headers(reason, topic=record.topic, partition=partition, error=error)
     headers = [*(record.headers or ()), *why]
     whole = Record(topic, record.key, record.value, headers, ANY_PARTITION)
-    return whole if batch_size(whole) <= limit else _shorter(whole, limit)
+    if batch_size(whole) <= limit:
+        return whole
+    bare = _with_value(whole, b"")
+    needed = min(batch_size(whole), batch_size(bare))
+    if needed > limit:
+        raise _too_large(record, topic, needed, limit)
+    value = cut(record.value or b"")[0]
+    beyond = max(0, batch_size(_with_value(whole, value)) - limit)
+    return _with_value(whole, value[: max(0, len(value) - beyond)])
 
 
-def _shorter(letter: Record, limit: int) -> Record:
-    value, full_size = cut(letter.value or b"")
-    shorter = letter._replace(value=value, headers=[*(letter.headers or ()), full_size])
-    beyond = max(0, batch_size(shorter) - limit)
-    return shorter._replace(value=value[: max(0, len(value) - beyond)])
+def said_of(letter: Record) -> str:
+    """Say of what a record is the dead letter; empty if it is none."""
+    why = read_headers(letter.headers)
+    if "reason" not in why:
+        return ""
+    return f"the dead letter of {_record_for(why.get('topic'))} ({why['reason']})"
+
+
+def _with_value(letter: Record, value: bytes) -> Record:
+    """Put the beginning of a value in the place of the whole, and say its full size."""
+    _, full_size = cut(letter.value or b"")
+    return letter._replace(value=value, headers=[*(letter.headers or ()), full_size])
+
+
+def _too_large(record: Record, topic: str, needed: int, limit: int) -> KafkaGuardError:
+    return make(
+        MessageTooLargeError,
+        f"the dead letter of {_record_for(record.topic)}: the dead-letter topic "
+        f"{topic} takes {limit:,} bytes, and the record's key and headers need "
+        f"{needed:,} with the headers that say why, even without its value; raise its "
+        "max.message.bytes (and kafka.max.request.size, where that is set)",
+        topic=topic,
+        api="Produce",
+        verdict=DEAD_LETTER_TOO_LARGE,
+    )
+
+
+def _record_for(topic: str | None) -> str:
+    return "a record without a topic" if topic is None else f"a record for {topic}"

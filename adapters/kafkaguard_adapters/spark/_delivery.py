@@ -25,13 +25,13 @@ from kafkaguard_adapters.confluent.errors import make, translate
 from kafkaguard_adapters.spark._arrow import Columns, Record
 from kafkaguard_adapters.spark._checks import find_refused
 from kafkaguard_adapters.spark._counts import TaskCounts
-from kafkaguard_adapters.spark._dead_letters import dead_letter
+from kafkaguard_adapters.spark._dead_letters import dead_letter, said_of
 from kafkaguard_adapters.spark._known_topics import KnownTopics
-from kafkaguard_adapters.spark._missing import (
+from kafkaguard_adapters.spark._sender import borrow
+from kafkaguard_adapters.spark._verdicts import (
     NO_PARTITION_OF_A_RECORD,
     NO_TOPIC_OF_A_RECORD,
 )
-from kafkaguard_adapters.spark._sender import borrow
 
 if TYPE_CHECKING:
     from typing import Self
@@ -110,7 +110,7 @@ class Delivery:
         self._sent: list[Columns] = []
         self._open = 0
         self._open_bytes = 0
-        self._sender = borrow({**self._known.sizes(), **settings.client})
+        self._sender = borrow(self._known.producer_config())
         self.counts = TaskCounts()
 
     def __enter__(self) -> Self:
@@ -132,11 +132,8 @@ class Delivery:
         """
         columns = Columns(batch, self._settings.topic)
         self.counts.read += len(columns)
-        refused = find_refused(columns, self._known)
-        for row, reason in refused.items():
-            record = columns.record(row)
-            self._refuse(record, reason, refusal(reason, record.topic))
-        if refused:
+        if refused := find_refused(columns, self._known):
+            self._set_aside(columns, refused)
             columns = columns.without(refused)
         self._sent.append(columns)
         if columns.are_plain:
@@ -148,6 +145,16 @@ class Delivery:
         full = self._open >= self._window or self._open_bytes >= WINDOW_BYTES
         if self._sender.has_failed or full:
             self.settle()
+
+    def _set_aside(self, columns: Columns, refused: dict[int, Reason]) -> None:
+        """Send dead letters, once it is known of all of them that they can be made."""
+        records = ((columns.record(row), reason) for row, reason in refused.items())
+        letters = [
+            self._letter(record, reason, refusal(reason, record.topic))
+            for record, reason in records
+        ]
+        self.counts.dead_lettered.update(refused.values())
+        self._sender.produce(letters)
 
     def settle(self) -> None:
         """Wait until the fate of every record sent is known, and act on it.
@@ -234,8 +241,10 @@ class Delivery:
         self, error: Any, record: Record, verdict: Verdict
     ) -> e.KafkaGuardError:
         partition = record.partition if record.partition >= 0 else None
+        letter = said_of(record)
         return translate(
             error,
+            message=f"{letter} was not accepted" if letter else None,
             topic=record.topic,
             partition=partition,
             api="Produce",
@@ -243,13 +252,22 @@ class Delivery:
         )
 
     def _refuse(self, record: Record, reason: str, error: e.KafkaGuardError) -> None:
+        letter = self._letter(record, reason, error)
+        self.counts.dead_lettered[reason] += 1
+        self._sender.produce([letter])
+
+    def _letter(self, record: Record, reason: str, error: e.KafkaGuardError) -> Record:
+        """Make the dead letter of a refused record.
+
+        Raises:
+            KafkaGuardError: The job is to fail instead, or there is no room for it.
+        """
         if self._settings.on_reject == "fail":
             raise error
-        self.counts.dead_lettered[reason] += 1
         topic = self._settings.dead_letter_topic
         assert topic is not None
         limit = self._known.largest_batch(topic)
-        self._sender.produce([dead_letter(record, topic, reason, error, limit)])
+        return dead_letter(record, topic, reason, error, limit)
 
     def _check_dead_letters(self, failed: list[tuple[Any, Record]]) -> None:
         for error, record in failed:

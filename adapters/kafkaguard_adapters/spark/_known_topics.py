@@ -78,17 +78,17 @@ class KnownTopics:
     def largest_batch(self, topic: str) -> int:
         """The most bytes that a batch may have, for the topic and for the client."""
         own = self._find(topic).max_message_bytes
-        client = int({**self.sizes(), **self._settings.client}["message.max.bytes"])
+        client = int(self.producer_config()["message.max.bytes"])
         return client if own is None else min(own, client)
 
-    def sizes(self) -> dict[str, int]:
+    def producer_config(self) -> dict[str, str]:
         """Producer settings: batches that each topic takes, records that any takes."""
+        client = self._settings.client
         known = [t.max_message_bytes for t in self._topics.values()]
         limits = [limit for limit in known if limit is not None]
-        return {
-            "batch.size": min([*limits, _BATCH_BYTES]),
-            "message.max.bytes": max([*limits, _DEFAULT_BYTES]),
-        }
+        batch = int(client.get("batch.size", _BATCH_BYTES))
+        largest = {"message.max.bytes": str(max([*limits, _DEFAULT_BYTES]))}
+        return {**largest, **client, "batch.size": str(min([*limits, batch]))}
 
     def _find(self, topic: str) -> SinkTopic:
         if topic not in self._topics:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
 from kafkaguard_adapters.confluent.errors import make
-from kafkaguard_adapters.spark._missing import BY_RULE
+from kafkaguard_adapters.spark._verdicts import BY_RULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from kafkaguard import errors as e
 from kafkaguard._verdict import TopicFacts
 from kafkaguard_adapters.confluent.errors import make, translate
 from kafkaguard_adapters.spark._client_config import silent_logger
-from kafkaguard_adapters.spark._missing import NO_TOPIC
 from kafkaguard_adapters.spark._refusal import refuse
+from kafkaguard_adapters.spark._verdicts import NO_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
