@@ -21,6 +21,8 @@ CODE = f"{PREFIX}code"
 ERROR = f"{PREFIX}error"
 MESSAGE = f"{PREFIX}message"
 VALUE_BYTES = f"{PREFIX}value_bytes"
+#: With its place in the record, from 0: a header that had no name.
+NAMELESS = f"{PREFIX}header."
 
 #: How much of a value is kept that is too large for the dead-letter topic as well.
 CUT_BYTES = 1024
@@ -41,6 +43,8 @@ class Reason(StrEnum):
     """It names a topic that there is not."""
     UNKNOWN_PARTITION = "UNKNOWN_PARTITION"
     """It names a partition that its topic does not have."""
+    NAMELESS_HEADER = "NAMELESS_HEADER"
+    """One of its headers has no name."""
     SUPERSEDED = "SUPERSEDED"
     """It failed with its batch, and a later record of the same key was accepted."""
 

@@ -103,7 +103,9 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 def with_headers(headers):
     """Make the column ``headers`` from lists of pairs; None stands for no list."""
     named = [
-        None if pairs is None else [{"key": k, "value": v} for k, v in pairs]
+        None
+        if pairs is None
+        else [pair and {"key": pair[0], "value": pair[1]} for pair in pairs]
         for pairs in headers
     ]
     return pa.array(named, HEADERS)
@@ -312,6 +314,30 @@ def test_headers_and_partition_are_kept_also_in_the_dead_letter(
     (dead,) = read(kafka_cluster, kafka_topic)
     assert dead.headers()[0] == ("h", None)
     assert why(dead)["partition"] == "1"
+
+
+def test_header_without_a_name_costs_its_record_only(kafka_cluster, kafka_topic):
+    """Also a null in the array; in the dead letter it is called by its place."""
+    topic = kafka_cluster.create_topic()
+    headers = [None, [("a", b"1"), (None, b"x")], [], [("b", b"")], [None, ("c", None)]]
+    rows = batch([(str(n), "v") for n in range(5)], headers=with_headers(headers))
+    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    assert deliver(settings, rows).dead_lettered == {"NAMELESS_HEADER": 2}
+    landed = {m.key(): m.headers() for m in read(kafka_cluster, topic)}
+    assert landed == {b"0": None, b"2": None, b"3": [("b", b"")]}
+    letters = {m.key(): m for m in read(kafka_cluster, kafka_topic)}
+    assert why(letters[b"1"])["reason"] == "NAMELESS_HEADER"
+    assert letters[b"1"].headers()[:2] == [("a", b"1"), ("kafkaguard.header.1", b"x")]
+    assert letters[b"4"].headers()[:2] == [("kafkaguard.header.0", None), ("c", None)]
+
+
+def test_headers_without_names_are_found_in_a_part_of_a_batch():
+    """Arrow counts the rows of a slice from its own beginning."""
+    headers = with_headers([[(None, b"x")], None, [("a", b"1")], [("b", b""), None]])
+    rows = batch([(str(n), "v") for n in range(4)], headers=headers)
+    assert Columns(rows, "t").nameless().to_pylist() == [True, False, False, True]
+    part = Columns(rows.slice(1, 3), "t")
+    assert part.nameless().to_pylist() == [False, False, True]
 
 
 def test_refused_record_fails_a_task_that_has_no_dead_letter_topic(kafka_cluster):

@@ -231,6 +231,59 @@ def test_null_key_of_a_topic_column_fails_the_job_before_anything_is_sent(
         write(keyed.withColumn("partition", F.lit(9)))
 
 
+HEADERS = "array<struct<key:string,value:binary>>"
+
+
+@pytest.mark.parametrize(
+    "nameless",
+    [f"CAST(array(null) AS {HEADERS})", "array(struct(null AS key, X'00' AS value))"],
+)
+@pytest.mark.parametrize("by_column", [False, True])
+def test_header_without_a_name_is_set_aside_or_fails_the_job(
+    spark, write, kafka_cluster, kafka_topic, nameless, by_column
+):
+    """Record by record with dead letters; without, nothing has been sent."""
+    topic = kafka_cluster.create_topic()
+    rows = some(spark, keyless=-1).withColumn(
+        "headers", F.expr(f"if(key = '500', CAST({nameless} AS {HEADERS}), null)")
+    )
+    df, to = (
+        (rows.withColumn("topic", F.lit(topic)), []) if by_column else (rows, [topic])
+    )
+    with pytest.raises(e.InvalidRecordError, match="NAMELESS_HEADER") as caught:
+        write(df, *to)
+    assert caught.value.topic == topic
+    assert caught.value.verdict.action is Action.REJECT
+    assert caught.value.__notes__[0].startswith("0 records were appended")
+    assert read(kafka_cluster, topic) == []
+
+    report = write(df, *to, dead_letter_topic=kafka_topic)
+    assert (report.delivered, report.dead_lettered) == (999, {"NAMELESS_HEADER": 1})
+    (dead,) = read(kafka_cluster, kafka_topic)
+    assert dead.value() == b"500"
+    assert dead.headers()[0][0] == "kafkaguard.header.0"
+
+
+def test_guard_sink_sets_headers_without_a_name_aside(
+    spark, kafka_cluster, kafka_topic, compacted
+):
+    """Spark's own sink would fail the job with a NullPointerException."""
+    nameless = "array(null, struct(null AS key, X'41' AS value))"
+    df = some(spark, keyless=-1).withColumn(
+        "headers", F.expr(f"if(key = '500', CAST({nameless} AS {HEADERS}), null)")
+    )
+    guarded = kafkaguard.spark.guard_sink(df, compacted, dead_letter_topic=kafka_topic)
+    servers = kafka_cluster.bootstrap_servers
+    sink = guarded.write.format("kafka").option("includeHeaders", "true")
+    sink.option("kafka.bootstrap.servers", servers).save()
+    (dead,) = read(kafka_cluster, kafka_topic)
+    assert why(dead)["reason"] == "NAMELESS_HEADER"
+    assert dead.headers()[:2] == [
+        ("kafkaguard.header.0", None),
+        ("kafkaguard.header.1", b"A"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("make", "arguments", "said"),
     [

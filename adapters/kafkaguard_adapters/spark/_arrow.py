@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaguard_adapters.spark._refusal import refuse
+from kafkaguard._dead_letter import NAMELESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -106,6 +106,16 @@ class Columns:
         beyond = pc.or_(pc.less(column, 0), pc.greater_equal(column, partitions))
         return pc.fill_null(beyond, fill_value=False)
 
+    def nameless(self) -> Any:
+        """Return the mask of the rows with a header that has no name."""
+        if "headers" not in self._names:
+            return pa.array([False] * len(self), pa.bool_())
+        rows = pa.array(range(len(self)), pa.int64())
+        column = self._batch.column("headers")
+        names = pc.struct_field(pc.list_flatten(column), "key")
+        parents = pc.list_parent_indices(column)
+        return pc.is_in(rows, parents.filter(pc.is_null(names)))
+
     def sizes(self) -> Any:
         """Count the bytes of key, value and headers of each row."""
         total = pa.scalar(0)
@@ -148,9 +158,17 @@ def _size(headers: list[Header] | None) -> int:
     return sum(len(name) + len(value or b"") for name, value in headers or ())
 
 
-def _pairs(headers: list[dict[str, Any]] | None) -> list[Header] | None:
+def _pairs(headers: list[dict[str, Any] | None] | None) -> list[Header] | None:
+    """Return headers as the producer takes them.
+
+    A record with one without a name is refused; in its dead letter that one is called
+    by its place.
+    """
     if headers is None:
         return None
-    if any(header is None or header["key"] is None for header in headers):
-        raise refuse("a record has a header without a name, which Kafka does not know")
-    return [(header["key"], header["value"]) for header in headers]
+    return [_pair(place, header or {}) for place, header in enumerate(headers)]
+
+
+def _pair(place: int, header: dict[str, Any]) -> Header:
+    name = header.get("key")
+    return f"{NAMELESS}{place}" if name is None else name, header.get("value")

@@ -38,8 +38,10 @@ def _refused_by(
     topic: str, rows: Any, columns: Columns, known: KnownTopics
 ) -> dict[int, Reason]:
     """Find what one topic does not take; a later reason is the stronger one."""
+    nameless = columns.nameless()
+    refused = dict.fromkeys(_both(rows, nameless), Reason.NAMELESS_HEADER)
     beyond = columns.outside(known.partitions(topic))
-    refused = dict.fromkeys(_both(rows, beyond), Reason.UNKNOWN_PARTITION)
+    refused |= dict.fromkeys(_both(rows, beyond), Reason.UNKNOWN_PARTITION)
     if (most := known.limit(topic)) is not None:
         large = pc.greater(columns.sizes(), most)
         refused |= dict.fromkeys(_both(rows, large), Reason.TOO_LARGE)

@@ -29,6 +29,7 @@ from kafkaguard_adapters.spark._dead_letters import dead_letter, said_of
 from kafkaguard_adapters.spark._known_topics import KnownTopics
 from kafkaguard_adapters.spark._sender import borrow
 from kafkaguard_adapters.spark._verdicts import (
+    NAMELESS_HEADER,
     NO_PARTITION_OF_A_RECORD,
     NO_TOPIC_OF_A_RECORD,
 )
@@ -70,6 +71,10 @@ _SAID = {
         e.UnknownTopicOrPartitionError,
         "a record names a partition that its topic does not have",
     ),
+    Reason.NAMELESS_HEADER: (
+        e.InvalidRecordError,
+        f"a record has a header without a name; name it or {_NAME_ONE}",
+    ),
     Reason.SUPERSEDED: (
         e.BatchMateRefusedError,
         f"a later record of its key was accepted, but it failed; {_NAME_ONE}",
@@ -79,6 +84,7 @@ _SAID = {
 _VERDICTS = {
     Reason.UNKNOWN_TOPIC: NO_TOPIC_OF_A_RECORD,
     Reason.UNKNOWN_PARTITION: NO_PARTITION_OF_A_RECORD,
+    Reason.NAMELESS_HEADER: NAMELESS_HEADER,
 }
 
 

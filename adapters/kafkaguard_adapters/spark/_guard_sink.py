@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from kafkaguard._dead_letter import CUT_BYTES, REASON, TOPIC, VALUE_BYTES, Reason
+from kafkaguard._dead_letter import (
+    CUT_BYTES,
+    NAMELESS,
+    REASON,
+    TOPIC,
+    VALUE_BYTES,
+    Reason,
+)
 from kafkaguard_adapters.spark._barrier import failing
 from kafkaguard_adapters.spark._refusal import refuse
-from kafkaguard_adapters.spark._refused_columns import refusals
+from kafkaguard_adapters.spark._refused_columns import is_nameless, refusals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -92,9 +99,17 @@ def _cut(value: Column) -> Column:
 def _why(headers: Column, reason: Column, topic: str, value: Column) -> Column:
     ours = [_header(REASON, reason), _header(TOPIC, F.lit(topic))]
     size = _header(VALUE_BYTES, F.octet_length(value))
-    why = F.concat(F.coalesce(headers, F.expr(_NO_HEADERS)), F.array(*ours))
+    own = F.coalesce(F.transform(headers, _named), F.expr(_NO_HEADERS))
+    why = F.concat(own, F.array(*ours))
     cut = reason == Reason.TOO_LARGE
     return F.when(cut, F.concat(why, F.array(size))).otherwise(why)
+
+
+def _named(header: Column, place: Column) -> Column:
+    """Call a header that has no name by its place."""
+    name = F.concat(F.lit(NAMELESS), place.cast("string"))
+    named = F.struct(name.alias("key"), header["value"].alias("value"))
+    return F.when(is_nameless(header), named).otherwise(header)
 
 
 def _header(name: str, value: Column) -> Column:

@@ -30,6 +30,8 @@ def refusals(
         partitions: How many the topic has. Default: not known.
     """
     found = []
+    if "headers" in columns:
+        found.append((has_nameless(columns), Reason.NAMELESS_HEADER))
     if partitions is not None and "partition" in columns:
         beyond = ~F.col("partition").between(0, partitions - 1)
         found.append((beyond, Reason.UNKNOWN_PARTITION))
@@ -41,6 +43,18 @@ def refusals(
     if "topic" in columns:
         found.append((F.col("topic").isNull(), Reason.NULL_TOPIC))
     return found
+
+
+def has_nameless(columns: Sequence[str]) -> Column:
+    """Say whether a record has a header without a name."""
+    if "headers" not in columns:
+        return F.lit(False)
+    return F.coalesce(F.exists("headers", is_nameless), F.lit(False))
+
+
+def is_nameless(header: Column) -> Column:
+    """Say whether a header has no name; a null in the array is none either."""
+    return header["key"].isNull()
 
 
 def record_size(columns: Sequence[str]) -> Column:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
@@ -12,7 +12,7 @@ from kafkaguard._dead_letter import Reason
 from kafkaguard_adapters.spark._delivery import refusal
 from kafkaguard_adapters.spark._known_topics import KnownTopics
 from kafkaguard_adapters.spark._marker import task_failed
-from kafkaguard_adapters.spark._refused_columns import record_size
+from kafkaguard_adapters.spark._refused_columns import has_nameless, record_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,18 +34,21 @@ class RowCheck:
 
     settings: SinkSettings
 
-    def __call__(
-        self, topic: str | None, keyless: bool, size: int, partition: int | None
-    ) -> bool:
+    def __call__(self, topic: str | None, *row: Any) -> bool:
         """Return True, or raise what the driver's side makes a KafkaGuardError of."""
-        if reason := self._reason(topic, keyless, size, partition):
+        if reason := self._reason(topic, *row):
             error = refusal(reason, topic)
             error.add_note(_NOTHING_SENT)
             raise task_failed(error)
         return True
 
     def _reason(
-        self, topic: str | None, keyless: bool, size: int, partition: int | None
+        self,
+        topic: str | None,
+        keyless: bool,
+        size: int,
+        partition: int | None,
+        nameless: bool,
     ) -> Reason | None:
         if topic is None:
             return Reason.NULL_TOPIC
@@ -56,9 +59,11 @@ class RowCheck:
         limit = self._known.limit(topic)
         if limit is not None and size > limit:
             return Reason.TOO_LARGE
-        if partition is None or 0 <= partition < self._known.partitions(topic):
-            return None
-        return Reason.UNKNOWN_PARTITION
+        if partition is not None and not (
+            0 <= partition < self._known.partitions(topic)
+        ):
+            return Reason.UNKNOWN_PARTITION
+        return Reason.NAMELESS_HEADER if nameless else None
 
     @cached_property
     def _known(self) -> KnownTopics:
@@ -78,4 +83,5 @@ def row_check(columns: Sequence[str], settings: SinkSettings) -> Column:
     keyless = F.col("key").isNull() if "key" in columns else F.lit(True)
     partition = F.col("partition") if "partition" in columns else F.lit(None)
     size = record_size(columns)
-    return check(F.col("topic"), keyless, size, partition.cast("int"))
+    nameless = has_nameless(columns)
+    return check(F.col("topic"), keyless, size, partition.cast("int"), nameless)

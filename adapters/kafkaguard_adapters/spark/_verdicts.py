@@ -2,14 +2,19 @@
 
 UNKNOWN_TOPIC_OR_PARTITION is also what a broker says that does not know of a topic yet,
 so it is called retriable. Here the cluster was asked, and waited for: who asks again
-gets the same answer. MESSAGE_TOO_LARGE is about a record, and of a dead letter it is
-about the topic that was chosen for all of them.
+gets the same answer. INVALID_RECORD may be about another record of the batch; here it
+is known which one is to blame. MESSAGE_TOO_LARGE is about a record, and of a dead
+letter it is about the topic that was chosen for all of them.
 """
 
 from __future__ import annotations
 
 from kafkaguard._verdict import Action, RuleInfo, Verdict
-from kafkaguard.errors import MessageTooLargeError, UnknownTopicOrPartitionError
+from kafkaguard.errors import (
+    InvalidRecordError,
+    MessageTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 
 _SOURCE = "Kafka's UnknownTopicOrPartitionException; librdkafka's CONFIGURATION.md"
 
@@ -37,6 +42,18 @@ NO_PARTITION_OF_A_RECORD = _missing(
     "mend the column partition, or dead-letter such records",
     "The column partition names one that the topic does not have.",
 )
+NAMELESS_HEADER = Verdict(
+    Action.REJECT,
+    False,
+    "no",
+    InvalidRecordError,
+    RuleInfo(
+        "spark-nameless-header",
+        "give each header a name, or dead-letter such records",
+        "Kafka's record format, version 2: only the value of a header may be null",
+        "The column headers has a null in its array, or a header without a key.",
+    ),
+)
 DEAD_LETTER_TOO_LARGE = Verdict(
     Action.CONFIGURE,
     False,
@@ -57,6 +74,7 @@ BY_RULE = {
         NO_TOPIC,
         NO_TOPIC_OF_A_RECORD,
         NO_PARTITION_OF_A_RECORD,
+        NAMELESS_HEADER,
         DEAD_LETTER_TOO_LARGE,
     )
 }
