@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import signal
 import time
 
@@ -16,8 +17,12 @@ import kafkaguard.spark
 from kafkaguard import errors as e
 from kafkaguard._verdict import Action
 from kafkaguard_adapters.spark import _write
+from kafkaguard_adapters.spark._counts import TaskCounts
+from kafkaguard_adapters.spark._settings import make_settings
+from kafkaguard_adapters.spark._source import StreamWriter, TaskMessage
 from kafkaguard_adapters.spark._task import CountingTask
 from kafkaguard_adapters.spark._topics import Brokers, SinkTopic
+from kafkaguard_adapters.spark._write import Growth, make_report
 
 pytestmark = pytest.mark.xdist_group("spark")
 COMPACTED = {"cleanup.policy": "compact"}
@@ -366,6 +371,60 @@ def test_data_source_reports_into_a_file(
     assert (counts["delivered"], counts["dead_lettered"]) == (999, {"NULL_KEY": 1})
     assert counts["maybe_twice"] == 0
     assert len(read(kafka_cluster, compacted)) == 999
+
+
+@pytest.mark.parametrize("report", ["gone/report.jsonl", ".", "", "nul\0"])
+def test_data_source_refuses_a_report_that_cannot_be_written(
+    spark, sink, kafka_cluster, kafka_topic, tmp_path, report
+):
+    """Before anything is sent: who mends it and runs again would double the records."""
+    path = str(tmp_path / report) if report else report
+    with pytest.raises(Exception, match="report: the file") as caught:
+        sink(some(spark), topic=kafka_topic, report=path).save()
+    error = kafkaguard.spark.error_from(caught.value)
+    assert isinstance(error, e.ClientConfigurationError)
+    assert "cannot be written to" in error.summary
+    assert read(kafka_cluster, kafka_topic) == []
+
+
+def test_job_is_done_though_its_report_cannot_be_written_at_the_end(
+    spark, sink, kafka_cluster, kafka_topic, tmp_path
+):
+    """The folder goes while the job runs; failing now would double the records."""
+    folder = tmp_path / "reports"
+    folder.mkdir()
+
+    def drop(batches):
+        shutil.rmtree(folder, ignore_errors=True)
+        yield from batches
+
+    df = some(spark).mapInArrow(drop, "key string, value string")
+    sink(df, topic=kafka_topic, report=str(folder / "report.jsonl")).save()
+    assert not folder.exists()
+    assert len(read(kafka_cluster, kafka_topic)) == 1000
+
+
+@pytest.mark.filterwarnings("error")
+def test_counts_are_warned_of_where_the_report_cannot_be_written(tmp_path):
+    """In batches and streams, and also where warnings are errors."""
+    report = str(tmp_path / "gone" / "report.jsonl")
+    settings = make_settings("localhost:1", topic="t", report=report)
+    writer = StreamWriter(settings, {})
+    counts = TaskCounts(read=7, delivered=7)
+    with pytest.warns(UserWarning, match="records are written, but the report") as told:
+        writer.commit([TaskMessage(counts)], 3)
+    text = str(told[0].message)
+    assert report in text
+    assert json.loads(text[text.index("{") :])["delivered"] == 7
+    assert json.loads(text[text.index("{") :])["batch_id"] == 3
+
+
+def test_job_is_done_though_nobody_answers_what_was_appended():
+    """How many records may be there twice is unknown then, and no reason to fail."""
+    settings = make_settings("localhost:1", topic="t")
+    growth = Growth((SinkTopic("t", partitions=1),), before=0, started=time.time())
+    report = make_report(settings, TaskCounts(read=7, delivered=7), growth)
+    assert (report.delivered, report.appended, report.maybe_twice) == (7, None, None)
 
 
 def test_data_source_fails_with_an_error_that_the_driver_can_read(

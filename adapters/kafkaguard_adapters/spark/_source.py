@@ -2,12 +2,16 @@
 
 Spark builds a writer in a planning process, runs copies of it in the executors, and
 hands what they return to ``commit`` in a process beside the driver's JVM. So counts can
-leave only by a file; the option ``report`` names it.
+leave only by a file; the option ``report`` names it, and it is opened before anything
+starts. If it cannot be written in ``commit`` after all, the records are in the topics
+already: a batch that failed now would be run again and double them, and a stream would
+repeat its micro-batch at each start and never get past it. So both warn of the counts.
 """
 
 from __future__ import annotations
 
 import json
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,7 +144,21 @@ def _told() -> Iterator[None]:
 def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
     settings = from_options(options)
     check_columns(schema, settings)
+    if settings.report is not None:
+        _check_report(settings.report)
     return settings
+
+
+def _check_report(report: str) -> None:
+    """Open the file of the report as ``commit`` will, on the same machine."""
+    try:
+        Path(report).open("a").close()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise refuse(
+            f"report: the file {report!r} cannot be written to: {why}; name one on the "
+            "machine where the driver's JVM runs, in a folder that is there"
+        ) from None
 
 
 def _report(
@@ -153,5 +171,16 @@ def _report(
         return
     counts = [m.counts for m in messages if isinstance(m, TaskMessage)]
     report = make_report(settings, add_up(counts), growth)
-    with Path(settings.report).open("a") as file:
-        file.write(json.dumps(extra | report.to_dict()) + "\n")
+    line = json.dumps(extra | report.to_dict())
+    try:
+        with Path(settings.report).open("a") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        _warn(f"{settings.report} cannot be written to ({error.strerror}): {line}")
+
+
+def _warn(text: str) -> None:
+    """Warn into Spark's log, whatever filters the process was started with."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn(f"the records are written, but the report {text}", stacklevel=2)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark._barrier import under_write
 from kafkaguard_adapters.spark._columns import check_columns
 from kafkaguard_adapters.spark._counts import TaskCounts, WriteReport, add_up
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark._settings import OnDoubt, OnReject, SinkSettings
     from kafkaguard_adapters.spark._topics import SinkTopic
+
+_log = logging.getLogger("kafkaguard.spark")
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,15 @@ class Growth:
         return cls(watched, brokers.end_offsets(watched), time.time())
 
     def appended(self, settings: SinkSettings) -> int | None:
-        """Count what was appended since, by anybody; None: not known."""
-        after = Brokers(settings.client).end_offsets(self.topics)
+        """Count what was appended since, by anybody; None: not known.
+
+        That nobody answers now is no reason to fail a job that is done.
+        """
+        try:
+            after = Brokers(settings.client).end_offsets(self.topics)
+        except KafkaGuardError as error:
+            _log.warning("end offsets are not known: %s", error)
+            return None
         return None if after is None or self.before is None else after - self.before
 
 
