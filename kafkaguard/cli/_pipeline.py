@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 from py4j.protocol import Py4JJavaError
@@ -35,6 +34,18 @@ _PACKAGES = "spark.jars.packages"
 _OF_SPARK = (PySparkException, Py4JJavaError)
 
 
+class JobFailed(Problem):
+    """The job ran, and failed."""
+
+    exit_code = 1
+
+
+class Interrupted(Problem):
+    """Somebody pressed Ctrl-C."""
+
+    exit_code = 130
+
+
 @click.group()
 def pipeline() -> None:
     """Run a file that says what goes from where into which topic."""
@@ -47,21 +58,42 @@ def run(file: Path, *, as_json: bool) -> None:
     """Run the pipeline in FILE (YAML or TOML) on this machine.
 
     A stream without `every` takes what is there and ends; with it, Ctrl-C ends it.
-    Exit code 0: done. 1: a record failed the job. 2: something to mend first.
+    Exit code 0: done. 1: a record failed the job. 2: something to mend first. 130:
+    interrupted. With --json a failure is printed as {"error": ...}.
     """
-    definition = _load(file)
-    progress = Progress()
-    with spark_session(definition.name, settings=_settings(definition)) as spark:
-        frame = _plan(spark, definition, file)
-        try:
+    written = "nothing was written, since the job had not started"
+    try:
+        definition = _load(file)
+        progress = Progress()
+        with spark_session(definition.name, settings=_settings(definition)) as spark:
+            frame = _plan(spark, definition, file)
+            written = _maybe_written(definition)
             with progress.of(spark):
-                report = _pipeline_run.run(frame, definition, progress.batch)
-        except (KafkaGuardError, *_OF_SPARK) as error:
-            _fail(error)
+                report = _job(frame, definition, progress)
+            written = f"the job is done: {report}"
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted: {written}") from None
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
     else:
         _print(report)
+
+
+def _maybe_written(definition: Pipeline) -> str:
+    again = (
+        "running it again writes them again"
+        if definition.stream is None
+        else "the next run writes the micro-batch that was not finished again"
+    )
+    topic = definition.sink.topic or "the topics of the column topic"
+    return f"records may have been written to {topic} already; {again}"
+
+
+def _job(frame: DataFrame, definition: Pipeline, progress: Progress) -> WriteReport:
+    try:
+        return _pipeline_run.run(frame, definition, progress.batch)
+    except (KafkaGuardError, *_OF_SPARK) as error:
+        raise JobFailed(_said(error)) from None
 
 
 def _load(file: Path) -> Pipeline:
@@ -100,12 +132,11 @@ def _first_line(error: BaseException) -> str:
     return text.strip().splitlines()[0]
 
 
-def _fail(error: Exception) -> NoReturn:
+def _said(error: Exception) -> str:
     known = error_from(error)
     told = getattr(known or error, "__notes__", ())
     notes = "".join(f"\n  {note}" for note in told)
-    click.echo(f"Error: the job failed: {known or _first_line(error)}{notes}", err=True)
-    sys.exit(1)
+    return f"the job failed: {known or _first_line(error)}{notes}"
 
 
 def _print(report: WriteReport) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -47,6 +48,7 @@ def spark_session(
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", ".*pandas.*", FutureWarning)
+    logging.getLogger().addFilter(_is_no_cut_off_call)
     with tempfile.TemporaryDirectory(prefix="kafkaguard-spark-") as folder:
         builder = SparkSession.builder.appName(name)
         for key, value in (_quiet(folder) | dict(settings or {})).items():
@@ -57,6 +59,11 @@ def spark_session(
             yield spark
         finally:
             spark.stop()
+
+
+def _is_no_cut_off_call(record: logging.LogRecord) -> bool:
+    """Pass over what the bridge to Java logs, with tracebacks, after a Ctrl-C."""
+    return not record.getMessage().endswith("while sending command.")
 
 
 def _quiet(folder: str) -> dict[str, str]:

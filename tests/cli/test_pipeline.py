@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 from kafkaguard.cli import _pipeline
 from kafkaguard.cli._demo_flights import unpack
 from kafkaguard.cli._main import cli
+from kafkaguard.cli._main import run as command
 
 pytestmark = pytest.mark.xdist_group("spark")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights.yaml"
@@ -48,7 +49,20 @@ def pipeline(kafka_cluster, topics, tmp_path):
 
 
 @pytest.fixture
-def run(spark, tmp_path, monkeypatch):
+def written(tmp_path):
+    """Write a pipeline file; return its path."""
+
+    def call(content):
+        file = tmp_path / "pipeline.yaml"
+        text = content if isinstance(content, str) else yaml.safe_dump(content)
+        file.write_text(text)
+        return str(file)
+
+    return call
+
+
+@pytest.fixture
+def run(spark, written, monkeypatch):
     """Run a pipeline in the session that all tests share."""
 
     @contextmanager
@@ -58,10 +72,7 @@ def run(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(_pipeline, "spark_session", shared)
 
     def call(content, *options):
-        file = tmp_path / "pipeline.yaml"
-        text = content if isinstance(content, str) else yaml.safe_dump(content)
-        file.write_text(text)
-        return CliRunner().invoke(cli, ["pipeline", "run", str(file), *options])
+        return CliRunner().invoke(cli, ["pipeline", "run", written(content), *options])
 
     return call
 
@@ -142,6 +153,54 @@ def test_refused_record_fails_the_job_with_exit_code_1(run, pipeline, topics):
     assert "NULL_KEY" in result.output
     assert f"0 records were appended to {topics[0]}" in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.fixture
+def error_of(run, written, capsys):
+    """Run a pipeline as the command does; return its exit code and its JSON."""
+
+    def call(content):
+        code = command(["pipeline", "run", written(content), "--json"])
+        return code, json.loads(capsys.readouterr().out)["error"]
+
+    return call
+
+
+def test_job_that_failed_says_so_in_json(error_of, pipeline, topics):
+    """As every other failure does."""
+    del pipeline["dead_letter"]
+    code, error = error_of(pipeline)
+    assert code == 1
+    assert error.startswith("the job failed: INVALID_RECORD_KEY (87)")
+    assert f"0 records were appended to {topics[0]}" in error
+
+
+def interrupt(*_, **__):
+    """Press Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "said"),
+    [
+        (_pipeline, "load_pipeline", "nothing was written"),
+        (_pipeline, "spark_session", "nothing was written"),
+        (_pipeline._pipeline_run, "plan", "nothing was written"),
+        (_pipeline._pipeline_run, "run", "records may have been written to TOPIC"),
+    ],
+)
+def test_interrupted_run_says_whether_anything_may_have_been_written(
+    run, error_of, pipeline, topics, monkeypatch, where, name, said
+):
+    """For people and for programs, with the exit code of Ctrl-C."""
+    monkeypatch.setattr(where, name, interrupt)
+    said = said.replace("TOPIC", topics[0])
+    result = run(pipeline)
+    assert result.exit_code == 130
+    assert f"Error: interrupted: {said}" in result.output
+    code, error = error_of(pipeline)
+    assert code == 130
+    assert error.startswith(f"interrupted: {said}")
 
 
 @pytest.mark.parametrize(
