@@ -101,7 +101,7 @@ class Columns:
     def outside(self, partitions: int) -> Any:
         """Return the mask of the rows with a partition that a topic does not have."""
         if "partition" not in self._names:
-            return pa.array([False] * len(self), pa.bool_())
+            return self._no_row
         column = self._batch.column("partition")
         beyond = pc.or_(pc.less(column, 0), pc.greater_equal(column, partitions))
         return pc.fill_null(beyond, fill_value=False)
@@ -109,7 +109,7 @@ class Columns:
     def nameless(self) -> Any:
         """Return the mask of the rows with a header that has no name."""
         if "headers" not in self._names:
-            return pa.array([False] * len(self), pa.bool_())
+            return self._no_row
         rows = pa.array(range(len(self)), pa.int64())
         column = self._batch.column("headers")
         names = pc.struct_field(pc.list_flatten(column), "key")
@@ -125,6 +125,10 @@ class Columns:
             length = pc.binary_length(self._batch.column(name))
             total = pc.add(total, pc.fill_null(length, 0))
         return total
+
+    @cached_property
+    def _no_row(self) -> Any:
+        return pa.array([False] * len(self), pa.bool_())
 
     @cached_property
     def _headers(self) -> list[list[Header] | None]:
