@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from rich.console import Console
 from rich.table import Table
 
@@ -22,6 +20,7 @@ from kafkaguard_adapters.spark._pipeline_file import (
     load_pipeline,
     point_at,
 )
+from kafkaguard_adapters.spark._pipeline_place import MistakeError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark._pipeline_model import Pipeline
 
 _PACKAGES = "spark.jars.packages"
-#: What PySpark does not translate comes as it is from the bridge to Java.
-_OF_SPARK = (PySparkException, Py4JJavaError)
 
 
 class JobFailed(Problem):
@@ -92,7 +89,7 @@ def _maybe_written(definition: Pipeline) -> str:
 def _job(frame: DataFrame, definition: Pipeline, progress: Progress) -> WriteReport:
     try:
         return _pipeline_run.run(frame, definition, progress.batch)
-    except (KafkaGuardError, *_OF_SPARK) as error:
+    except (KafkaGuardError, *_pipeline_run.OF_SPARK) as error:
         raise JobFailed(_said(error)) from None
 
 
@@ -102,6 +99,8 @@ def _load(file: Path) -> Pipeline:
         definition = load_pipeline(file)
         java_home()
         _pipeline_run.check_target(definition)
+    except MistakeError as error:
+        raise _mistake(file, error) from None
     except (PipelineError, KafkaGuardError) as error:
         raise Problem(str(error)) from None
     return definition
@@ -118,25 +117,25 @@ def _settings(definition: Pipeline) -> dict[str, str]:
 def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
     try:
         return _pipeline_run.plan(spark, definition)
-    except _pipeline_run.ExpressionError as error:
-        raise Problem(str(point_at(file, error.place, error.message))) from None
+    except MistakeError as error:
+        raise _mistake(file, error) from None
     except KafkaGuardError as error:
         raise Problem(str(error)) from None
-    except _OF_SPARK as error:
-        raise Problem(f"Spark refuses the pipeline: {_first_line(error)}") from None
+    except _pipeline_run.OF_SPARK as error:
+        raise Problem(
+            f"Spark refuses the pipeline: {_pipeline_run.first_line(error)}"
+        ) from None
 
 
-def _first_line(error: BaseException) -> str:
-    java = getattr(error, "java_exception", None)
-    text = str(error if java is None else java.getMessage())
-    return text.strip().splitlines()[0]
+def _mistake(file: Path, error: MistakeError) -> Problem:
+    return Problem(str(point_at(file, error.place, error.message)))
 
 
 def _said(error: Exception) -> str:
     known = error_from(error)
     told = getattr(known or error, "__notes__", ())
     notes = "".join(f"\n  {note}" for note in told)
-    return f"the job failed: {known or _first_line(error)}{notes}"
+    return f"the job failed: {known or _pipeline_run.first_line(error)}{notes}"
 
 
 def _print(report: WriteReport) -> None:

@@ -225,6 +225,54 @@ def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, sai
 
 
 @pytest.mark.parametrize(
+    ("change", "key", "said"),
+    [
+        ({"select": {"key": "at", "value": "k"}}, "select.key", "column key is bigint"),
+        ({"dead_letter": {"topic": "nope"}}, "dead_letter.topic", "no such topic"),
+        ({"dead_letter": {"topic": "TOPIC"}}, "dead_letter.topic", "are the same"),
+        ({"sink": {"topic": "nope"}}, "sink.topic", "no such topic"),
+        ({"guard": {"compacted": False}}, "guard.compacted", "topic is compacted"),
+        ({"guard": {"on_reject": "fail"}}, "guard.on_reject", "never used with"),
+        ({"sink": {"config": {"Kafka.acks": 0}}}, "sink.config.Kafka.acks", "acks=all"),
+        ({"sink": {"config": {"lingr.ms": 0}}}, "sink.config.lingr.ms", "no such sett"),
+        (
+            {"sink": {"config": {"max.request.size": "x"}}},
+            "sink.config",
+            "not a number",
+        ),
+        ({"sink": {"bootstrap_servers": ":"}}, "sink.bootstrap_servers", "be parsed"),
+        ({"sink": {"topic": None}}, "sink.topic", "nothing says where records go"),
+        ({"select": {"topic": "k", "value": "k"}}, "select.topic", "drop one"),
+        ({"source": {"format": "jso"}}, "source", "Spark refuses the pipeline"),
+        ({"source": {"format": "json", "columns": "?"}}, "source.columns", "PARSE"),
+        ({"stream": {"checkpoint": "c", "every": "5 moons"}}, "stream.every", "moons"),
+    ],
+)
+def test_mistake_found_while_starting_is_said_with_file_line_and_key(
+    run, pipeline, topics, change, key, said
+):
+    """Settings, topics, types and Spark's own refusals; the line is that of the key."""
+    changed = dict(pipeline)
+    for section, content in change.items():
+        kept = pipeline.get(section, {}) if section in ("sink", "guard") else {}
+        changed[section] = kept | content
+    if "stream" in change:
+        changed["source"] |= {"columns": "k string, v int, at int", "path": "*.json"}
+    text = yaml.safe_dump(changed, sort_keys=False).replace("TOPIC", topics[0])
+    name = (
+        key.split(".", 2)[-1] if key.startswith("sink.config.") else key.split(".")[-1]
+    )
+    section = (
+        text.index(f"\n{key.split('.')[0]}:") if key.split(".")[0] != "source" else 0
+    )
+    line = text[: text.index(f"{name}:", section)].count("\n") + 1
+    message = refused(run(text))
+    assert "pipeline.yaml cannot be run" in message
+    assert f"\n  line {line}: {key}: " in message
+    assert said in message
+
+
+@pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ("key: k", "key: kk", "line 5: select.key: 'kk': there is no column kk"),

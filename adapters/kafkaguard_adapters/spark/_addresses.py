@@ -10,6 +10,7 @@ _ADDRESS = re.compile(
     r"(?:(?i:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?"
     r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[\w.-]+)(?::(?P<port>[0-9]{1,5}))?"
 )
+_NAME = "bootstrap_servers"
 _LAST_PORT = 65_535
 _ALLOWED = "host:port, with a comma between several; [::1]:9092 for IPv6"
 
@@ -23,17 +24,20 @@ def check_servers(servers: object) -> str:
     if servers is None or servers == "":
         raise refuse(
             f"bootstrap_servers is missing: name the brokers' addresses ({_ALLOWED}); "
-            "for the data source the option is kafka.bootstrap.servers"
+            "for the data source the option is kafka.bootstrap.servers",
+            setting=_NAME,
         )
     if not isinstance(servers, str):
         kind = type(servers).__name__
-        raise refuse(f"bootstrap_servers is text, {_ALLOWED}; not {kind}")
+        said = f"bootstrap_servers is text, {_ALLOWED}; not {kind}"
+        raise refuse(said, setting=_NAME)
     addresses = [each.strip() for each in servers.split(",") if each.strip()]
     for address in addresses or [servers]:
         if not _is_address(address):
             # What stands before an @ may be a password.
             shown = address.rpartition("@")[2]
-            raise refuse(f"bootstrap_servers: {shown!r} cannot be parsed: {_ALLOWED}")
+            said = f"bootstrap_servers: {shown!r} cannot be parsed: {_ALLOWED}"
+            raise refuse(said, setting=_NAME)
     return servers
 
 

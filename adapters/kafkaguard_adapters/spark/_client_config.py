@@ -196,7 +196,7 @@ def _try_out(settings: Mapping[str, str]) -> None:
     if unknown:
         name = unknown[1]
         known = nearest(name, COMMON)
-        raise refuse(f"kafka.{name}: Kafka's client has no such setting{known}")
+        raise _refuse(name, f"Kafka's client has no such setting{known}")
     for name, value in settings.items():
         if (alone := _complaint({name: value})) is not None:
             raise _refuse(name, _allowed(name, alone))
@@ -204,7 +204,8 @@ def _try_out(settings: Mapping[str, str]) -> None:
     wrong = " or ".join(f"kafka.{name}" for name in guilty) or "the kafka.* settings"
     raise refuse(
         f"{wrong}: the client refuses the value together with the others; see "
-        "librdkafka's CONFIGURATION.md"
+        "librdkafka's CONFIGURATION.md",
+        setting=f"kafka.{guilty[0]}" if guilty else "config",
     )
 
 
@@ -253,7 +254,7 @@ def silent_logger() -> object:
 
 
 def _refuse(name: str, why: str) -> KafkaGuardError:
-    return refuse(f"kafka.{name}: {why}")
+    return refuse(f"kafka.{name}: {why}", setting=f"kafka.{name}")
 
 
 def nearest(name: str, names: tuple[str, ...], prefix: str = "kafka.") -> str:

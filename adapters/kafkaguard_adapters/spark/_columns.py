@@ -55,7 +55,8 @@ def _check_type(name: str, kind: DataType) -> None:
     found = kind.simpleString()
     if found not in _TYPES[name]:
         wanted = " or ".join(_TYPES[name])
-        raise refuse(f"column {name} is {found}, and must be {wanted}: cast it")
+        said = f"column {name} is {found}, and must be {wanted}: cast it"
+        raise refuse(said, setting=f"column {name}")
 
 
 def _check_destination(used: list[str], settings: SinkSettings) -> None:
@@ -64,8 +65,11 @@ def _check_destination(used: list[str], settings: SinkSettings) -> None:
             "both a column topic and the option topic say where records go, and the "
             "option would win silently: drop one",
             topic=settings.topic,
+            setting="column topic",
         )
     if "topic" not in used and not settings.topic:
-        raise refuse("nothing says where records go: set topic, or add a column topic")
+        said = "nothing says where records go: set topic, or add a column topic"
+        raise refuse(said, setting="topic")
     if "topic" in used and settings.compacted is not None:
-        raise refuse("compacted is about one topic, and a column topic names many")
+        said = "compacted is about one topic, and a column topic names many"
+        raise refuse(said, setting="compacted")

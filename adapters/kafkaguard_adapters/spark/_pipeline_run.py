@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark._columns import check_columns
 from kafkaguard_adapters.spark._counts import total
 from kafkaguard_adapters.spark._foreach_batch import foreach_batch
 from kafkaguard_adapters.spark._frame import objection
+from kafkaguard_adapters.spark._pipeline_place import MistakeError, place_of
 from kafkaguard_adapters.spark._settings import make_settings
 from kafkaguard_adapters.spark._topics import look_up
 from kafkaguard_adapters.spark._write import write
@@ -22,45 +27,33 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark._counts import WriteReport
     from kafkaguard_adapters.spark._pipeline_model import Pipeline, Select, Stream
+    from kafkaguard_adapters.spark._pipeline_place import Place
     from kafkaguard_adapters.spark._settings import SinkSettings
 
-    Place = tuple[str | int, ...]
-
+#: What PySpark does not translate comes as it is from the bridge to Java.
+OF_SPARK = (PySparkException, Py4JJavaError)
 _ORDER = "_order_"
 _GLANCE_S = 1
-
-
-class ExpressionError(ValueError):
-    """An expression of a pipeline does not fit its source.
-
-    Attributes:
-        place: Where it stands in the file, as ``("select", "key")``.
-        message: The expression, and what is wrong with it.
-    """
-
-    def __init__(self, place: Place, message: str) -> None:
-        self.place = place
-        self.message = message
-        super().__init__(place, message)
 
 
 def check_target(pipeline: Pipeline) -> None:
     """Check settings and topics; needs no Spark.
 
     Raises:
-        KafkaGuardError: A setting cannot be meant, a topic is missing, or nobody
-            answers within 8 s.
+        MistakeError: A setting cannot be meant, a topic is missing, or nobody answers
+            within 8 s.
+        KafkaGuardError: The brokers refuse the client.
     """
-    look_up(_settings(pipeline))
+    with _placed(pipeline):
+        look_up(_settings(pipeline))
 
 
 def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """Build the frame that is written; nothing runs yet.
 
     Raises:
-        ExpressionError: An expression does not fit the source.
-        KafkaGuardError: A column of the result is of a type that Kafka does not take.
-        PySparkException: The source cannot be read.
+        MistakeError: The source cannot be read, an expression does not fit it, or a
+            column of the result is of a type that Kafka does not take.
     """
     rows = _rows(spark, pipeline)
     for path, text in _expressions(pipeline):
@@ -69,8 +62,41 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
         F.expr(each).alias(f"{_ORDER}{n}") for n, each in enumerate(pipeline.order_by)
     ]
     frame = rows.select(*_columns(pipeline.select), *order)
-    check_columns(frame.schema, _settings(pipeline))
+    with _placed(pipeline):
+        check_columns(frame.schema, _settings(pipeline))
+    if pipeline.stream and pipeline.stream.every:
+        with _blamed("stream", "every"):
+            frame.writeStream.trigger(processingTime=pipeline.stream.every)
     return frame
+
+
+@contextmanager
+def _placed(pipeline: Pipeline) -> Iterator[None]:
+    """Say of an error which key of the file is its cause."""
+    try:
+        yield
+    except KafkaGuardError as error:
+        place = place_of(error, pipeline)
+        if place is None:
+            raise
+        raise MistakeError(place, str(error)) from error
+
+
+@contextmanager
+def _blamed(*place: str) -> Iterator[None]:
+    """Say of what Spark raises that this key is its cause."""
+    try:
+        yield
+    except OF_SPARK as error:
+        message = f"Spark refuses the pipeline: {first_line(error)}"
+        raise MistakeError(place, message) from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what Spark says; Java's stack comes behind it."""
+    java = getattr(error, "java_exception", None)
+    text = str(error if java is None else java.getMessage())
+    return text.strip().splitlines()[0]
 
 
 def _rows(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
@@ -78,8 +104,10 @@ def _rows(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     reader: Any = spark.readStream if pipeline.stream else spark.read
     reader = reader.format(source.format).options(**source.options)
     if source.columns is not None:
-        reader = reader.schema(source.columns)
-    rows: DataFrame = reader.load(source.path) if source.path else reader.load()
+        with _blamed("source", "columns"):
+            reader = reader.schema(source.columns)
+    with _blamed("source"):
+        rows: DataFrame = reader.load(source.path) if source.path else reader.load()
     return rows
 
 
@@ -96,7 +124,7 @@ def _expressions(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
 
 def _check(rows: DataFrame, place: Place, text: str) -> None:
     if why := objection(lambda: rows.select(F.expr(text)), rows.columns):
-        raise ExpressionError(place, f"{text!r}: {why}")
+        raise MistakeError(place, f"{text!r}: {why}")
 
 
 def run(

@@ -11,6 +11,26 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
 
-def refuse(message: str, *, topic: str | None = None) -> KafkaGuardError:
-    """Make it; the text says what to write instead."""
-    return make(ClientConfigurationError, message, topic=topic)
+_SETTING = "setting"
+
+
+def refuse(
+    message: str, *, topic: str | None = None, setting: str | None = None
+) -> KafkaGuardError:
+    """Make it; the text says what to write instead.
+
+    Args:
+        message: What is wrong, and what would be right.
+        topic: The topic concerned.
+        setting: What has to be mended: an argument of ``write``, ``kafka.<name>`` for
+            one of the client's, or ``column <name>``.
+    """
+    error = make(ClientConfigurationError, message, topic=topic)
+    vars(error)[_SETTING] = setting
+    return error
+
+
+def setting_of(error: KafkaGuardError) -> str | None:
+    """Return the setting that a refusal is about; None: not known."""
+    found: str | None = vars(error).get(_SETTING)
+    return found

@@ -76,18 +76,32 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
     for name, text in (("topic", topic), ("dead_letter_topic", dead_letter_topic)):
         check_type(name, text, str | None, "the name of a topic")
         if text == "":
-            raise refuse(f"{name} is empty: name a topic, or leave it out")
+            raise refuse(
+                f"{name} is empty: name a topic, or leave it out", setting=name
+            )
     reject = on_reject or ("dead_letter" if dead_letter_topic else "fail")
     _one_of("on_reject", reject, get_args(OnReject))
     _one_of("on_doubt", on_doubt or "fail", get_args(OnDoubt))
     if reject == "dead_letter" and not dead_letter_topic:
-        raise refuse("on_reject=dead_letter needs dead_letter_topic")
+        raise refuse(
+            "on_reject=dead_letter needs dead_letter_topic", setting="on_reject"
+        )
     if reject == "fail" and dead_letter_topic:
-        raise refuse("dead_letter_topic is never used with on_reject=fail: drop one")
+        raise refuse(
+            "dead_letter_topic is never used with on_reject=fail: drop one",
+            setting="on_reject",
+        )
     if topic and topic == dead_letter_topic:
-        raise refuse("topic and dead_letter_topic are the same", topic=topic)
+        raise refuse(
+            "topic and dead_letter_topic are the same",
+            topic=topic,
+            setting="dead_letter_topic",
+        )
     if max_record_bytes is not None and max_record_bytes < 1:
-        raise refuse(f"max_record_bytes is at least 1, not {max_record_bytes}")
+        raise refuse(
+            f"max_record_bytes is at least 1, not {max_record_bytes}",
+            setting="max_record_bytes",
+        )
     return SinkSettings(
         client=client_config(servers, config or {}),
         topic=topic,
@@ -109,9 +123,10 @@ def check_type(name: str, value: object, kind: Any, wanted: str) -> None:
     is_flag = isinstance(value, bool) and kind == int | None
     if is_flag or not isinstance(value, kind):
         # Not the value itself: it may be a password in the wrong place.
-        raise refuse(f"{name} is {wanted}, not {type(value).__name__}")
+        raise refuse(f"{name} is {wanted}, not {type(value).__name__}", setting=name)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise refuse(f"{name} is one of {', '.join(allowed)}, not {value!r}")
+        said = f"{name} is one of {', '.join(allowed)}, not {value!r}"
+        raise refuse(said, setting=name)

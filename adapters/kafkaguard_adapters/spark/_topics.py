@@ -212,6 +212,7 @@ def look_up(settings: SinkSettings) -> tuple[Brokers, dict[str, SinkTopic]]:
             "a dead-letter topic that is compacted cannot take records without a key: "
             "set its cleanup.policy to delete",
             topic=settings.dead_letter_topic,
+            setting="dead_letter_topic",
         )
     return brokers, topics
 
@@ -227,4 +228,5 @@ def _declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:
     raise refuse(
         f"declared compacted={str(compacted).lower()}, and the topic is {found}",
         topic=topic.name,
+        setting="compacted",
     )
