@@ -23,6 +23,7 @@ from kafka.producer.future import FutureRecordMetadata
 from kafkaguard import DeliveryFailed, TopicFacts, errors, guard
 from kafkaguard.policies import StackingWarning
 from kafkaguard.testing import KafkaCluster
+from kafkaguard_adapters.kafka_python import _tracking
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python.producer import GuardedProducer
 from tests.adapters.contracts import (
@@ -311,7 +312,7 @@ class TestFaultsOfTheGuard:
         """Its future still tells."""
         producer = make()
         with monkeypatch.context() as broken:
-            broken.setattr(producer._session.tracker, "begin", lambda *_: 1 / 0)
+            broken.setattr(_tracking, "TrackedBatch", lambda *_: 1 / 0)
             future = producer.send(kafka_topic, b"v", b"k")
         assert future.get(10).offset == 0
         assert "sent all the same" in caplog.text

@@ -32,50 +32,10 @@ class RawRecord(NamedTuple):
     headers: list[tuple[str, bytes]]
 
 
-def batch_of(producer: Any, result: Any) -> Any:
-    """Find the batch that a produce future belongs to; None if it is done already."""
-    accumulator = producer._accumulator
-    queue = accumulator._batches.get(result.topic_partition)
-    try:
-        newest = queue[-1]
-    except (IndexError, TypeError):
-        pass
-    else:
-        if newest.produce_future is result:
-            return newest
-    unfinished = accumulator._incomplete.all()
-    found = next((b for b in unfinished if b.produce_future is result), None)
-    return found or _in_flight(producer, result)
-
-
-def _in_flight(producer: Any, result: Any) -> Any:
-    """Find a batch among those that were sent, where it stays if it is given up."""
-    sent = producer._sender._in_flight_batches.get(result.topic_partition, ())
-    return next((b for _, b in list(sent) if b.produce_future is result), None)
-
-
-def was_never_sent(producer: Any, result: Any) -> bool:
-    """Tell for sure that a producer gave a batch up without having sent it.
-
-    For a batch that nobody has followed. It would still be among those that were sent,
-    unless it was put back to be sent again; so there must have been no such repetition.
-    """
-    return (
-        bool(result.is_done)
-        and was_given_up(result)
-        and _in_flight(producer, result) is None
-        and not _may_have_repeated(producer)
-    )
-
-
-def _may_have_repeated(producer: Any) -> bool:
-    """Tell whether any batch was sent again of late, as the client's metrics say."""
-    sensors = producer._sender._sensors
-    if sensors is None:
-        return True
-    name = sensors.metrics.metric_name("record-retry-rate", "producer-metrics")
-    rate = sensors.metrics.metrics.get(name)
-    return rate is None or bool(rate.value() > 0)
+def unfinished(producer: Any) -> list[Any]:
+    """List the batches that have no outcome yet, in no order."""
+    batches: list[Any] = producer._accumulator._incomplete.all()
+    return batches
 
 
 def records_of(batch: Any) -> list[RawRecord] | None:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError
@@ -210,18 +209,6 @@ class Recovery:
         if self._death is None:
             self._death = death
         self._death.where = self._death.where or death.where
-
-    def expect_successor(self, producer: Any) -> bool:
-        """Tell whether a producer is replaced, or is going to be."""
-        with self._changed:
-            in_use = self._session.producer
-            if producer is not in_use:
-                return True
-            if not self._session.is_transactional:
-                self._record(death_of(in_use, None))
-            if self._death is not None:
-                self._run_thread(repairs=True)
-            return self._death is not None
 
     # --- called by the watch ----------------------------------------------------------
 
@@ -418,8 +405,7 @@ class Recovery:
         with self._changed:
             if self._closing.is_set():
                 return False
-            self._session.producer = successor
-            self._session.tracker.generation += 1
+            self._session.put_in_use(successor)
             self._death = None
             self._retired.append(dead)
         return True
@@ -436,11 +422,8 @@ class Recovery:
                 if base is None:
                     self._leave_in_doubt(each.batch, fate, error)
                 else:
-                    self._session.tracker.go_on(
-                        each.batch.producer,
-                        fate,
-                        partial(_levers.delivered, fate.inner, base),
-                    )
+                    written = _levers.delivered(fate.inner, base)
+                    self._session.tracker.confirm(fate, written)
         with self._changed:
             self._unanswered = self._unanswered[len(unanswered) :]
             self._changed.notify_all()

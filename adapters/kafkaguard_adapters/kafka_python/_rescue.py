@@ -136,7 +136,6 @@ class Resender:
         place, due = rescue.batch.topic_partition, rescue.batch.due
         _levers.wait_for_topic(producer, place.topic, due - time.monotonic())
         self._session.tracker.go_on(
-            producer,
             rescue.fate,
             partial(_levers.append, producer, place, rescue.record),
             due=due,

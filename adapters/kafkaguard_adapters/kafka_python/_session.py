@@ -45,7 +45,6 @@ class Session:
         gate: Called by a send before anything else, where there is a reason to wait.
         harmless: Until when a record without a key may pass, by topic.
         serializes: The producer has a serialiser for keys.
-        open: The tracker's batches, by the client's future of each.
         ask: Asks the cluster for settings of a topic, by name.
     """
 
@@ -58,7 +57,6 @@ class Session:
         "harmless",
         "is_transactional",
         "ledger",
-        "open",
         "producer",
         "recovery",
         "serializes",
@@ -105,7 +103,12 @@ class Session:
             on_settled=teller.tell,
             patience=producer.config["delivery_timeout_ms"] / 1000 + MARGIN_S,
         )
-        self.open = self.tracker.open
+        self.put_in_use(producer)
+
+    def put_in_use(self, producer: Any) -> None:
+        """Send with this producer from now on."""
+        self.tracker.attach(producer)
+        self.producer = producer
 
     def failed_for_good(self, error: KafkaGuardError) -> None:
         """Take note of a record that will not be sent again."""

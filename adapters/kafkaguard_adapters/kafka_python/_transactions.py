@@ -167,8 +167,7 @@ class Transactions:
         except KafkaError:
             retire(successor)
             raise
-        session.producer = successor
-        session.tracker.generation += 1
+        session.put_in_use(successor)
         self._is_worn, self._open_end = False, None
         _log.info("after a failed transaction a new producer took over its id")
         threading.Thread(

@@ -37,17 +37,15 @@ class Watch:
         self._on_due = on_due
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        #: Read without the lock: whoever begins has made the record known before.
         self._running = False
-        self._more = False
 
     def begin(self) -> None:
         """Take note that a record is on its way."""
-        with self._lock:
-            self._more = True
-            if self._running or self._stopped.is_set():
-                return
-            self._running = True
-        threading.Thread(target=self._run, name="kafkaguard-watch", daemon=True).start()
+        if not self._running and self._may_run():
+            threading.Thread(
+                target=self._run, name="kafkaguard-watch", daemon=True
+            ).start()
 
     def stop(self) -> None:
         """End the thread; nothing is watched any more."""
@@ -61,13 +59,23 @@ class Watch:
                 _log.exception("records could not be checked for their time; going on")
                 self._stopped.wait(_REST_S)
 
+    def _may_run(self) -> bool:
+        """Take the place of the one thread, if it is free."""
+        with self._lock:
+            if self._running or self._stopped.is_set():
+                return False
+            self._running = True
+            return True
+
     def _is_needed(self) -> bool:
         """Tell whether anything is on its way; if not, the thread ends."""
-        self._more = False
-        waiting = self._next_due() is not None
-        with self._lock:
-            self._running = (waiting or self._more) and not self._stopped.is_set()
-            return self._running
+        if self._stopped.is_set():
+            return False
+        if self._next_due() is not None:
+            return True
+        self._running = False
+        # What came before that found the thread still there.
+        return self._next_due() is not None and self._may_run()
 
     def _look(self) -> None:
         due = self._next_due()

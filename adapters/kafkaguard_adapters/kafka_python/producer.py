@@ -169,11 +169,8 @@ class GuardedProducer(ClusterCalls):
             if session.is_replaced(producer):  # in this very moment
                 return self.send(topic, value, key, headers, partition, timestamp_ms)
             raise self._not_sent(error, topic, partition) from error
-        if (
-            inner._produce_future not in session.open  # noqa: SLF001 - see _insides
-            and not self._follow(producer, inner)  # it died in this very moment
-        ):
-            return self.send(topic, value, key, headers, partition, timestamp_ms)
+        if inner.is_done and inner.failed():  # perhaps before it came into any batch
+            session.tracker.settle_failed(inner)
         return GuardedFuture(inner, session.tracker)
 
     def _check_key(self, topic: str, key: Any, headers: Any) -> None:
@@ -189,34 +186,6 @@ class GuardedProducer(ClusterCalls):
             raise
         except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("the check for a null key failed; the record is sent")
-
-    def _follow(self, producer: Any, inner: Any) -> bool:
-        """Begin to follow a batch; a fault in that must not fail the send.
-
-        Returns:
-            False: the producer has died and never sent the record.
-        """
-        session = self._session
-        result = _insides.result_of(inner)
-        try:
-            if inner.failed() and not result.is_done:
-                # The client failed it before it came into any batch.
-                session.tracker.settle_failed(inner)
-                return True
-            done = session.tracker.begin(producer, inner)
-            if done is None:
-                return True
-            if (
-                done.source is None
-                and _insides.was_never_sent(producer, result)
-                and session.recovery.expect_successor(producer)
-            ):
-                session.tracker.resolve(done)
-                return False
-            session.tracker.settle(done)
-        except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
-            _log.exception("a record could not be followed; it is sent all the same")
-        return True
 
     def _not_sent(self, error: KafkaError, topic: str, partition: int | None) -> Any:
         context: dict[str, Any] = {"phase": "enqueue"}
