@@ -13,7 +13,7 @@ from kafkaguard_adapters.kafka_python import _insides
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.kafka_python._future import GuardedFuture
+    from kafkaguard_adapters.kafka_python._future import Hook
 
 
 class Fate(Outcome):
@@ -26,7 +26,7 @@ class Fate(Outcome):
     Attributes:
         inner: The client's future; after it was sent again, the new one.
         was_rescued: It was sent again before.
-        hooked: Who has callbacks of the application to run in the end.
+        hooked: Callbacks of the application, to run in the end.
     """
 
     __slots__ = ("_ledger", "hooked", "inner", "was_rescued")
@@ -35,7 +35,7 @@ class Fate(Outcome):
         super().__init__()
         self.inner = inner
         self.was_rescued = False
-        self.hooked: list[GuardedFuture] = []
+        self.hooked: list[Hook] = []
         self._ledger = ledger
 
     @property
@@ -82,14 +82,14 @@ class Fate(Outcome):
     def hand_over_hooks(self) -> None:
         """Let the new future's outcome run the application's callbacks."""
         hooked, self.hooked = self.hooked, []
-        for future in hooked:
-            future.watch()
+        for hook in hooked:
+            hook.watch()
 
     def fire(self) -> None:
         """Run the application's callbacks, now that the record has failed for good."""
         hooked, self.hooked = self.hooked, []
-        for future in hooked:
-            future.fire()
+        for hook in hooked:
+            hook.fire()
 
 
 def fate_of(inner: Any) -> Fate | None:

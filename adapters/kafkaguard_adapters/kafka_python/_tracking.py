@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard._delivery import Ledger
-    from kafkaguard_adapters.kafka_python._future import GuardedFuture
+    from kafkaguard_adapters.kafka_python._future import Hook
 
 _log = logging.getLogger("kafkaguard.producer")
 
@@ -141,9 +141,9 @@ class Tracker:
         self._patience = patience
         #: How often the producer was replaced.
         self._generation = -1
-        #: By the client's future: records sent again, and futures with callbacks.
+        #: By the client's future: records sent again, and callbacks.
         self._rescued: dict[Any, Fate] = {}
-        self._hooked: dict[Any, GuardedFuture] = {}
+        self._hooked: dict[Any, list[Hook]] = {}
         self._lines: dict[Any, list[TrackedBatch]] = defaultdict(list)
         self._ends: dict[Any, tuple[Any, int]] = {}
         self._lock = threading.RLock()
@@ -217,14 +217,14 @@ class Tracker:
                 batch.due = min(batch.due, due)
         fate.hand_over_hooks()
 
-    def watch(self, future: GuardedFuture, inner: Any) -> None:
-        """Have the callbacks of a future run, should its record fail for good."""
+    def watch(self, hook: Hook, inner: Any) -> None:
+        """Have a callback run, should its record fail for good."""
         with self._lock:
             fate = fate_of(inner)
-            if fate is None:
-                self._hooked[inner] = future
-            else:
-                fate.hooked.append(future)
+            if fate is not None:
+                fate.hooked.append(hook)
+            elif _insides.result_of(inner) in self.open:
+                self._hooked.setdefault(inner, []).append(hook)
 
     def settle(self, batch: TrackedBatch) -> None:
         """Take note of a batch that is done."""
@@ -324,8 +324,7 @@ class Tracker:
         """Begin to decide about a record that has failed."""
         fate = self._rescued.pop(inner, None) or Fate(inner, self.ledger)
         fate.hold()
-        if inner in self._hooked:
-            fate.hooked.append(self._hooked.pop(inner))
+        fate.hooked += self._hooked.pop(inner, ())
         _levers.attach(inner, fate)
         return fate
 
