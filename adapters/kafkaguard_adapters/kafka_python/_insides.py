@@ -86,6 +86,11 @@ def is_split(result: Any) -> bool:
     return result._latch.is_set() and not result.is_done
 
 
+def is_part(batch: Any) -> bool:
+    """Tell whether a new batch was made of the records of one that was too large."""
+    return bool(batch.created != batch.last_attempt)
+
+
 def cause_of_death(producer: Any) -> BaseException | None:
     """Return why a producer delivers nothing from now on; None while it lives."""
     manager = producer._transaction_manager
@@ -137,12 +142,6 @@ def is_ready(producer: Any) -> bool:
     manager = producer._transaction_manager
     ready = manager._current_state == TransactionState.READY
     return ready and bool(manager.has_producer_id())
-
-
-def unsent(producer: Any) -> list[Any]:
-    """List the futures of the batches that have not been sent, in their order."""
-    lines = list(producer._accumulator._batches.values())
-    return [batch.produce_future for line in lines for batch in list(line)]
 
 
 def acked(producer: Any) -> dict[Any, int]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Seconds that batches have to come to an end before records are sent again.
 SETTLE_S = 5.0
 
-_Later = list[tuple[tuple[int, float, int], "set[bytes | None] | None"]]
+_Later = list[tuple[tuple[int, ...], "set[bytes | None] | None"]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

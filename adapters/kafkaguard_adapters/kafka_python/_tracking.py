@@ -10,6 +10,7 @@ It is followed from the moment in which the client makes it, before it can be se
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections import defaultdict
@@ -36,11 +37,12 @@ class TrackedBatch:
         source: The client's batch; None for a record alone.
         result: The client's future of the whole batch.
         inners: The client's futures of its records; that list may still grow.
-        generation: Grows with each producer that replaces another.
+        position: Its place in the order in which records came into its partition: a
+            number that grows with each producer that replaces another, one that grows
+            with each batch, and for a part of a batch that was split its first index.
         due: When its records must have their outcome, in monotonic seconds.
 
     Attributes:
-        rank: Its place among the batches that its dead producer had not sent.
         settled: How many of its records are settled.
         accepted: The broker took it.
         held: Some of its records wait to be sent again.
@@ -50,11 +52,10 @@ class TrackedBatch:
     __slots__ = (
         "accepted",
         "due",
-        "generation",
         "held",
         "inners",
+        "position",
         "producer",
-        "rank",
         "resolved",
         "result",
         "settled",
@@ -67,28 +68,22 @@ class TrackedBatch:
         source: Any,
         result: Any,
         inners: list[Any],
-        generation: int,
+        position: tuple[int, ...],
         due: float,
     ) -> None:
         self.producer = producer
         self.source = source
         self.result = result
         self.inners = inners
-        self.generation = generation
+        self.position = position
         self.due = due
-        self.rank = self.settled = 0
+        self.settled = 0
         self.accepted = self.held = self.resolved = False
 
     @property
     def topic_partition(self) -> Any:
         """Where its records go."""
         return self.result.topic_partition
-
-    @property
-    def position(self) -> tuple[int, float, int]:
-        """Its place in the order in which records come into its partition."""
-        sent = self.source.drained
-        return self.generation, float("inf") if sent is None else sent, self.rank
 
     @property
     def count(self) -> int:
@@ -141,6 +136,7 @@ class Tracker:
         self._patience = patience
         #: How often the producer was replaced.
         self._generation = -1
+        self._numbers = itertools.count()
         #: By the client's future: records sent again, and callbacks.
         self._rescued: dict[Any, Fate] = {}
         self._hooked: dict[Any, list[Hook]] = {}
@@ -170,14 +166,14 @@ class Tracker:
         """
         try:
             result = source.produce_future
-            batch = TrackedBatch(
-                producer,
-                source,
-                result,
-                _insides.records_in(source),
-                generation,
-                source.created + self._patience,
+            inners = _insides.records_in(source)
+            position = (
+                self._position_of_part(source.topic_partition, inners[0])
+                if _insides.is_part(source)
+                else (generation, next(self._numbers))
             )
+            due = source.created + self._patience
+            batch = TrackedBatch(producer, source, result, inners, position, due)
             batch.settled = settled
             self.open[result] = batch
             self._lines[source.topic_partition].append(batch)
@@ -186,6 +182,18 @@ class Tracker:
             self._on_begun()
         except Exception:  # noqa: BLE001 - see above
             _log.exception("a batch could not be followed; it is sent all the same")
+
+    def _position_of_part(self, topic_partition: Any, first: Any) -> tuple[int, ...]:
+        """Return the position of a batch that is a part of one that was too large.
+
+        Args:
+            topic_partition: Where it goes.
+            first: The client's future of its first record.
+        """
+        line = list(self._lines[topic_partition])
+        found = (batch for batch in line if first in batch.inners)
+        split = max(found, key=lambda batch: len(batch.position))
+        return *split.position, split.inners.index(first)
 
     def confirm(self, fate: Fate, inner: Any) -> None:
         """Take note that a record was written, although its batch was given up.
@@ -286,13 +294,6 @@ class Tracker:
         follower, end = self._ends.get(batch.topic_partition, (None, -1))
         return end if follower == number else None
 
-    def rank(self, results: list[Any]) -> None:
-        """Take note of the order of the batches that a dead producer has not sent."""
-        for place, result in enumerate(results):
-            batch = self.open.get(result)
-            if batch is not None:
-                batch.rank = place
-
     def pending(self) -> int:
         """Count the records on their way."""
         return sum(b.unsettled for b in self.batches())
@@ -340,7 +341,7 @@ class Tracker:
         if fate_of(inner) is not None or not inner.failed():
             return []
         result = _insides.result_of(inner)
-        batch = TrackedBatch(None, None, result, [inner], -1, float("inf"))
+        batch = TrackedBatch(None, None, result, [inner], (), float("inf"))
         return self._on_failure(batch, [self._fate(i) for i in batch.take_unsettled()])
 
     def _shorten(self, topic_partition: Any) -> None:
