@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.kafka_python._answers import Unanswered
     from kafkaguard_adapters.kafka_python._death import Death
     from kafkaguard_adapters.kafka_python._fate import Fate
+    from kafkaguard_adapters.kafka_python._insides import RawRecord
     from kafkaguard_adapters.kafka_python._rescue import Rescue
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
@@ -23,11 +24,13 @@ class Oversize:
         batch: The batch that it was in.
         fate: What its sender holds.
         error: Why it failed.
+        record: Its bytes, as far as they are known.
     """
 
     batch: TrackedBatch
     fate: Fate
     error: KafkaGuardError
+    record: RawRecord | None
 
 
 @dataclass(slots=True, eq=False)

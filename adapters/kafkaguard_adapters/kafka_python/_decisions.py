@@ -1,8 +1,8 @@
 """What becomes of each record of a failed batch.
 
-It has failed for good, is sent again, or waits: for the answer to a request that is on
-its way, or for the text of its error. What waits goes to the backlog, which the thread
-that repairs works off.
+It has failed for good, is set aside, is sent again, or waits: for the answer to a
+request that is on its way, or for the text of its error. What waits goes to the
+backlog, which the thread that repairs works off.
 """
 
 from __future__ import annotations
@@ -84,14 +84,33 @@ class Decisions:
                 self._hold(Rescue(batch, fate.index, fate, record, failure.error))
             elif failure.error.code == MESSAGE_TOO_LARGE and not self._is_closing:
                 fate.hold()
-                self._backlog.oversize.append(Oversize(batch, fate, failure.error))
-            else:
-                self.fail(batch, fate, _failures.in_the_end(batch, failure))
+                oversize = Oversize(batch, fate, failure.error, record)
+                self._backlog.oversize.append(oversize)
+            elif self.end(batch, fate, _failures.in_the_end(batch, failure), record):
                 failed.append(fate)
         if unanswered.failures:
             self._backlog.unanswered.append(unanswered)
         batch.resolved = not batch.held
         return failed
+
+    def end(
+        self,
+        batch: TrackedBatch,
+        fate: Fate,
+        error: KafkaGuardError,
+        record: RawRecord | None,
+    ) -> bool:
+        """Fail a record that is not sent again, or set it aside as the policy says.
+
+        Returns:
+            Whether it has its outcome, so that its callbacks are due.
+        """
+        rejects = self._session.rejects
+        on_reject = "raise" if fate.is_letter else rejects.on_reject(error)
+        if on_reject != "raise":
+            return rejects.set_aside(fate, error, record, on_reject)
+        self.fail(batch, fate, error)
+        return True
 
     def fail(self, batch: TrackedBatch, fate: Fate, error: KafkaGuardError) -> None:
         """Fail a record for good."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.kafka_python._death import Death
     from kafkaguard_adapters.kafka_python._fate import Fate
     from kafkaguard_adapters.kafka_python._oversize import SizeLimits
+    from kafkaguard_adapters.kafka_python._rescue import Rescue
     from kafkaguard_adapters.kafka_python._session import Session
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
@@ -83,7 +84,7 @@ class Recovery:
         )
         self._succession = Succession(session.builder, self._is_awaited, self._closing)
         self._callbacks = Callbacks(session.teller.tell)
-        self._resender = Resender(session, self._now_due)
+        self._resender = Resender(session, self._end_rescue)
         self._gate = Gate(self._changed)
         self._thread: threading.Thread | None = None
         self._retired: list[Any] = []
@@ -296,15 +297,23 @@ class Recovery:
         self._limits.explain(refused.batch, refused.error)
         with self._changed:
             if not refused.fate.is_decided:
-                self._fail(refused)
+                self._end(refused)
             self._backlog.oversize = self._backlog.oversize[1:]
             self._changed.notify_all()
 
-    def _fail(self, refused: Oversize) -> None:
-        self._decisions.fail(refused.batch, refused.fate, refused.error)
-        self._now_due(refused.fate)
+    def _end(self, refused: Oversize) -> None:
+        fate = refused.fate
+        if self._decisions.end(refused.batch, fate, refused.error, refused.record):
+            self.now_due(fate)
 
-    def _now_due(self, fate: Fate) -> None:
+    def _end_rescue(self, rescue: Rescue, error: KafkaGuardError) -> None:
+        with self._changed:
+            fate = rescue.fate
+            if self._decisions.end(rescue.batch, fate, error, rescue.record):
+                self.now_due(fate)
+
+    def now_due(self, fate: Fate) -> None:
+        """Run the callbacks of a record that has failed for good."""
         self._callbacks.add([fate])
 
     def _replace(self, death: Death) -> None:
@@ -359,7 +368,7 @@ class Recovery:
     ) -> None:
         with self._changed:
             if self._decisions.leave_in_doubt(batch, fate, error):
-                self._now_due(fate)
+                self.now_due(fate)
 
     def _confirmed_before(self, batch: TrackedBatch) -> int | None:
         """Return the last offset confirmed before a batch, if that is known."""
@@ -395,7 +404,7 @@ class Recovery:
                 if not rescue.fate.is_decided:
                     self._resender.fail(rescue, error)
             for refused in oversize:
-                self._fail(refused)
+                self._end(refused)
             self._open_gate(None if backlog.death is None else self._try_again)
         for batch in {rescue.batch for rescue in waiting}:
             self._session.tracker.resolve(batch)

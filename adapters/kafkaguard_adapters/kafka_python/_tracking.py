@@ -232,12 +232,22 @@ class Tracker:
             send: Sends it, without waiting, and returns the client's new future.
             due: When it must have its outcome, in monotonic seconds.
         """
-        with self._lock:  # lest the new batch is settled before the record is known
-            inner = send()
-            fate.follow(inner)
-            self._rescued[inner] = fate
+        inner = self.hand_over(fate, send)
         fate.hand_over_hooks()
         self.follow(producer, inner, due=due)
+
+    def hand_over(self, fate: Fate, send: Callable[[], Any]) -> Any:
+        """Send a record whose fate is known before; whoever calls this follows it.
+
+        Returns:
+            The client's future.
+        """
+        with self._lock:  # lest the new batch is settled before the record is known
+            inner = send()
+            self._rescued.pop(fate.inner, None)
+            fate.follow(inner)
+            self._rescued[inner] = fate
+        return inner
 
     def watch(self, future: GuardedFuture, inner: Any) -> None:
         """Have the callbacks of a future run, should its record fail for good."""
@@ -338,8 +348,7 @@ class Tracker:
         if follower is not None:
             end = batch.result.value[0] + size - 1
             self._ends[batch.topic_partition] = follower, end
-        self.ledger.delivered(len(fresh))
-        self._forget(fresh)
+        self.ledger.delivered(len(fresh) - self._forget(fresh))
         return []
 
     def _fate(self, inner: Any) -> Fate:
@@ -351,12 +360,20 @@ class Tracker:
         _levers.attach(inner, fate)
         return fate
 
-    def _forget(self, delivered: list[Any]) -> None:
-        """Drop what was only there in case that these records fail."""
-        for waiting in (self._rescued, self._hooked):
-            if waiting:
-                for inner in delivered:
-                    waiting.pop(inner, None)
+    def _forget(self, delivered: list[Any]) -> int:
+        """Drop what was only there in case that these records fail.
+
+        Returns:
+            How many of them are dead letters, which are in no report.
+        """
+        letters = 0
+        if self._rescued:
+            fates = [self._rescued.pop(inner, None) for inner in delivered]
+            letters = sum(fate is not None and fate.is_letter for fate in fates)
+        if self._hooked:
+            for inner in delivered:
+                self._hooked.pop(inner, None)
+        return letters
 
     def _settle_alone(self, inner: Any) -> list[Fate]:
         """Settle a record that no batch holds: the client failed it at once."""
