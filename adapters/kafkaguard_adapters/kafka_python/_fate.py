@@ -124,4 +124,4 @@ class LetterFate(Fate):
 def fate_of(inner: Any) -> Fate | None:
     """Return the fate of a record by the client's future of it, if it has one."""
     value = inner.value
-    return value if type(value) is Fate else None
+    return value if isinstance(value, Fate) else None

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._engine import CallContext
 from kafkaguard._verdict import Action
-from kafkaguard.errors import ClientConfigurationError, ClientStateError
+from kafkaguard.errors import (
+    ClientConfigurationError,
+    ClientStateError,
+    KafkaGuardError,
+)
 from kafkaguard_adapters.kafka_python import _insides, _levers, errors
 from kafkaguard_adapters.kafka_python._fate import Fate
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
@@ -25,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkaguard._engine import OnReject
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.kafka_python._insides import RawRecord
     from kafkaguard_adapters.kafka_python._letters import Letters
     from kafkaguard_adapters.kafka_python._session import Session
@@ -164,7 +167,7 @@ class Rejects:
 
 def _told(failure: Exception) -> str:
     """Say what happened; the text of an application's exception may hold the record."""
-    if isinstance(failure, ClientStateError):
+    if isinstance(failure, KafkaGuardError):
         return str(failure)
     return f"its bytes could not be had ({type(failure).__name__})"
 
