@@ -49,9 +49,10 @@ def _own_letters(policy: RetryPolicy) -> Iterator[str]:
         on_reject = override.on_reject or policy.on_reject
         if on_reject == "dead_letter" and topic in override.when.topic:
             yield (
-                f"overrides[{index}] is about topic {topic}, which is dead_letter.topic "
-                f"itself: a record that it refuses has no dead letter and fails; name "
-                f"another topic, or give that override on_reject: raise"
+                f"overrides[{index}] is about topic {topic}, which is "
+                f"dead_letter.topic itself: a record that it refuses has no dead "
+                f"letter and fails; name another topic, or give that override "
+                f"on_reject: raise"
             )
 
 

@@ -124,13 +124,25 @@ def test_more_failures_than_are_kept_are_told_as_such():
 
 
 def test_settings_of_a_policy_that_mean_nothing_here_are_named(kafka_cluster, caplog):
-    """A guarded producer does not run overrides: nobody shall believe it does."""
+    """Actions of overrides are not obeyed: nobody shall believe they are."""
     own = {"overrides": [{"when": {"code": 29}, "action": "RETRY"}], "rescue": False}
     client = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
     with caplog.at_level("WARNING", "kafkaguard.guard"), guard(client, policy=own):
         pass
     (said,) = [r.getMessage() for r in caplog.records if r.name == "kafkaguard.guard"]
     assert "sets overrides.action, which a guarded KafkaProducer does not use" in said
+
+
+def test_overrides_that_only_say_on_reject_are_obeyed(kafka_cluster, caplog):
+    """So they are no cause for a warning; nor is a dead-letter topic."""
+    own = {
+        "dead_letter": {"topic": "refused"},
+        "overrides": [{"when": {"code": 10}, "on_reject": "dead_letter"}],
+    }
+    client = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    with caplog.at_level("WARNING", "kafkaguard.guard"), guard(client, policy=own):
+        pass
+    assert [r for r in caplog.records if r.name == "kafkaguard.guard"] == []
 
 
 @pytest.mark.parametrize("preset", ["default", "idempotent-producer", "low-latency"])

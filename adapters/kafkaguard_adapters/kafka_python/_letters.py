@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
 CLOSED = "the producer was closed before it was confirmed"
+#: Seconds that a dead letter's outcome may be late before it is not waited for.
+_MARGIN_S = 10.0
 #: Seconds until it looks whether the producer that it waits for is still in use.
 _SLICE_S = 0.5
 
@@ -260,6 +262,8 @@ class Letters:
                     self._settle(letter, future)
 
     def _send(self, letter: Letter) -> GuardedFuture | None:
+        if letter.refused.is_decided:  # by close()
+            return None
         try:
             return self._post.send(letter)
         except Exception as error:  # noqa: BLE001 - it becomes the record's outcome
@@ -267,8 +271,9 @@ class Letters:
             return None
 
     def _settle(self, letter: Letter, future: GuardedFuture) -> None:
+        limit = self._session.producer.config["delivery_timeout_ms"] / 1000
         try:
-            put = future.get()
+            put = future.get(limit + _MARGIN_S)
         except Exception as error:  # noqa: BLE001 - it becomes the record's outcome
             self._fail(letter, _told(error))
         else:
