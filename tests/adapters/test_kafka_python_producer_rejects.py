@@ -21,6 +21,7 @@ from kafkaguard import (
 from kafkaguard._dead_letter import read_headers
 from kafkaguard._events import DeadLetterEvent, RejectEvent
 from kafkaguard.errors import ClientConfigurationError
+from kafkaguard_adapters.kafka_python import _levers
 from tests.adapters.contracts import COMPACTED, read, stale_topic, until
 
 #: Nothing leaves before a flush, so that records share a batch on any machine.
@@ -154,6 +155,27 @@ class TestDeadLetter:
         tracker.begin = late
         error = refusal(producer.send(topic, b"keyless"))
         assert isinstance(error, errors.InvalidRecordKeyError)
+        assert DeliveryReport(dead_lettered=1) == producer.flush()
+        assert read(kafka_cluster, f"{topic}.dlq") == [(None, b"keyless")]
+
+    def test_a_dying_client_that_raises_anything_is_not_the_end(
+        self, kafka_cluster, make, monkeypatch
+    ):
+        """The dead letter waits for the next one, whatever the closed one raises."""
+        topic, stale = stale_topic(kafka_cluster)
+        kafka_cluster.create_topic(f"{topic}.dlq")
+        producer = make(DEAD_LETTER, topics=stale)
+        session, dead = producer._session, producer._session.producer
+        wait_for_topic = _levers.wait_for_topic
+
+        def wait(client, name, seconds):
+            if client is dead:
+                until(lambda: session.producer is not dead)
+                raise RuntimeError("the loop is closed")
+            wait_for_topic(client, name, seconds)
+
+        monkeypatch.setattr(_levers, "wait_for_topic", wait)
+        producer.send(topic, b"keyless")
         assert DeliveryReport(dead_lettered=1) == producer.flush()
         assert read(kafka_cluster, f"{topic}.dlq") == [(None, b"keyless")]
 
@@ -320,7 +342,7 @@ class TestDeadLetter:
             report = producer.flush(120)
         except DeliveryFailed as failure:  # a mate that nobody could rescue in time
             report = failure.report
-        assert (report.dead_lettered, report.pending) == (12, 0)
+        assert (report.dead_lettered, report.pending) == (12, 0), report.errors
         assert report.delivered + report.failed + report.in_doubt == 228
         written = len(read(kafka_cluster, topic))
         assert report.delivered <= written <= report.delivered + report.in_doubt

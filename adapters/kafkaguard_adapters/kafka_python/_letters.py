@@ -17,7 +17,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafka.errors import KafkaError, KafkaTimeoutError
 
@@ -120,9 +120,9 @@ class Post:
             except KafkaTimeoutError as error:
                 if left <= _SLICE_S:
                     raise self._not_sent(error, topic) from error
-            except KafkaError as error:
-                if not session.is_replaced(producer):
-                    raise self._not_sent(error, topic) from error
+            except Exception as error:  # a dying client raises what it likes
+                if left <= 0 or not session.is_replaced(producer):
+                    self._raise(error, topic)
             else:
                 return producer
 
@@ -140,12 +140,17 @@ class Post:
             send = partial(_levers.send_bytes, producer, letter.topic, sealed)
             try:
                 inner = session.tracker.hand_over(letter.fate, send)
-            except KafkaError as error:
+            except Exception as error:
                 if session.is_replaced(producer):
                     continue
-                raise self._not_sent(error, letter.topic) from error
+                self._raise(error, letter.topic)
             if self._follow(producer, inner):
                 return GuardedFuture(inner, session.tracker)
+
+    def _raise(self, error: Exception, topic: str) -> NoReturn:
+        if isinstance(error, KafkaError):
+            raise self._not_sent(error, topic) from error
+        raise error
 
     def _limit(self, letter: Letter) -> int:
         """Return how many bytes may be sent; compression may help within a topic's."""
