@@ -120,7 +120,7 @@ class Post:
             except KafkaTimeoutError as error:
                 if left <= _SLICE_S:
                     raise self._not_sent(error, topic) from error
-            except Exception as error:  # a dying client raises what it likes
+            except Exception as error:  # noqa: BLE001 - a dying client raises anything
                 if left <= 0 or not session.is_replaced(producer):
                     self._raise(error, topic)
             else:
@@ -140,7 +140,7 @@ class Post:
             send = partial(_levers.send_bytes, producer, letter.topic, sealed)
             try:
                 inner = session.tracker.hand_over(letter.fate, send)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a dying client raises anything
                 if session.is_replaced(producer):
                     continue
                 self._raise(error, letter.topic)
