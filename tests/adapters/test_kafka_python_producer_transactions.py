@@ -8,7 +8,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 
-from kafkaguard import Action, errors, guard
+from kafkaguard import Action, DeliveryFailed, errors, guard
 from tests.adapters.contracts import stale_topic
 
 
@@ -21,8 +21,7 @@ def make(kafka_cluster):
         client = KafkaProducer(
             bootstrap_servers=cluster.bootstrap_servers,
             transactional_id=f"id-{name}",
-            linger_ms=20,
-            **settings,
+            **{"linger_ms": 20, **settings},
         )
         made.append(guard(client, topics=topics))
         made[-1].init_transactions()
@@ -65,10 +64,13 @@ def in_transaction(producer, topic, *values):
 def test_after_a_refused_batch_the_next_transaction_works(kafka_cluster, make):
     """ABORT for its records and its commit; aborted; and two more are committed."""
     topic, stale = stale_topic(kafka_cluster)
-    producer = make(topic, stale)
+    # Nothing leaves before a flush, so that both records share a batch.
+    producer = make(topic, stale, linger_ms=60_000)
     in_transaction(producer, topic, b"1", b"2")
     producer.begin_transaction()
     mate, keyless = producer.send(topic, b"v", b"k"), producer.send(topic, b"-")
+    with pytest.raises(DeliveryFailed):
+        producer.flush(10)
     for future in (mate, keyless):
         with pytest.raises(errors.KafkaGuardError) as caught:
             future.get(10)

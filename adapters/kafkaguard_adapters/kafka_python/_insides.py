@@ -23,10 +23,21 @@ _KIP_360 = (2, 5)
 _LAST_EPOCH = 32767
 
 
+class Handed(NamedTuple):
+    """What ``send`` was given."""
+
+    topic: str
+    value: Any
+    key: Any
+    headers: Any
+    partition: int | None
+    timestamp_ms: int | None
+
+
 class RawRecord(NamedTuple):
     """A record as it stands in its batch: after serialisers and partitioner."""
 
-    timestamp: int
+    timestamp: int | None
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes]]
@@ -47,6 +58,24 @@ def records_of(batch: Any) -> list[RawRecord] | None:
         for part in MemoryRecords(batch.records.buffer())
         for r in part
     ]
+
+
+def serialized(producer: Any, handed: Handed) -> RawRecord:
+    """Return the bytes of a record that never came into a batch.
+
+    Raises:
+        Exception: Whatever a serialiser raises.
+        TypeError: What it returns are no bytes.
+    """
+    topic, headers = handed.topic, handed.headers or []
+
+    def data(kind: str, given: Any) -> bytes | None:
+        made = producer._serialize(producer.config[kind], topic, headers, given)
+        return None if made is None else memoryview(made).tobytes()
+
+    key = data("key_serializer", handed.key)
+    value = data("value_serializer", handed.value)
+    return RawRecord(handed.timestamp_ms, key, value, list(headers))
 
 
 def was_sent(batch: Any) -> bool:

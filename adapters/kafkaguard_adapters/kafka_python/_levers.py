@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from kafka import KafkaProducer, TopicPartition
 from kafka.errors import IllegalStateError
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
@@ -56,6 +57,35 @@ def append(producer: Any, topic_partition: Any, record: RawRecord) -> Any:
     )
     producer._sender.wakeup()
     return future
+
+
+class _Plain:
+    """A producer seen as one without serialisers that never waits for a topic."""
+
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+        self.config = {
+            **producer.config,
+            "key_serializer": None,
+            "value_serializer": None,
+            "max_block_ms": 0,
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+
+def send_bytes(producer: Any, topic: str, record: RawRecord) -> Any:
+    """Send bytes as the client's own ``send`` does, partitioner and limits included."""
+    at, key, value, headers = record
+    plain: Any = _Plain(producer)
+    return KafkaProducer.send(plain, topic, value, key, headers, timestamp_ms=at)
+
+
+def never_sent(topic: str, partition: int | None) -> Any:
+    """Make the future of a record that the client never sees."""
+    result = FutureProduceResult(TopicPartition(topic, partition))
+    return FutureRecordMetadata(result, -1, None, None, -1, -1, -1)
 
 
 def wait_for_topic(producer: Any, topic: str, timeout: float) -> None:

@@ -216,14 +216,26 @@ class Tracker:
             send: Sends it, without waiting, and returns the client's new future.
             due: When it must have its outcome, in monotonic seconds.
         """
+        self.hand_over(fate, send, due=due)
+        fate.hand_over_hooks()
+
+    def hand_over(
+        self, fate: Fate, send: Callable[[], Any], *, due: float = float("inf")
+    ) -> Any:
+        """Send a record whose fate is known before.
+
+        Returns:
+            The client's future.
+        """
         with self._lock:  # lest the new batch is settled before the record is known
             inner = send()
+            self._rescued.pop(fate.inner, None)
             fate.follow(inner)
             self._rescued[inner] = fate
             batch = self.open.get(_insides.result_of(inner))
             if batch is not None:
                 batch.due = min(batch.due, due)
-        fate.hand_over_hooks()
+        return inner
 
     def watch(self, hook: Hook, inner: Any) -> None:
         """Have a callback run, should its record fail for good."""
@@ -317,8 +329,7 @@ class Tracker:
         if follower is not None:
             end = batch.result.value[0] + size - 1
             self._ends[batch.topic_partition] = follower, end
-        self.ledger.delivered(len(fresh))
-        self._forget(fresh)
+        self.ledger.delivered(len(fresh) - self._forget(fresh))
         return []
 
     def _fate(self, inner: Any) -> Fate:
@@ -329,12 +340,20 @@ class Tracker:
         _levers.attach(inner, fate)
         return fate
 
-    def _forget(self, delivered: list[Any]) -> None:
-        """Drop what was only there in case that these records fail."""
-        for waiting in (self._rescued, self._hooked):
-            if waiting:
-                for inner in delivered:
-                    waiting.pop(inner, None)
+    def _forget(self, delivered: list[Any]) -> int:
+        """Drop what was only there in case that these records fail.
+
+        Returns:
+            How many of them are dead letters, which are in no report.
+        """
+        letters = 0
+        if self._rescued:
+            fates = [self._rescued.pop(inner, None) for inner in delivered]
+            letters = sum(fate is not None and fate.is_letter for fate in fates)
+        if self._hooked:
+            for inner in delivered:
+                self._hooked.pop(inner, None)
+        return letters
 
     def _settle_alone(self, inner: Any) -> list[Fate]:
         """Settle a record that no batch holds: the client failed it at once."""
