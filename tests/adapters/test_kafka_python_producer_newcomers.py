@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -177,3 +179,23 @@ def test_declared_facts_of_a_wrong_type_are_refused(kafka_cluster):
         pytest.raises(TypeError, match="takes TopicFacts"),
     ):
         guard(client, topics={"t": True})
+
+
+def test_one_client_has_one_guard(kafka_cluster):
+    """Two would both count, and send again, the records of a batch that they share."""
+    client = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    with guard(client), pytest.raises(TypeError, match="guarded already"):
+        guard(client)
+
+
+def test_a_producer_that_nobody_uses_any_more_is_closed(kafka_cluster, kafka_topic):
+    """As the bare client is, by the garbage collector."""
+    before = set(threading.enumerate())
+    producer = producer_of(kafka_cluster)
+    producer.send(kafka_topic, b"v").get(10)
+    mine = set(threading.enumerate()) - before
+    del producer
+    gc.collect()
+    for thread in mine:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in mine)

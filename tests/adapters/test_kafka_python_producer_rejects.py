@@ -489,7 +489,7 @@ class TestUndeliverable:
         producer = make(DEAD_LETTER)
         topic = kafka_cluster.create_topic()
         producer.close()
-        with pytest.raises(errors.ClientStateError):
+        with pytest.raises(errors.ClientClosedError):
             producer.send(topic, b"v", b"k")
 
     @pytest.mark.parametrize("policy", [DEAD_LETTER, DROP])

@@ -185,3 +185,59 @@ def test_calls_in_a_wrong_order_are_nobodys_death(make, kafka_topic):
         producer.abort_transaction()
     assert caught.value.verdict.action is Action.REJECT
     in_transaction(producer, kafka_topic, b"1")
+
+
+class TestClosing:
+    """What is open when the producer is closed is aborted, as by Java's producer."""
+
+    def test_an_open_transaction_is_aborted_and_told(
+        self, make, kafka_cluster, kafka_topic
+    ):
+        """Readers of what is committed do not wait for its time to run out."""
+        producer = make("closing")
+        producer.begin_transaction()
+        producer.send(kafka_topic, b"never seen", b"k").get(10)
+        with pytest.raises(errors.ClientStateError, match="was aborted") as caught:
+            producer.close()
+        assert caught.value.verdict.action is Action.ABORT
+        in_transaction(make("later"), kafka_topic, b"seen")
+        assert committed(kafka_cluster, kafka_topic) == [b"seen"]
+
+    def test_so_does_leaving_a_with_block(self, make, kafka_topic):
+        """The exception of the block goes first, if there is one."""
+        with pytest.raises(errors.ClientStateError, match="was aborted"):
+            leave(make("left"), kafka_topic, None)
+        with pytest.raises(KeyError) as caught:
+            leave(make("left-too"), kafka_topic, KeyError("mine"))
+        assert "was aborted" in caught.value.__notes__[0]
+
+    def test_one_that_has_failed_is_aborted_without_a_word(self, make, kafka_cluster):
+        """The application knows that already."""
+        topic, stale = stale_topic(kafka_cluster)
+        producer = make("failed", stale)
+        producer.begin_transaction()
+        with pytest.raises(errors.InvalidRecordKeyError):
+            producer.send(topic, b"-").get(10)
+        producer.close()
+        in_transaction(make("next"), topic, b"seen")
+        assert committed(kafka_cluster, topic) == [b"seen"]
+
+
+def leave(producer, topic, error):
+    """Leave a with block within a transaction."""
+    with producer:
+        producer.begin_transaction()
+        producer.send(topic, b"v", b"k")
+        if error is not None:
+            raise error
+
+
+def test_a_record_outside_a_transaction_is_told_what_is_missing(
+    make, kafka_cluster, kafka_topic
+):
+    """It fails no transaction, since there is none."""
+    producer = make("outside")
+    with pytest.raises(errors.ClientStateError, match=r"call\s+begin_transaction"):
+        producer.send(kafka_topic, b"early", b"k")
+    in_transaction(producer, kafka_topic, b"seen")
+    assert committed(kafka_cluster, kafka_topic) == [b"seen"]

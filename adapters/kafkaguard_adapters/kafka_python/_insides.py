@@ -228,6 +228,25 @@ def transaction_error(producer: Any) -> BaseException | None:
     return unwrapped(manager.last_error)
 
 
+def is_in_transaction(producer: Any) -> bool:
+    """Tell whether a transaction has begun that was neither committed nor aborted."""
+    manager = producer._transaction_manager
+    return manager is not None and manager._current_state in (
+        TransactionState.IN_TRANSACTION,
+        TransactionState.ABORTABLE_ERROR,
+    )
+
+
+def is_closed(producer: Any) -> bool:
+    """Tell whether a producer was closed."""
+    return bool(producer._closed)
+
+
+def is_told(producer: Any) -> bool:
+    """Tell whether somebody is told of the batches of a producer."""
+    return "add" in vars(producer._accumulator._incomplete)
+
+
 def unwrapped(error: BaseException) -> BaseException:
     """Return the broker's error that kafka-python has hidden in a text.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import weakref
 from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -150,11 +151,20 @@ class Tracker:
         Of one that it holds already, the records that come into it from now on.
         """
         self._generation += 1
-        begin = partial(self._begin, producer, self._generation)
+        generation = self._generation
+        # The client's thread must keep neither alive, or none is ever closed by GC.
+        me, its = weakref.ref(self), weakref.ref(producer)
+
+        def begin(source: Any) -> None:
+            tracker, client = me(), its()
+            if tracker is not None and client is not None:
+                tracker._begin(client, generation, source)  # noqa: SLF001 - it is this one
+
         _levers.tell_of_batches(producer, begin)
         for source in _insides.unfinished(producer):
             if source.produce_future not in self.open:
-                begin(source, settled=len(_insides.records_in(source)))
+                there = len(_insides.records_in(source))
+                self._begin(producer, generation, source, settled=there)
 
     def _begin(
         self, producer: Any, generation: int, source: Any, settled: int = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,18 +26,19 @@ class Watch:
     """A thread that is there while records are on their way.
 
     Args:
-        next_due: Says when the next record is due, in monotonic seconds; None: there
-            is none.
-        on_due: Settles what is due.
+        next_due: A method that says when the next record is due, in monotonic seconds;
+            None: there is none.
+        on_due: A method of the same object that settles what is due.
     """
 
     def __init__(
         self, next_due: Callable[[], float | None], on_due: Callable[[], None]
     ) -> None:
-        self._next_due = next_due
-        self._on_due = on_due
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
+        self._stopped = stopped = threading.Event()
+        # The thread must not keep a producer alive that nobody uses any more.
+        self._next_due = weakref.WeakMethod(next_due, lambda _: stopped.set())
+        self._on_due = weakref.WeakMethod(on_due)
         #: Read without the lock: whoever begins has made the record known before.
         self._running = False
 
@@ -71,18 +73,22 @@ class Watch:
         """Tell whether anything is on its way; if not, the thread ends."""
         if self._stopped.is_set():
             return False
-        if self._next_due() is not None:
+        if self._due() is not None:
             return True
         self._running = False
         # What came before that found the thread still there.
-        return self._next_due() is not None and self._may_run()
+        return self._due() is not None and self._may_run()
+
+    def _due(self) -> float | None:
+        next_due = self._next_due()
+        return None if next_due is None else next_due()
 
     def _look(self) -> None:
-        due = self._next_due()
+        due = self._due()
         if due is None:
             return
         left = due - time.monotonic()
-        if left <= 0:
-            self._on_due()
-        else:
+        if left > 0:
             self._stopped.wait(left)
+        elif (on_due := self._on_due()) is not None:
+            on_due()

@@ -8,12 +8,12 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._classification import classify
-from kafkaguard._delivery import CallbackError, DeliveryFailed, DeliveryReport
+from kafkaguard._delivery import DeliveryReport
 from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
-from kafkaguard.errors import InvalidRecordKeyError
+from kafkaguard.errors import InvalidRecordKeyError, KafkaGuardError
 from kafkaguard_adapters._calls import ClusterCalls
 from kafkaguard_adapters._view import ClusterView
 from kafkaguard_adapters.kafka_python import _insides, _levers, _reporting, errors
@@ -218,6 +218,11 @@ class GuardedProducer(ClusterCalls):
     ) -> Any:
         context: dict[str, Any] = {"phase": "enqueue"}
         session = self._session
+        if isinstance(error, IllegalStateError):
+            if _insides.is_closed(session.producer):
+                return _reporting.closed(topic)
+            if session.is_transactional and session.transactions.is_not_begun():
+                return _reporting.not_begun(error, topic)
         if session.is_transactional and session.transactions.has_failed():
             return session.transactions.judged(error, context, api="Produce")
         if session.is_transactional:
@@ -302,7 +307,8 @@ class GuardedProducer(ClusterCalls):
         Raises:
             DeliveryFailed: Records failed and nobody has looked at them.
             CallbackError: A callback of the application has raised.
-            ClientStateError: It is called in a callback, whose thread it waits for.
+            ClientStateError: A transaction was open; it was aborted. Or it is called in
+                a callback, whose thread it waits for.
             TypeError: ``timeout`` is not a number.
             ValueError: It is negative.
         """
@@ -319,11 +325,16 @@ class GuardedProducer(ClusterCalls):
         if session.tracker.pending():
             _levers.stop(session.producer, STOP_S)
             session.tracker.settle_done()
+        left = max(STOP_S, deadline - time.monotonic())
+        is_given_up = session.transactions.give_up(left)
         session.watch.stop()
         session.rejects.letters.close(STOP_S)
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(left, null_logger)
-        return self._report(session.tracker.pending() + session.recovery.pending())
+        report = self._report(session.tracker.pending() + session.recovery.pending())
+        if is_given_up:
+            raise _reporting.transaction_given_up(report)
+        return report
 
     def _close_client(self, timeout: float, null_logger: bool) -> None:
         try:
@@ -415,7 +426,7 @@ class GuardedProducer(ClusterCalls):
         """Close, as close() does; an exception of the block goes first."""
         try:
             self.close()
-        except (DeliveryFailed, CallbackError) as failure:
+        except KafkaGuardError as failure:
             if error is None:
                 raise
             error.add_note(f"besides, on closing the producer: {failure}")
@@ -475,6 +486,11 @@ def wrap(
     **_: Any,
 ) -> GuardedProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
+    if _insides.is_told(producer):
+        raise TypeError(
+            f"{producer!s} is guarded already, and only one guard can account for its "
+            "records: use that one"
+        )
     settings = load_policy(policy)
     check_policy(settings, producer)
     return GuardedProducer(
