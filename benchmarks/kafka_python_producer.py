@@ -6,19 +6,17 @@ import gc
 import random
 import statistics
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 from kafka import KafkaProducer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks._fresh import RUNS, in_fresh_processes
 from kafkaguard import guard
 from kafkaguard.testing import KafkaCluster
 
 SENDS = 1_000
 ROUNDS = 80
-RUNS = 5
 VALUE = b"v" * 100
 KEYS = [b"%010d" % n for n in range(SENDS)]
 NO_KEYS = [None] * SENDS
@@ -75,13 +73,13 @@ def measure_all(bootstrap_servers, topic):
 
 def main() -> bool:
     """Print the table; return True if a limit is missed."""
-    table = Table("Records", "Producer", "us a send", "Of bare", "In 5 runs", "At most")
+    table = Table(
+        "Records", "Producer", "us a send", "Of bare", f"In {RUNS} runs", "At most"
+    )
     missed = False
-    # How a process happens to lie in memory is worth a few per cent: so several.
-    fresh = ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1)
-    with KafkaCluster() as cluster, fresh:
-        where = cluster.bootstrap_servers, cluster.create_topic()
-        runs = [fresh.submit(measure_all, *where).result() for _ in range(RUNS)]
+    with KafkaCluster() as cluster:
+        topic = cluster.create_topic()
+        runs = in_fresh_processes(measure_all, cluster.bootstrap_servers, topic)
     for kind, name in runs[0]:
         costs, ratios = zip(*(run[kind, name] for run in runs), strict=True)
         ratio = statistics.median(ratios)
