@@ -43,6 +43,7 @@ class Transactions:
         self._failure: KafkaGuardError | None = None
         self._has_hole = False
         self._is_worn = False
+        self._began = float("inf")
         self._open_end: tuple[bool, Any, Any] | None = None
 
     def failed(self, error: KafkaGuardError) -> None:
@@ -80,6 +81,7 @@ class Transactions:
         except KafkaError as error:
             raise self.judged(error, {}) from error
         self._forget()
+        self._began = time.monotonic()
 
     def commit(self) -> None:
         """Commit within ``max_block_ms``; call it again to wait for longer.
@@ -222,13 +224,27 @@ class Transactions:
             time.sleep(_POLL_S)
         return _insides.transaction_error(producer)
 
+    def _why_over(self) -> str | None:
+        """Say that a transaction was open for too long, if so: codes do not tell."""
+        limit = self._session.producer.config["transaction_timeout_ms"] / 1000
+        lasted = time.monotonic() - self._began
+        if lasted < limit:
+            return None
+        return (
+            f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
+            "(transaction_timeout_ms) the coordinator aborts one by itself, which it "
+            "reports as if another instance used the transactional.id"
+        )
+
     def judged(
         self, error: KafkaError, context: dict[str, Any], api: str = "EndTxn"
     ) -> KafkaGuardError:
         """Say what a failed call means."""
         cause = self._cause() or error
         context = {"transactional": True, **context}
-        judged = errors.translate(cause, api=api, context=context)
+        judged = errors.translate(
+            cause, message=self._why_over(), api=api, context=context
+        )
         if judged.verdict.action in (Action.FENCED, Action.CONFIGURE):
             return judged
         if self._failure is None:
