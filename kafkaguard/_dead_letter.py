@@ -8,9 +8,14 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._dialects import foreign_headers
+from kafkaguard._wire_size import batch_size
+from kafkaguard.errors import InvalidRecordKeyError, MessageTooLargeError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkaguard._dialects import Dialect
     from kafkaguard.errors import KafkaGuardError
 
 PREFIX = "kafkaguard."
@@ -49,12 +54,22 @@ class Reason(StrEnum):
     """It failed with its batch, and a later record of the same key was accepted."""
 
 
+def reason_of(error: KafkaGuardError) -> str:
+    """Return why a record was refused: a :class:`Reason`, or the error's name."""
+    if isinstance(error, InvalidRecordKeyError):
+        return Reason.NULL_KEY
+    if isinstance(error, MessageTooLargeError):
+        return Reason.TOO_LARGE
+    return error.name
+
+
 def reason_headers(
     reason: str,
     *,
     topic: str | None,
     partition: int | None = None,
     error: KafkaGuardError | None = None,
+    dialect: Dialect = "own",
 ) -> list[Header]:
     """Make the headers that say why a record was refused, and where it was going.
 
@@ -63,10 +78,16 @@ def reason_headers(
         topic: The topic that it was meant for; None if it named none.
         partition: The partition, where it was known.
         error: What the broker or the client said.
+        dialect: Whose headers.
 
     Returns:
-        Header names, all beginning with ``kafkaguard.``, and their values in UTF-8.
+        Names and values; of kafkaguard's own all names begin with ``kafkaguard.``, and
+        the values are UTF-8.
     """
+    if dialect != "own":
+        return foreign_headers(
+            dialect, reason, topic=topic, partition=partition, error=error
+        )
     known: dict[str, Any] = {REASON: reason, TOPIC: topic, PARTITION: partition}
     if error is not None:
         known |= {ERROR: error.name, CODE: error.code, MESSAGE: error.broker_message}
@@ -89,10 +110,34 @@ def read_headers(headers: Iterable[Header] | None) -> dict[str, str]:
     }
 
 
-def cut(value: bytes) -> tuple[bytes, Header]:
-    """Cut a value that is too large for the dead-letter topic, too.
+def fitting(
+    value: bytes | None,
+    key: bytes | None,
+    headers: Iterable[Header],
+    why: list[Header],
+    limit: int | None,
+) -> tuple[bytes | None, list[Header]]:
+    """Put a dead letter together so that its topic takes it.
+
+    Args:
+        value: The record's value.
+        key: Its key, which is kept.
+        headers: Its headers, which are kept, too.
+        why: The headers that say why it was refused.
+        limit: The largest batch, in bytes, that the dead-letter topic takes. Default:
+            not known, so that nothing is cut.
 
     Returns:
-        Its first :data:`CUT_BYTES` bytes, and a header with its full size.
+        The value, cut to its first :data:`CUT_BYTES` bytes or to what fits, and all
+        headers, with one for the full size of a value that was cut. Where key and
+        headers alone do not fit, it is the smallest that can be made, and too large.
     """
-    return value[:CUT_BYTES], (VALUE_BYTES, str(len(value)).encode())
+    whole = [*headers, *why]
+    size = batch_size(key, value, whole)
+    if not value or limit is None or size <= limit:
+        return value, whole
+    shorter = [*whole, (VALUE_BYTES, str(len(value)).encode())]
+    cut = value[:CUT_BYTES]
+    beyond = max(0, batch_size(key, cut, shorter) - limit)
+    cut = cut[: max(0, len(cut) - beyond)]
+    return (cut, shorter) if batch_size(key, cut, shorter) < size else (value, whole)

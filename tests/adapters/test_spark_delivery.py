@@ -10,13 +10,13 @@ from spark_reading import read, values, why
 
 from kafkaguard import errors as e
 from kafkaguard._dead_letter import Reason
+from kafkaguard._wire_size import batch_size
 from kafkaguard_adapters.spark._arrow import Columns, Record
 from kafkaguard_adapters.spark._counts import TaskCounts
 from kafkaguard_adapters.spark._dead_letters import dead_letter
 from kafkaguard_adapters.spark._delivery import Delivery, part_superseded, refusal
 from kafkaguard_adapters.spark._settings import make_settings
 from kafkaguard_adapters.spark._topics import SinkTopic, look_up
-from kafkaguard_adapters.spark._wire_size import batch_size
 
 COMPACTED = {"cleanup.policy": "compact"}
 #: Nothing leaves before the flush: records of a few lines share a batch for certain.
@@ -225,7 +225,8 @@ def test_dead_letter_is_kept_whole_up_to_the_last_byte_that_its_topic_takes(
     record = Record(topic, b"k", b"x" * 4_000, [("own", b"1")])
     refused = refusal(Reason.TOO_LARGE, topic)
     letter = dead_letter(record, dead_topic, Reason.TOO_LARGE, refused, 10**6)
-    value = "x" * (4_000 + 5_000 - batch_size(letter) + beyond)
+    size = batch_size(letter.key, letter.value, letter.headers)
+    value = "x" * (4_000 + 5_000 - size + beyond)
     rows = batch([("k", value)], headers=with_headers([[("own", b"1")]]))
     assert deliver(settings, rows).dead_lettered == {"TOO_LARGE": 1}
     (dead,) = read(kafka_cluster, dead_topic)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaguard._dead_letter import cut, read_headers, reason_headers
+from kafkaguard._dead_letter import fitting, read_headers, reason_headers
+from kafkaguard._wire_size import batch_size
 from kafkaguard.errors import MessageTooLargeError
 from kafkaguard_adapters.confluent.errors import make
 from kafkaguard_adapters.spark._arrow import ANY_PARTITION, Record
 from kafkaguard_adapters.spark._verdicts import DEAD_LETTER_TOO_LARGE
-from kafkaguard_adapters.spark._wire_size import batch_size
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
@@ -33,17 +33,10 @@ def dead_letter(
     """
     partition = record.partition if record.partition >= 0 else None
     why = reason_headers(reason, topic=record.topic, partition=partition, error=error)
-    headers = [*(record.headers or ()), *why]
-    whole = Record(topic, record.key, record.value, headers, ANY_PARTITION)
-    if batch_size(whole) <= limit:
-        return whole
-    bare = _with_value(whole, b"")
-    needed = min(batch_size(whole), batch_size(bare))
-    if needed > limit:
+    value, headers = fitting(record.value, record.key, record.headers or (), why, limit)
+    if (needed := batch_size(record.key, value, headers)) > limit:
         raise _too_large(record, topic, needed, limit)
-    value = cut(record.value or b"")[0]
-    beyond = max(0, batch_size(_with_value(whole, value)) - limit)
-    return _with_value(whole, value[: max(0, len(value) - beyond)])
+    return Record(topic, record.key, value, headers, ANY_PARTITION)
 
 
 def said_of(letter: Record) -> str:
@@ -52,12 +45,6 @@ def said_of(letter: Record) -> str:
     if "reason" not in why:
         return ""
     return f"the dead letter of {_record_for(why.get('topic'))} ({why['reason']})"
-
-
-def _with_value(letter: Record, value: bytes) -> Record:
-    """Put the beginning of a value in the place of the whole, and say its full size."""
-    _, full_size = cut(letter.value or b"")
-    return letter._replace(value=value, headers=[*(letter.headers or ()), full_size])
 
 
 def _too_large(record: Record, topic: str, needed: int, limit: int) -> KafkaGuardError:

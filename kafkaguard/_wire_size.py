@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkaguard_adapters.spark._arrow import Record
+    from collections.abc import Sequence
 
 _BATCH_HEADER_BYTES = 61
 #: Attributes, and the deltas of time and offset, which are 0 in the first record.
@@ -17,15 +17,17 @@ _FIXED_BYTES = 3
 _BITS_A_BYTE = 7
 
 
-def batch_size(record: Record) -> int:
-    """Count the bytes of a batch of this record alone, not compressed.
+def batch_size(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[str, bytes | None]],
+) -> int:
+    """Count the bytes of a batch of one record, not compressed.
 
     That is what a topic's ``max.message.bytes`` is compared with.
     """
-    headers = record.headers or ()
-    size = _FIXED_BYTES + _size(record.key) + _size(record.value)
-    size += _number_size(len(headers))
-    size += sum(_size(name.encode()) + _size(value) for name, value in headers)
+    size = _FIXED_BYTES + _size(key) + _size(value) + _number_size(len(headers))
+    size += sum(_size(name.encode()) + _size(content) for name, content in headers)
     return _BATCH_HEADER_BYTES + _number_size(size) + size
 
 
