@@ -13,6 +13,7 @@ from rich.table import Table
 
 from kafkaguard._verdict import Action
 from kafkaguard.cli._main import Problem
+from kafkaguard.cli._numbers import ROWS, RUNS
 from kafkaguard_policies import (
     PolicyError,
     RetryPolicy,
@@ -127,8 +128,8 @@ def _list_presets(*, as_json: bool) -> None:
 @click.argument("source")
 @click.option("--action", default="RETRY", help="The kind of failure, as WAIT.")
 @click.option("--seed", default=0, help="Of the random numbers.")
-@click.option("--runs", default=1_000, help="How many schedules are drawn.")
-@click.option("--limit", default=50, help="How many waits are shown.")
+@click.option("--runs", type=RUNS, default=1_000, help="How many schedules are drawn.")
+@click.option("--limit", type=ROWS, default=50, help="How many waits are shown.")
 @click.option("--svg", type=click.Path(dir_okay=False), help="Write a picture here.")
 @_JSON
 def preview(

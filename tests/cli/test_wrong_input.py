@@ -2,7 +2,45 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kafkaguard.cli._main import run
+
+#: More digits than Python turns into a number.
+DIGITS = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["explain", DIGITS],
+        ["explain", f"[Error {DIGITS}]"],
+        ["explain", "87", "--api", DIGITS],
+        ["errors", "--api", DIGITS],
+        ["decode", "--api", DIGITS, "00"],
+        ["decode", "--api", "\u00b2", "00"],
+        ["decode", "--api", "Produce", "--version", DIGITS, "00"],
+        ["lag", "-b", "127.0.0.1:1", "--watch", "--looks", DIGITS[:400]],
+        ["lag", "-b", "127.0.0.1:1", "--timeout", "nan"],
+        ["lag", "-b", f"127.0.0.1:{DIGITS}"],
+        ["log-dirs", "-b", "127.0.0.1:\u00b2"],
+        ["policy", "preview", "default", "--runs", DIGITS[:400]],
+        ["policy", "preview", "default", "--limit", "0"],
+        ["policy", "preview", "default", "--seed", DIGITS],
+        ["broker", "--brokers", DIGITS],
+        ["broker", "--topic", f"t:{DIGITS}"],
+        ["proxy", "--upstream", f"127.0.0.1:{DIGITS}"],
+        ["proxy", "--upstream", "127.0.0.1:1", "--for", DIGITS],
+        ["proxy", "--upstream", "127.0.0.1:1", "--listen", f"127.0.0.1:{DIGITS}"],
+    ],
+    ids=lambda arguments: " ".join(each[:12] for each in arguments),
+)
+def test_numbers_out_of_all_bounds_are_wrong_input(arguments, capsys):
+    """Each command says so with exit code 2, and starts nothing."""
+    assert run(arguments) == 2
+    printed = capsys.readouterr()
+    assert "Error: " in printed.err
+    assert printed.out == ""
 
 
 def test_a_broker_that_there_is_not_is_no_lost_record(kafka_cluster, capsys):
