@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from kafkaguard.cli._main import run
@@ -50,3 +53,24 @@ def test_a_broker_that_there_is_not_is_no_lost_record(kafka_cluster, capsys):
     told = capsys.readouterr().err
     assert "the cluster has no broker 99; it has 0" in told
     assert "record" not in told
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("errors --json", 0),
+        ("explain 87", 0),
+        ("decode --api Produce", 2),
+        ("policy check nope --json", 2),
+        ("proxy --upstream 127.0.0.1:1 --for 0.01", 0),
+    ],
+)
+def test_a_closed_stream_changes_nothing_but_what_is_seen(command, code, closed):
+    """Who closes an output wants the exit code only; no traceback ends the command."""
+    line = f"exec {sys.executable} -m kafkaguard.cli {command} {closed}"
+    ended = subprocess.run(
+        ["sh", "-c", line], input="", capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == code
+    assert "Traceback" not in ended.stderr
