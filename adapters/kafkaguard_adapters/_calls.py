@@ -236,8 +236,8 @@ class ReportCalls:
         )
 
     def close_view(self) -> None:
-        """Close the connections of these calls; the next call opens them again."""
-        if self.cluster_view.is_open:
+        """Close the connections of these calls, which are refused from then on."""
+        if not self.cluster_view.is_closed:
             run(self.cluster_view.close())
 
     @property

@@ -102,7 +102,8 @@ def open_streams() -> None:
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode))
+            leads_nowhere = Path(os.devnull).open(mode)  # noqa: SIM115 - until the end
+            setattr(sys, name, leads_nowhere)
 
 
 def run(arguments: list[str]) -> int:
