@@ -65,10 +65,6 @@ class ClusterView:
         """Make the error for a call on a client that was closed."""
         return self.make(ClientClosedError, f"the client was closed: {consequence}")
 
-    def reopen(self) -> None:
-        """Let calls through again, for a client that was started again."""
-        self._is_closed = False
-
     async def close(self) -> None:
         """Close the connections, and refuse calls from now on."""
         self._is_closed = True

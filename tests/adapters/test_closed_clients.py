@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka.admin import AdminClient
 
 from kafkaguard import Action, errors, guard
+from kafkaguard.testing import FaultProxy
 
 BLOCKING = (
     *(kafka.KafkaProducer, kafka.KafkaConsumer, kafka.KafkaAdminClient),
@@ -41,7 +43,7 @@ def config_of(cls, bootstrap):
 
 def theirs(cls):
     """Return the base class of all errors of a client."""
-    package = "confluent_kafka" if cls in (AdminClient,) else cls.__module__
+    package = "confluent_kafka" if cls is AdminClient else cls.__module__
     names = {"cimpl": "confluent_kafka"}
     package = package.partition(".")[0]
     return ERRORS[names.get(package, package)]
@@ -107,3 +109,53 @@ def test_nothing_is_printed_at_exit(end, kafka_cluster):
     )
     told = [each for each in ended.stderr.splitlines() if "guard():" not in each]
     assert (ended.returncode, ended.stdout, told) == (0, "", [])
+
+
+@pytest.mark.parametrize("cls", AWAITED)
+async def test_b101_failed_start_closes_what_it_opened(cls):
+    """B101 (aiokafka #1130): one error of both classes, no "Unclosed", in any way."""
+    client = cls(**config_of(cls, "127.0.0.1:1"))
+    guarded = guard(client)
+    for start in (guarded.__aenter__, guarded.start):
+        with pytest.raises(errors.ClientConnectionError) as caught:
+            await start()
+        assert isinstance(caught.value, aiokafka.errors.KafkaConnectionError)
+        assert caught.value.verdict.action is Action.RETRY
+        assert client._closed
+
+
+async def test_b101_a_producer_starts_at_the_second_attempt(kafka_cluster):
+    """B101: as applications do in a loop until there is a broker."""
+    topic = kafka_cluster.create_topic()
+    with FaultProxy(kafka_cluster) as proxy:
+        config = config_of(aiokafka.AIOKafkaProducer, proxy.bootstrap_servers)
+        producer = aiokafka.AIOKafkaProducer(**config)
+        guarded = guard(producer)
+        down = proxy.on("ApiVersions").close()
+        with pytest.raises(errors.ClientConnectionError):
+            await guarded.start()
+        down.remove()
+        async with guarded:
+            assert (await guarded.send_and_wait(topic, b"v")).offset == 0
+        assert producer._closed
+
+
+@pytest.mark.parametrize("how", ["send", "send_and_wait"])
+async def test_sends_after_the_end_are_refused_at_once(how, kafka_cluster):
+    """After stop(), and after a start() that failed, where aiokafka waits for ever."""
+    config = config_of(aiokafka.AIOKafkaProducer, kafka_cluster.bootstrap_servers)
+    stopped = guard(aiokafka.AIOKafkaProducer(**config))
+    async with stopped:
+        pass
+    config = config_of(aiokafka.AIOKafkaProducer, "127.0.0.1:1")
+    failed = guard(aiokafka.AIOKafkaProducer(**config))
+    with pytest.raises(errors.ClientConnectionError):
+        await failed.start()
+    for guarded in (stopped, failed):
+        with pytest.raises(
+            errors.ClientClosedError, match="nothing was sent"
+        ) as caught:
+            async with asyncio.timeout(10):
+                await getattr(guarded, how)("t", b"v")
+        assert isinstance(caught.value, aiokafka.errors.ProducerClosed)
+        assert caught.value.verdict.action is Action.RECREATE
