@@ -180,10 +180,25 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- what a client says about itself goes before what a code says -------------
     _rule(
+        "fenced-or-timed-out",
+        Action.FENCED,
+        "another instance uses this transactional.id, or the transaction ran longer "
+        "than transaction.timeout.ms and was ended: look which (is there a second "
+        "instance?) and do not fence it back",
+        on=(90,),
+        scenario=(
+            "Two live instances fence each other for ever; or the coordinator ended a "
+            "slow transaction itself and raised the epoch, with one instance only. "
+            "Compare the time since its begin with transaction.timeout.ms: if it was "
+            "longer and no other instance runs, a new producer may go on."
+        ),
+        source="KIP-447, KIP-890; TransactionCoordinator; KafkaProducer.send",
+    ),
+    _rule(
         "fenced",
         Action.FENCED,
         "another instance uses this id: stop, and do not fence it back",
-        on=(90, 82, 111, e.ClientFencedError),
+        on=(82, 111, e.ClientFencedError),
         scenario=(
             "Two live instances share a transactional.id or group.instance.id. "
             "Building a new one fences the other, which does the same, for ever."

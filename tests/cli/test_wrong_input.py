@@ -74,3 +74,11 @@ def test_a_closed_stream_changes_nothing_but_what_is_seen(command, code, closed)
     )
     assert ended.returncode == code
     assert "Traceback" not in ended.stderr
+
+
+def test_b24_a_fenced_producer_may_have_timed_out(capsys):
+    """B24 (KAFKA-20785): both causes, and how to tell them apart."""
+    assert run(["explain", "90"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for words in ("another instance", "transaction.timeout.ms", "no other instance"):
+        assert words in told

@@ -33,7 +33,7 @@ def flagged(code, **flags):
 # rule, error, context, action, written. One line at least for every rule.
 EXAMPLES = [
     ("no-error", 0, {}, "IGNORE", "yes"),
-    ("fenced", 90, {"api": "EndTxn"}, "FENCED", "no"),
+    ("fenced-or-timed-out", 90, {"api": "EndTxn"}, "FENCED", "no"),
     ("fenced", 82, {"api": "Heartbeat"}, "FENCED", "no"),
     ("fenced", KafkaError(-144), {}, "FENCED", "no"),
     ("fenced-by-coordinator", 47, {"api": "InitProducerId"}, "FENCED", "no"),
