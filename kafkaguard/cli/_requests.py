@@ -24,7 +24,7 @@ def request_name(api: str | None) -> str | None:
     typed = api.lower().replace("_", "").replace("-", "")
     exact = by_lower.get(typed) or _numbered(api)
     if exact is None:
-        near = get_close_matches(typed, by_lower, n=1)
+        near = get_close_matches(typed, by_lower, n=1, cutoff=0.75)
         hint = f"; did you mean {by_lower[near[0]]}?" if near else ""
         raise Problem(f"Kafka has no request named {api!r}{hint}")
     return exact

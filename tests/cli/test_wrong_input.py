@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -82,3 +83,35 @@ def test_b24_a_fenced_producer_may_have_timed_out(capsys):
     told = " ".join(capsys.readouterr().out.split())
     for words in ("another instance", "transaction.timeout.ms", "no other instance"):
         assert words in told
+
+
+@pytest.mark.parametrize("name", ["a.png", "a", "none/a.svg"])
+def test_a_picture_is_svg_in_every_command(name, tmp_path, capsys):
+    """By the file's ending, before anything is drawn or asked."""
+    file = str(tmp_path / name)
+    assert run(["policy", "preview", "default", "--svg", file]) == 2
+    assert f"--svg {file}" in capsys.readouterr().err
+    assert run(["lag", "-b", "127.0.0.1:1", "--plot", file]) == 2
+    assert f"--plot {file}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_schema_takes_json_as_every_command(capsys):
+    """It is the same with and without."""
+    assert run(["policy", "schema"]) == run(["policy", "schema", "--json"]) == 0
+    once, twice = capsys.readouterr().out.split("\n{", 1)
+    assert json.loads(once) == json.loads("{" + twice)
+
+
+@pytest.mark.parametrize("command", [["explain", "9"], ["errors"]])
+def test_a_request_is_named_by_its_number_too(command, capsys):
+    """As `decode --api` takes it; what resembles nothing is not guessed at."""
+    assert run([*command, "--api", "1", "--json"]) == 0
+    by_number = capsys.readouterr().out
+    assert run([*command, "--api", "fetch", "--json"]) == 0
+    assert by_number == capsys.readouterr().out
+    for wrong in ("Nope", "999"):
+        assert run([*command, "--api", wrong]) == 2
+        assert "did you mean" not in capsys.readouterr().err
+    assert run([*command, "--api", "Produec"]) == 2
+    assert "did you mean Produce?" in capsys.readouterr().err
