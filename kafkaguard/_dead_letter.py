@@ -8,9 +8,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._dialects import foreign_headers
+from kafkaguard.errors import InvalidRecordKeyError, MessageTooLargeError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkaguard._dialects import Dialect
     from kafkaguard.errors import KafkaGuardError
 
 PREFIX = "kafkaguard."
@@ -24,6 +28,8 @@ VALUE_BYTES = f"{PREFIX}value_bytes"
 
 #: How much of a value is kept that is too large for the dead-letter topic as well.
 CUT_BYTES = 1024
+#: What the headers that say why take, at most.
+_WHY_BYTES = 2048
 
 Header = tuple[str, bytes | None]
 
@@ -45,12 +51,22 @@ class Reason(StrEnum):
     """It failed with its batch, and a later record of the same key was accepted."""
 
 
+def reason_of(error: KafkaGuardError) -> str:
+    """Return why a record was refused: a :class:`Reason`, or the error's name."""
+    if isinstance(error, InvalidRecordKeyError):
+        return Reason.NULL_KEY
+    if isinstance(error, MessageTooLargeError):
+        return Reason.TOO_LARGE
+    return error.name
+
+
 def reason_headers(
     reason: str,
     *,
     topic: str | None,
     partition: int | None = None,
     error: KafkaGuardError | None = None,
+    dialect: Dialect = "own",
 ) -> list[Header]:
     """Make the headers that say why a record was refused, and where it was going.
 
@@ -59,10 +75,16 @@ def reason_headers(
         topic: The topic that it was meant for; None if it named none.
         partition: The partition, where it was known.
         error: What the broker or the client said.
+        dialect: Whose headers.
 
     Returns:
-        Header names, all beginning with ``kafkaguard.``, and their values in UTF-8.
+        Names and values; of kafkaguard's own all names begin with ``kafkaguard.``, and
+        the values are UTF-8.
     """
+    if dialect != "own":
+        return foreign_headers(
+            dialect, reason, topic=topic, partition=partition, error=error
+        )
     known: dict[str, Any] = {REASON: reason, TOPIC: topic, PARTITION: partition}
     if error is not None:
         known |= {ERROR: error.name, CODE: error.code, MESSAGE: error.broker_message}
@@ -99,3 +121,31 @@ def fit(value: bytes | None, limit: int | None) -> tuple[bytes | None, list[Head
     if value is None or limit is None or len(value) <= limit:
         return value, []
     return value[:CUT_BYTES], [(VALUE_BYTES, str(len(value)).encode())]
+
+
+def fitting(
+    value: bytes | None,
+    key: bytes | None,
+    headers: Iterable[Header],
+    why: list[Header],
+    limit: int | None,
+) -> tuple[bytes | None, list[Header]]:
+    """Put a dead letter together so that its topic takes it.
+
+    Args:
+        value: The record's value.
+        key: Its key, which is kept.
+        headers: Its headers, which are kept, too.
+        why: The headers that say why it was refused.
+        limit: The most bytes that the dead-letter topic takes. Default: not known.
+
+    Returns:
+        The value, cut if need be, and all headers.
+    """
+    kept = list(headers)
+    room = limit
+    if room is not None:
+        own = sum(len(name) + len(content or b"") for name, content in kept)
+        room = max(0, room - _WHY_BYTES - len(key or b"") - own)
+    value, cut = fit(value, room)
+    return value, [*kept, *why, *cut]

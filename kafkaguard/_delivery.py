@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kafkaguard._verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import ClientStateError, FatalError, KafkaGuardError
@@ -13,6 +13,8 @@ from kafkaguard.errors import ClientStateError, FatalError, KafkaGuardError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+#: What became of a record that a policy sets aside, as a report counts it.
+SetAside = Literal["dead_lettered", "dropped"]
 #: How many errors a report carries; the counts are exact beyond it.
 MAX_ERRORS = 1000
 
@@ -44,6 +46,8 @@ class DeliveryReport:
         in_doubt: Records that may have been written.
         pending: Records whose outcome was still open when the time was up.
         errors: Failures that nobody has looked at yet, at most 1000.
+        dead_lettered: Rejected records that are in their dead-letter topic.
+        dropped: Rejected records that the policy drops.
     """
 
     delivered: int = 0
@@ -51,6 +55,8 @@ class DeliveryReport:
     in_doubt: int = 0
     pending: int = 0
     errors: tuple[KafkaGuardError, ...] = field(default=(), repr=False)
+    dead_lettered: int = 0
+    dropped: int = 0
 
 
 class CallbackError(ClientStateError):
@@ -112,9 +118,14 @@ class DeliveryFailed(KafkaGuardError):  # noqa: N818 - the outcome of a flush, i
             parts.append(f"{report.pending} still pending when the time was up")
         return (
             f"{'; '.join(parts)} (delivered {report.delivered}, failed "
-            f"{report.failed}, in doubt {report.in_doubt}, pending {report.pending}); "
-            "see .report.errors"
+            f"{report.failed}, in doubt {report.in_doubt}, pending {report.pending}"
+            f"{_set_aside(report)}); see .report.errors"
         )
+
+
+def _set_aside(report: DeliveryReport) -> str:
+    counts = {"dead-lettered": report.dead_lettered, "dropped": report.dropped}
+    return "".join(f", {name} {count}" for name, count in counts.items() if count)
 
 
 def _kind(error: KafkaGuardError) -> str:
@@ -165,6 +176,11 @@ class Ledger:
             if len(self._outcomes) < MAX_ERRORS:
                 self._outcomes.append(outcome)
 
+    def set_aside(self, how: SetAside) -> None:
+        """Count a rejected record that was dealt with as the policy says."""
+        with self._lock:
+            self._set_aside[how] += 1
+
     def callback_raised(self, error: BaseException) -> None:
         """Keep the first exception of the application's callbacks."""
         with self._lock:
@@ -181,15 +197,17 @@ class Ledger:
         with self._lock:
             unseen = [o for o in self._outcomes if not o.seen]
             counts = self._delivered, self._failed, self._in_doubt, pending
+            set_aside = self._set_aside
             self._reset()
         for outcome in unseen:
             outcome.seen = True
         errors = (outcome.error for outcome in unseen if outcome.error is not None)
-        return DeliveryReport(*counts, tuple(errors))
+        return DeliveryReport(*counts, tuple(errors), **set_aside)
 
     def _reset(self) -> None:
         self._delivered = self._failed = self._in_doubt = 0
         self._outcomes: list[Outcome] = []
+        self._set_aside: Counter[str] = Counter()
 
 
 _SEVERITY = {action: rank for rank, action in enumerate(Action)}

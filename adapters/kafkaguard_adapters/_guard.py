@@ -211,9 +211,13 @@ def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> No
         return
     usual = load_policy("default")
     unused = [
-        name
-        for name in type(policy).model_fields
-        if name not in obeyed | _WORDS and getattr(policy, name) != getattr(usual, name)
+        *(
+            name
+            for name in type(policy).model_fields
+            if name not in obeyed | _WORDS | {"overrides"}
+            and getattr(policy, name) != getattr(usual, name)
+        ),
+        *_unused_in_overrides(policy, obeyed),
     ]
     if unused:
         _log.warning(
@@ -223,6 +227,13 @@ def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> No
             ", ".join(unused),
             type(client).__name__,
         )
+
+
+def _unused_in_overrides(policy: RetryPolicy, obeyed: frozenset[str]) -> list[str]:
+    """List what the overrides of a policy set, as ``overrides.backoff``."""
+    given = set().union(*(each.model_fields_set for each in policy.overrides))
+    names = {f"overrides.{name}" for name in given - {"when"}}
+    return sorted(names - obeyed)
 
 
 def _check_topics(topics: Any) -> None:

@@ -16,7 +16,7 @@ def doubts(policy: RetryPolicy) -> tuple[str, ...]:
     Returns:
         A sentence for each: both settings, what happens, and what would work.
     """
-    return (*_no_retry(policy), *_no_probe(policy))
+    return (*_no_retry(policy), *_no_probe(policy), *_own_letters(policy))
 
 
 def _no_retry(policy: RetryPolicy) -> Iterator[str]:
@@ -39,6 +39,21 @@ def _no_probe(policy: RetryPolicy) -> Iterator[str]:
             f"({policy.deadline:g} s): with when_open: pause most calls fail, not "
             f"wait for the probe; give a longer deadline or a shorter open_for"
         )
+
+
+def _own_letters(policy: RetryPolicy) -> Iterator[str]:
+    topic = policy.dead_letter.topic
+    if "{topic}" in topic:
+        return
+    for index, override in enumerate(policy.overrides):
+        on_reject = override.on_reject or policy.on_reject
+        if on_reject == "dead_letter" and topic in override.when.topic:
+            yield (
+                f"overrides[{index}] is about topic {topic}, which is "
+                f"dead_letter.topic itself: a record that it refuses has no dead "
+                f"letter and fails; name another topic, or give that override "
+                f"on_reject: raise"
+            )
 
 
 def _shortest(backoff: Backoff) -> float:

@@ -19,6 +19,7 @@ from pydantic import (
 from kafkaguard import errors
 from kafkaguard._apis import API_KEYS
 from kafkaguard._classification import classify
+from kafkaguard._dialects import Dialect
 from kafkaguard._engine import CallContext, OnReject, Ruling
 from kafkaguard._verdict import Action, Verdict
 from kafkaguard_policies._base import Part
@@ -149,7 +150,7 @@ class DeadLetter(Part):
 
     topic: Annotated[str, Field(min_length=1, max_length=249)] = "{topic}.dlq"
     """The dead-letter topic; ``{topic}`` stands for the record's own."""
-    headers: Literal["own", "spring", "connect", "streams", "kip-1191"] = "own"
+    headers: Dialect = "own"
     """The dialect: kafkaguard's, Spring's ``kafka_dlt-*``, Connect's
     ``__connect.errors.*``, Streams', or that of KIP-1191."""
 

@@ -20,9 +20,10 @@ from kafka.errors import (
 )
 from kafka.producer.future import FutureRecordMetadata
 
-from kafkaguard import DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard import Action, DeliveryFailed, TopicFacts, errors, guard
 from kafkaguard.policies import StackingWarning
 from kafkaguard.testing import KafkaCluster
+from kafkaguard_adapters.kafka_python import _tracking
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python.producer import GuardedProducer
 from tests.adapters.contracts import (
@@ -248,12 +249,13 @@ class TestSend:
         assert "no broker answers" in said
 
     def test_b77_a_closed_producer_is_told_apart_at_once(self, kafka_topic, make):
-        """The client's IllegalStateError, which is a ClientClosedError of ours too."""
+        """The client's IllegalStateError, and nobody may take it for a bad record."""
         producer = make()
         producer.close()
         with pytest.raises(IllegalStateError) as caught:
             producer.send(kafka_topic, b"v", b"k")
-        assert isinstance(caught.value, errors.ClientStateError)
+        assert isinstance(caught.value, errors.ClientClosedError)
+        assert caught.value.verdict.action is Action.RECREATE
 
     def test_a_denied_topic_fails_the_future_of_both_classes(self, kafka_users):
         """kafka-python reports it by a future; its error is ours as well."""
@@ -311,7 +313,7 @@ class TestFaultsOfTheGuard:
         """Its future still tells."""
         producer = make()
         with monkeypatch.context() as broken:
-            broken.setattr(producer._session.tracker, "begin", lambda *_: 1 / 0)
+            broken.setattr(_tracking, "TrackedBatch", lambda *_: 1 / 0)
             future = producer.send(kafka_topic, b"v", b"k")
         assert future.get(10).offset == 0
         assert "sent all the same" in caplog.text

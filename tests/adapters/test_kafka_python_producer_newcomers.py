@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from kafka import KafkaProducer
+from kafka.errors import KafkaError
 
 from kafkaguard import Action, CallbackError, DeliveryFailed, errors, guard
 from kafkaguard._delivery import MAX_ERRORS, Ledger, Outcome
@@ -99,9 +103,11 @@ def test_without_rescue_what_was_not_sent_may_be_sent_again(kafka_cluster):
     with guard(client, policy={"extends": "default", "rescue": False}) as producer:
         big = producer.send(topic, b"x" * 30_000, key=b"big")
         others = [producer.send(topic, b"%d" % n, key=b"k") for n in range(100)]
-        with pytest.raises(errors.MessageTooLargeError):
-            big.get(20)
-        verdicts = {f.exception.verdict.action for f in others if not f.succeeded()}
+        for future in (big, *others):
+            with suppress(KafkaError):
+                future.get(20)
+        assert isinstance(big.exception, errors.MessageTooLargeError)
+        verdicts = {f.exception.verdict.action for f in others if f.failed()}
         assert verdicts <= {Action.RETRY, Action.IN_DOUBT}
         assert producer.send(topic, b"next", key=b"k").get(20).offset >= 0
 
@@ -120,13 +126,25 @@ def test_more_failures_than_are_kept_are_told_as_such():
 
 
 def test_settings_of_a_policy_that_mean_nothing_here_are_named(kafka_cluster, caplog):
-    """A guarded producer does not run overrides: nobody shall believe it does."""
+    """Actions of overrides are not obeyed: nobody shall believe they are."""
     own = {"overrides": [{"when": {"code": 29}, "action": "RETRY"}], "rescue": False}
     client = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
     with caplog.at_level("WARNING", "kafkaguard.guard"), guard(client, policy=own):
         pass
     (said,) = [r.getMessage() for r in caplog.records if r.name == "kafkaguard.guard"]
-    assert "sets overrides, which a guarded KafkaProducer does not use" in said
+    assert "sets overrides.action, which a guarded KafkaProducer does not use" in said
+
+
+def test_overrides_that_only_say_on_reject_are_obeyed(kafka_cluster, caplog):
+    """So they are no cause for a warning; nor is a dead-letter topic."""
+    own = {
+        "dead_letter": {"topic": "refused"},
+        "overrides": [{"when": {"code": 10}, "on_reject": "dead_letter"}],
+    }
+    client = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    with caplog.at_level("WARNING", "kafkaguard.guard"), guard(client, policy=own):
+        pass
+    assert [r for r in caplog.records if r.name == "kafkaguard.guard"] == []
 
 
 @pytest.mark.parametrize("preset", ["default", "idempotent-producer", "low-latency"])
@@ -161,3 +179,23 @@ def test_declared_facts_of_a_wrong_type_are_refused(kafka_cluster):
         pytest.raises(TypeError, match="takes TopicFacts"),
     ):
         guard(client, topics={"t": True})
+
+
+def test_one_client_has_one_guard(kafka_cluster):
+    """Two would both count, and send again, the records of a batch that they share."""
+    client = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    with guard(client), pytest.raises(TypeError, match="guarded already"):
+        guard(client)
+
+
+def test_a_producer_that_nobody_uses_any_more_is_closed(kafka_cluster, kafka_topic):
+    """As the bare client is, by the garbage collector."""
+    before = set(threading.enumerate())
+    producer = producer_of(kafka_cluster)
+    producer.send(kafka_topic, b"v").get(10)
+    mine = set(threading.enumerate()) - before
+    del producer
+    gc.collect()
+    for thread in mine:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in mine)

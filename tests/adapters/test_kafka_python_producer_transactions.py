@@ -8,8 +8,8 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 
-from kafkaguard import Action, errors, guard
-from tests.adapters.contracts import stale_topic
+from kafkaguard import Action, DeliveryFailed, errors, guard
+from tests.adapters.contracts import stale_topic, until
 
 
 @pytest.fixture
@@ -21,8 +21,7 @@ def make(kafka_cluster):
         client = KafkaProducer(
             bootstrap_servers=cluster.bootstrap_servers,
             transactional_id=f"id-{name}",
-            linger_ms=20,
-            **settings,
+            **{"linger_ms": 20, **settings},
         )
         made.append(guard(client, topics=topics))
         made[-1].init_transactions()
@@ -65,10 +64,13 @@ def in_transaction(producer, topic, *values):
 def test_after_a_refused_batch_the_next_transaction_works(kafka_cluster, make):
     """ABORT for its records and its commit; aborted; and two more are committed."""
     topic, stale = stale_topic(kafka_cluster)
-    producer = make(topic, stale)
+    # Nothing leaves before a flush, so that both records share a batch.
+    producer = make(topic, stale, linger_ms=60_000)
     in_transaction(producer, topic, b"1", b"2")
     producer.begin_transaction()
     mate, keyless = producer.send(topic, b"v", b"k"), producer.send(topic, b"-")
+    with pytest.raises(DeliveryFailed):
+        producer.flush(10)
     for future in (mate, keyless):
         with pytest.raises(errors.KafkaGuardError) as caught:
             future.get(10)
@@ -183,3 +185,85 @@ def test_calls_in_a_wrong_order_are_nobodys_death(make, kafka_topic):
         producer.abort_transaction()
     assert caught.value.verdict.action is Action.REJECT
     in_transaction(producer, kafka_topic, b"1")
+
+
+class TestClosing:
+    """What is open when the producer is closed is aborted, as by Java's producer."""
+
+    def test_an_open_transaction_is_aborted_and_told(
+        self, make, kafka_cluster, kafka_topic
+    ):
+        """Readers of what is committed do not wait for its time to run out."""
+        producer = make("closing")
+        producer.begin_transaction()
+        producer.send(kafka_topic, b"never seen", b"k").get(10)
+        with pytest.raises(errors.ClientStateError, match="was aborted") as caught:
+            producer.close()
+        assert caught.value.verdict.action is Action.ABORT
+        in_transaction(make("later"), kafka_topic, b"seen")
+        assert committed(kafka_cluster, kafka_topic) == [b"seen"]
+
+    def test_so_does_leaving_a_with_block(self, make, kafka_topic):
+        """The exception of the block goes first, if there is one."""
+        with pytest.raises(errors.ClientStateError, match="was aborted"):
+            leave(make("left"), kafka_topic, None)
+        with pytest.raises(KeyError) as caught:
+            leave(make("left-too"), kafka_topic, KeyError("mine"))
+        assert "was aborted" in caught.value.__notes__[0]
+
+    def test_one_that_has_failed_is_aborted_without_a_word(self, make, kafka_cluster):
+        """The application knows that already."""
+        topic, stale = stale_topic(kafka_cluster)
+        producer = make("failed", stale)
+        producer.begin_transaction()
+        with pytest.raises(errors.InvalidRecordKeyError):
+            producer.send(topic, b"-").get(10)
+        producer.close()
+        in_transaction(make("next"), topic, b"seen")
+        assert committed(kafka_cluster, topic) == [b"seen"]
+
+
+def leave(producer, topic, error):
+    """Leave a with block within a transaction."""
+    with producer:
+        producer.begin_transaction()
+        producer.send(topic, b"v", b"k")
+        if error is not None:
+            raise error
+
+
+def test_a_record_outside_a_transaction_is_told_what_is_missing(
+    make, kafka_cluster, kafka_topic
+):
+    """It fails no transaction, since there is none."""
+    producer = make("outside")
+    with pytest.raises(errors.ClientStateError, match=r"call\s+begin_transaction"):
+        producer.send(kafka_topic, b"early", b"k")
+    in_transaction(producer, kafka_topic, b"seen")
+    assert committed(kafka_cluster, kafka_topic) == [b"seen"]
+
+
+@pytest.mark.filterwarnings(
+    "ignore:the coordinator aborts:kafkaguard.policies.StackingWarning"
+)
+def test_b24_a_transaction_that_was_open_for_too_long_is_told(
+    make, kafka_cluster, kafka_topic
+):
+    """The coordinator has aborted it; the code alone says that somebody else did."""
+    producer = make("slow", transaction_timeout_ms=1_000)
+    producer.begin_transaction()
+    producer.send(kafka_topic, b"never seen", b"k").get(10)
+    until(lambda: is_aborted(kafka_cluster, kafka_topic), 60)
+    with pytest.raises(errors.KafkaGuardError, match="transaction_timeout_ms"):
+        producer.commit_transaction()
+    in_transaction(make("slow"), kafka_topic, b"seen")
+    assert committed(kafka_cluster, kafka_topic) == [b"seen"]
+
+
+def is_aborted(cluster, topic):
+    """Tell whether nothing is open in a topic, and nothing of it can be read."""
+    place = TopicPartition(topic, 0)
+    with KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, isolation_level="read_committed"
+    ) as consumer:
+        return consumer.end_offsets([place])[place] > 1

@@ -72,6 +72,15 @@ class TestLedger:
         report = ledger.report(0)
         assert (report.failed, len(report.errors)) == (MAX_ERRORS + 5, MAX_ERRORS)
 
+    def test_what_is_set_aside_is_counted_once(self):
+        """And neither fails nor is looked at by anybody."""
+        ledger = Ledger()
+        ledger.set_aside("dead_lettered")
+        ledger.set_aside("dropped")
+        ledger.set_aside("dropped")
+        assert DeliveryReport(dead_lettered=1, dropped=2) == ledger.report(0)
+        assert DeliveryReport() == ledger.report(0)
+
     def test_the_first_exception_of_a_callback_is_kept(self):
         """And handed over once."""
         ledger = Ledger()
@@ -91,7 +100,12 @@ class TestDeliveryFailed:
         text = DeliveryFailed.describe(report)
         assert "2 x MESSAGE_TOO_LARGE (10) on topic t" in text
         assert "3 still pending" in text
-        assert "delivered 1, failed 2, in doubt 0, pending 3" in text
+        assert "delivered 1, failed 2, in doubt 0, pending 3)" in text
+
+    def test_it_counts_what_was_set_aside(self):
+        """Where there is any."""
+        text = DeliveryFailed.describe(DeliveryReport(dead_lettered=4, dropped=2))
+        assert "pending 0, dead-lettered 4, dropped 2)" in text
 
     def test_it_survives_pickle_and_copies_with_its_report(self):
         """Raised in a pool's worker, it arrives whole."""

@@ -121,12 +121,40 @@ def test_a_watcher_that_would_spin_is_refused(interval):
             {"deadline": 1, "breaker": {"open_for": 9, "when_open": "pause"}},
             "not wait for the probe",
         ),
+        (
+            {
+                "on_reject": "dead_letter",
+                "dead_letter": {"topic": "refused"},
+                "overrides": [{"when": {"topic": "refused"}, "max_attempts": 2}],
+            },
+            "has no dead letter",
+        ),
     ],
 )
 def test_settings_without_effect_are_warned_of(settings, said):
     """They are valid, and hardly meant."""
     (doubt,) = doubts(load_policy(settings))
     assert said in doubt
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dead_letter": {"topic": "refused"}, "on_reject": "dead_letter"},
+        {
+            "dead_letter": {"topic": "refused"},
+            "on_reject": "dead_letter",
+            "overrides": [{"when": {"topic": "refused"}, "on_reject": "raise"}],
+        },
+        {
+            "on_reject": "dead_letter",
+            "overrides": [{"when": {"topic": "t"}, "max_attempts": 2}],
+        },
+    ],
+)
+def test_a_dead_letter_topic_of_its_own_is_no_cause_for_warnings(settings):
+    """As long as nothing says that its own records are dead-lettered into it."""
+    assert doubts(load_policy(settings)) == ()
 
 
 def test_check_prints_warnings(tmp_path):

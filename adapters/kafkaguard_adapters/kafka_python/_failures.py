@@ -14,6 +14,7 @@ from kafkaguard.errors import (
     AuthenticationError,
     BatchMateRefusedError,
     ClientClosedError,
+    ClientStateError,
     ClientTimeoutError,
     ClusterAuthorizationFailedError,
     InvalidRecordKeyError,
@@ -37,6 +38,8 @@ SEQUENCE_ERRORS = frozenset({45, 59})
 ABORT = classify(120, api="EndTxn")
 #: The client did not get to it; the record may be sent by another one.
 NOT_SENT = classify(KafkaTimeoutError(), api="Produce", phase="enqueue")
+#: The calls came in a wrong order; no client is dead.
+OUT_OF_ORDER = classify(ClientStateError("in a wrong order"))
 _STOPS = frozenset({Action.FENCED, Action.CONFIGURE})
 
 

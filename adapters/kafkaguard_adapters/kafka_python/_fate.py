@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._delivery import Ledger, Outcome
+from kafkaguard._delivery import Ledger, Outcome, SetAside
 from kafkaguard_adapters.kafka_python import _insides
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.kafka_python._future import GuardedFuture
+    from kafkaguard_adapters.kafka_python._future import Hook
 
 
 class Fate(Outcome):
@@ -26,16 +26,19 @@ class Fate(Outcome):
     Attributes:
         inner: The client's future; after it was sent again, the new one.
         was_rescued: It was sent again before.
-        hooked: Who has callbacks of the application to run in the end.
+        hooked: Callbacks of the application, to run in the end.
     """
 
     __slots__ = ("_ledger", "hooked", "inner", "was_rescued")
+
+    #: Whether it is that of a dead letter, which is in no report.
+    is_letter = False
 
     def __init__(self, inner: Any, ledger: Ledger) -> None:
         super().__init__()
         self.inner = inner
         self.was_rescued = False
-        self.hooked: list[GuardedFuture] = []
+        self.hooked: list[Hook] = []
         self._ledger = ledger
 
     @property
@@ -68,10 +71,19 @@ class Fate(Outcome):
 
     def fail(self, error: KafkaGuardError) -> None:
         """Fail for good."""
+        self._end(error)
+        self._ledger.failed(self)
+
+    def set_aside(self, error: KafkaGuardError, how: SetAside) -> None:
+        """Fail for good, dealt with as the policy says: nobody has to look at it."""
+        self.seen = True
+        self._ledger.set_aside(how)
+        self._end(error)
+
+    def _end(self, error: KafkaGuardError) -> None:
         self.error = error
         self.rescued = False
         self.decided.set()
-        self._ledger.failed(self)
 
     def follow(self, inner: Any) -> None:
         """Go on with the future of the record that was sent again."""
@@ -82,17 +94,34 @@ class Fate(Outcome):
     def hand_over_hooks(self) -> None:
         """Let the new future's outcome run the application's callbacks."""
         hooked, self.hooked = self.hooked, []
-        for future in hooked:
-            future.watch()
+        for hook in hooked:
+            hook.watch()
 
     def fire(self) -> None:
         """Run the application's callbacks, now that the record has failed for good."""
         hooked, self.hooked = self.hooked, []
-        for future in hooked:
-            future.fire()
+        for hook in hooked:
+            hook.fire()
+
+
+class LetterFate(Fate):
+    """The fate of a dead letter: the record that it is about is the one that counts."""
+
+    __slots__ = ()
+
+    is_letter = True
+
+    def __init__(self) -> None:
+        super().__init__(None, Ledger())
+
+    def follow(self, inner: Any) -> None:
+        """Go on with a future; the first one is no rescue."""
+        is_first = self.inner is None
+        super().follow(inner)
+        self.was_rescued = not is_first
 
 
 def fate_of(inner: Any) -> Fate | None:
     """Return the fate of a record by the client's future of it, if it has one."""
     value = inner.value
-    return value if type(value) is Fate else None
+    return value if isinstance(value, Fate) else None

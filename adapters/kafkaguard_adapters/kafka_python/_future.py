@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,12 +31,11 @@ class GuardedFuture:
     both kafkaguard's and kafka-python's.
     """
 
-    __slots__ = ("_hooks", "_inner", "_tracker")
+    __slots__ = ("_inner", "_tracker")
 
     def __init__(self, inner: Any, tracker: Tracker) -> None:
         self._inner = inner
         self._tracker = tracker
-        self._hooks: list[tuple[bool, Callable[[Any], Any]]] | None = None
 
     @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
     def __class__(self) -> type:
@@ -155,43 +155,29 @@ class GuardedFuture:
 
     # --- for the guard ------------------------------------------------------------
 
-    def watch(self) -> None:
-        """Be told of the outcome: by the client if it is good, else by the tracker."""
-        self._fate()
-        inner = self._inner
-        self._tracker.watch(self, inner)
-        inner.add_callback(self.fire)
-        if self.is_done:
-            self.fire()
-
-    def fire(self, _: Any = None) -> None:
-        """Run the application's callbacks, if the outcome is there."""
-        if not self.is_done:
-            return
-        error = self._error()
-        while self._hooks:
-            try:
-                on_success, hook = self._hooks.pop(0)
-            except IndexError:  # another thread took the last one
-                return
-            if on_success == (error is None):
-                self._run(hook, error)
-
-    def _run(self, hook: Callable[[Any], Any], error: BaseException | None) -> None:
-        try:
-            hook(self._inner.value if error is None else self._look())
-        except Exception as raised:  # noqa: BLE001 - it is the application's
-            _log.exception("a callback of the application raised")
-            self._tracker.ledger.callback_raised(raised)
-
     def _hook(self, on_success: bool, f: Any, args: Any, kwargs: Any) -> GuardedFuture:
         if args or kwargs:
             f = partial(f, *args, **kwargs)
-        if self._hooks is None:
-            self._hooks = []
-        self._hooks.append((on_success, f))
-        self.watch()
+        Hook(self, f, on_success=on_success).watch()
         return self
+
+    def watch(self, hook: Hook) -> None:
+        """Have a hook told of the outcome: by the client if it is good, else by us."""
+        self._fate()
+        inner = self._inner
+        self._tracker.watch(hook, inner)
+        inner.add_callback(hook.fire)
+
+    def run(self, f: Callable[[Any], Any], *, on_success: bool) -> None:
+        """Call the application's function, if the outcome is the one that it is for."""
+        error = self._error()
+        if on_success != (error is None):
+            return
+        try:
+            f(self._inner.value if error is None else self._look())
+        except Exception as raised:  # noqa: BLE001 - it is the application's
+            _log.exception("a callback of the application raised")
+            self._tracker.ledger.callback_raised(raised)
 
     def _fate(self) -> Fate | None:
         """Return the guard's decision, None as long as the client's future counts."""
@@ -227,3 +213,33 @@ class GuardedFuture:
             topic=topic,
             partition=partition,
         )
+
+
+class Hook:
+    """A callback of the application, which is called at most once.
+
+    Args:
+        future: Whose outcome it waits for.
+        f: What is called.
+        on_success: With the metadata of a delivered record, or else with the error.
+    """
+
+    __slots__ = ("_f", "_future", "_on_success", "_once")
+
+    def __init__(
+        self, future: GuardedFuture, f: Callable[[Any], Any], *, on_success: bool
+    ) -> None:
+        self._future = future
+        self._f = f
+        self._on_success = on_success
+        self._once = threading.Lock()
+
+    def watch(self) -> None:
+        """Wait for the outcome; it may be there."""
+        self._future.watch(self)
+        self.fire()
+
+    def fire(self, _: Any = None) -> None:
+        """Run, if the outcome is there and no other thread did."""
+        if self._future.is_done and self._once.acquire(blocking=False):
+            self._future.run(self._f, on_success=self._on_success)

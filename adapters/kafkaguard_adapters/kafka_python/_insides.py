@@ -23,59 +23,30 @@ _KIP_360 = (2, 5)
 _LAST_EPOCH = 32767
 
 
+class Handed(NamedTuple):
+    """What ``send`` was given."""
+
+    topic: str
+    value: Any
+    key: Any
+    headers: Any
+    partition: int | None
+    timestamp_ms: int | None
+
+
 class RawRecord(NamedTuple):
     """A record as it stands in its batch: after serialisers and partitioner."""
 
-    timestamp: int
+    timestamp: int | None
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes]]
 
 
-def batch_of(producer: Any, result: Any) -> Any:
-    """Find the batch that a produce future belongs to; None if it is done already."""
-    accumulator = producer._accumulator
-    queue = accumulator._batches.get(result.topic_partition)
-    try:
-        newest = queue[-1]
-    except (IndexError, TypeError):
-        pass
-    else:
-        if newest.produce_future is result:
-            return newest
-    unfinished = accumulator._incomplete.all()
-    found = next((b for b in unfinished if b.produce_future is result), None)
-    return found or _in_flight(producer, result)
-
-
-def _in_flight(producer: Any, result: Any) -> Any:
-    """Find a batch among those that were sent, where it stays if it is given up."""
-    sent = producer._sender._in_flight_batches.get(result.topic_partition, ())
-    return next((b for _, b in list(sent) if b.produce_future is result), None)
-
-
-def was_never_sent(producer: Any, result: Any) -> bool:
-    """Tell for sure that a producer gave a batch up without having sent it.
-
-    For a batch that nobody has followed. It would still be among those that were sent,
-    unless it was put back to be sent again; so there must have been no such repetition.
-    """
-    return (
-        bool(result.is_done)
-        and was_given_up(result)
-        and _in_flight(producer, result) is None
-        and not _may_have_repeated(producer)
-    )
-
-
-def _may_have_repeated(producer: Any) -> bool:
-    """Tell whether any batch was sent again of late, as the client's metrics say."""
-    sensors = producer._sender._sensors
-    if sensors is None:
-        return True
-    name = sensors.metrics.metric_name("record-retry-rate", "producer-metrics")
-    rate = sensors.metrics.metrics.get(name)
-    return rate is None or bool(rate.value() > 0)
+def unfinished(producer: Any) -> list[Any]:
+    """List the batches that have no outcome yet, in no order."""
+    batches: list[Any] = producer._accumulator._incomplete.all()
+    return batches
 
 
 def records_of(batch: Any) -> list[RawRecord] | None:
@@ -87,6 +58,24 @@ def records_of(batch: Any) -> list[RawRecord] | None:
         for part in MemoryRecords(batch.records.buffer())
         for r in part
     ]
+
+
+def serialized(producer: Any, handed: Handed) -> RawRecord:
+    """Return the bytes of a record that never came into a batch.
+
+    Raises:
+        Exception: Whatever a serialiser raises.
+        TypeError: What it returns are no bytes.
+    """
+    topic, headers = handed.topic, handed.headers or []
+
+    def data(kind: str, given: Any) -> bytes | None:
+        made = producer._serialize(producer.config[kind], topic, headers, given)
+        return None if made is None else memoryview(made).tobytes()
+
+    key = data("key_serializer", handed.key)
+    value = data("value_serializer", handed.value)
+    return RawRecord(handed.timestamp_ms, key, value, list(headers))
 
 
 def was_sent(batch: Any) -> bool:
@@ -124,6 +113,11 @@ def key_is_null(inner: Any) -> bool:
 def is_split(result: Any) -> bool:
     """Tell whether a batch was split: its records have new futures."""
     return result._latch.is_set() and not result.is_done
+
+
+def is_part(batch: Any) -> bool:
+    """Tell whether a new batch was made of the records of one that was too large."""
+    return bool(batch.created != batch.last_attempt)
 
 
 def cause_of_death(producer: Any) -> BaseException | None:
@@ -179,12 +173,6 @@ def is_ready(producer: Any) -> bool:
     return ready and bool(manager.has_producer_id())
 
 
-def unsent(producer: Any) -> list[Any]:
-    """List the futures of the batches that have not been sent, in their order."""
-    lines = list(producer._accumulator._batches.values())
-    return [batch.produce_future for line in lines for batch in list(line)]
-
-
 def acked(producer: Any) -> dict[Any, int]:
     """Return the last offset that was confirmed to an idempotent producer, by place."""
     manager = producer._transaction_manager
@@ -238,6 +226,25 @@ def transaction_error(producer: Any) -> BaseException | None:
     if manager is None or not manager.has_error() or manager.last_error is None:
         return None
     return unwrapped(manager.last_error)
+
+
+def is_in_transaction(producer: Any) -> bool:
+    """Tell whether a transaction has begun that was neither committed nor aborted."""
+    manager = producer._transaction_manager
+    return manager is not None and manager._current_state in (
+        TransactionState.IN_TRANSACTION,
+        TransactionState.ABORTABLE_ERROR,
+    )
+
+
+def is_closed(producer: Any) -> bool:
+    """Tell whether a producer was closed."""
+    return bool(producer._closed)
+
+
+def is_told(producer: Any) -> bool:
+    """Tell whether somebody is told of the batches of a producer."""
+    return "add" in vars(producer._accumulator._incomplete)
 
 
 def unwrapped(error: BaseException) -> BaseException:

@@ -12,13 +12,14 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from kafka import KafkaProducer, TopicPartition
 from kafka.errors import IllegalStateError
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
 from kafkaguard_adapters.kafka_python._insides import is_ready, is_sender_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafka.producer.transaction_manager import ProducerIdAndEpoch
 
@@ -29,25 +30,24 @@ _POLL_S = 0.01
 _APPEND_S = 1.0
 
 
-class _Settled(tuple[Any, ...]):
-    """The value of a batch's future, with the mark that its records are settled."""
-
-    __slots__ = ()
-
-
-def mark_settled(result: Any) -> None:
-    """Note on a batch's future that each of its records is accounted for."""
-    result.value = _Settled(result.value)
-
-
-def is_settled(result: Any) -> bool:
-    """Tell whether each record of a batch is accounted for."""
-    return type(result.value) is _Settled
-
-
 def attach(inner: Any, fate: Any) -> None:
     """Hang a fate on a record's future, which has no value if it has failed."""
     inner.value = fate
+
+
+def tell_of_batches(producer: Any, tell: Callable[[Any], object]) -> None:
+    """Have every new batch told of before it can be sent.
+
+    The client makes a note of it while it still holds the lock of its partition.
+    """
+    incomplete = producer._accumulator._incomplete
+    note = incomplete.add
+
+    def note_and_tell(batch: Any) -> None:
+        note(batch)
+        tell(batch)
+
+    incomplete.add = note_and_tell
 
 
 def append(producer: Any, topic_partition: Any, record: RawRecord) -> Any:
@@ -57,6 +57,35 @@ def append(producer: Any, topic_partition: Any, record: RawRecord) -> Any:
     )
     producer._sender.wakeup()
     return future
+
+
+class _Plain:
+    """A producer seen as one without serialisers that never waits for a topic."""
+
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+        self.config = {
+            **producer.config,
+            "key_serializer": None,
+            "value_serializer": None,
+            "max_block_ms": 0,
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+
+def send_bytes(producer: Any, topic: str, record: RawRecord) -> Any:
+    """Send bytes as the client's own ``send`` does, partitioner and limits included."""
+    at, key, value, headers = record
+    plain: Any = _Plain(producer)
+    return KafkaProducer.send(plain, topic, value, key, headers, timestamp_ms=at)
+
+
+def never_sent(topic: str, partition: int | None) -> Any:
+    """Make the future of a record that the client never sees."""
+    result = FutureProduceResult(TopicPartition(topic, partition))
+    return FutureRecordMetadata(result, -1, None, None, -1, -1, -1)
 
 
 def wait_for_topic(producer: Any, topic: str, timeout: float) -> None:

@@ -1,9 +1,10 @@
-"""What is done when a batch fails: records sent again, a dead producer replaced.
+"""The thread that repairs: records sent again, a dead producer replaced.
 
 The sequence of events, for the default (idempotent) producer::
 
     [sender thread]   the broker refuses a batch; the producer is dead for good
-    [sender thread]   failed(): outcomes decided, the gate closed, the thread started
+    [sender thread]   failed(): decided by `_decisions`, the gate closed, the thread
+                      started
     [any thread]      send() waits at the gate
     [this thread]     requests on their way are answered, or not in time
     [this thread]     the dead producer is stopped and gives up all it holds
@@ -21,36 +22,33 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 
-from kafkaguard_adapters.kafka_python import (
-    _failures,
-    _insides,
-    _levers,
-    _successor,
-)
-from kafkaguard_adapters.kafka_python._answers import Unanswered, await_answers
+from kafkaguard_adapters.kafka_python import _insides, _levers, _successor
+from kafkaguard_adapters.kafka_python._answers import await_answers
+from kafkaguard_adapters.kafka_python._backlog import Backlog
 from kafkaguard_adapters.kafka_python._callbacks import Callbacks
-from kafkaguard_adapters.kafka_python._death import Death, death_of, died_of
+from kafkaguard_adapters.kafka_python._death import death_of, died_of
+from kafkaguard_adapters.kafka_python._decisions import Decisions
 from kafkaguard_adapters.kafka_python._gate import (
     Gate,
     still_closed,
     without_successor,
 )
-from kafkaguard_adapters.kafka_python._oversize import MESSAGE_TOO_LARGE, SizeLimits
-from kafkaguard_adapters.kafka_python._rescue import Rescue, Resender
+from kafkaguard_adapters.kafka_python._rescue import Resender
 from kafkaguard_adapters.kafka_python._successor import ANSWER_S, Succession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.kafka_python._failures import Failure
+    from kafkaguard_adapters.kafka_python._backlog import Oversize
+    from kafkaguard_adapters.kafka_python._death import Death
     from kafkaguard_adapters.kafka_python._fate import Fate
-    from kafkaguard_adapters.kafka_python._insides import RawRecord
+    from kafkaguard_adapters.kafka_python._oversize import SizeLimits
+    from kafkaguard_adapters.kafka_python._rescue import Rescue
     from kafkaguard_adapters.kafka_python._session import Session
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
@@ -58,7 +56,7 @@ _log = logging.getLogger("kafkaguard.producer")
 
 
 class Recovery:
-    """Decides about failed batches, and repairs what can be repaired.
+    """Repairs what can be repaired.
 
     Args:
         session: What is repaired.
@@ -77,21 +75,18 @@ class Recovery:
     ) -> None:
         self._session = session
         self._limits = limits
-        self._rescue = rescue
-        self._resend_in_doubt = resend_in_doubt
-        self._closing = threading.Event()
+        self._backlog = backlog = Backlog()
+        self._changed = backlog.changed
+        self._closing = backlog.closing
+        self._decisions = Decisions(
+            session, backlog, rescue=rescue, resend_in_doubt=resend_in_doubt
+        )
         self._succession = Succession(session.builder, self._is_awaited, self._closing)
         self._callbacks = Callbacks(session.teller.tell)
-        self._resender = Resender(session, self._now_due)
-        self._changed = threading.Condition()
+        self._resender = Resender(session, self._end_rescue)
         self._gate = Gate(self._changed)
         self._thread: threading.Thread | None = None
-        self._rescues: list[Rescue] = []
-        self._in_hand: list[Rescue] = []
-        self._unanswered: list[Unanswered] = []
-        self._oversize: list[tuple[TrackedBatch, Fate, KafkaGuardError]] = []
         self._retired: list[Any] = []
-        self._death: Death | None = None
         #: Held while batches are given up, which the client must not do as well.
         self._giving_up = threading.Lock()
         self.rounds = 0
@@ -99,101 +94,23 @@ class Recovery:
     # --- called by the tracker, under its lock --------------------------------------
 
     def failed(self, batch: TrackedBatch, fates: list[Fate]) -> list[Fate]:
-        """Decide about the records of a failed batch.
+        """Decide about the records of a failed batch, and start the repair.
 
         Returns:
             The fates that failed for good and whose callbacks are due at once.
         """
         fates = sorted(fates, key=lambda each: each.index)
-        transactional = self._session.is_transactional
-        judged = [
-            (f, _failures.judge(batch, f, transactional=transactional)) for f in fates
-        ]
-        for _, failure in judged:
-            if _failures.is_null_key_refusal(failure.error):
-                self._session.cache.drop(batch.topic_partition.topic)
+        judged = self._decisions.judge(batch, fates)
         with self._changed:
             self._notice(batch, fates[0])
-            return self._decide(batch, judged)
+            return self._start(self._decisions.decide(batch, judged))
 
-    def _decide(
-        self, batch: TrackedBatch, judged: list[tuple[Fate, Failure]]
-    ) -> list[Fate]:
-        """Sort records by what becomes of them, and start what there is to do."""
-        failed = []
-        records = self._records(batch)
-        waits = self._may_be_answered(batch)
-        unanswered = Unanswered(batch, [])
-        for fate, failure in judged:
-            record = records[fate.index] if records else None
-            if waits and failure.in_flight:
-                fate.hold()
-                unanswered.failures.append((fate, failure.error))
-            elif self._accepts(batch, fate, failure, record):
-                self._hold(Rescue(batch, fate.index, fate, record, failure.error))  # type: ignore[arg-type]  # not None where it was accepted
-            elif failure.error.code == MESSAGE_TOO_LARGE and not self._closing.is_set():
-                fate.hold()
-                self._oversize.append((batch, fate, failure.error))
-            else:
-                self._fail(batch, fate, _failures.in_the_end(batch, failure))
-                failed.append(fate)
-        if unanswered.failures:
-            self._unanswered.append(unanswered)
-        return self._start(batch, failed)
-
-    def _records(self, batch: TrackedBatch) -> list[RawRecord] | None:
-        if self._session.is_transactional:
-            return None
-        return _insides.records_of(batch.source)
-
-    def _may_be_answered(self, batch: TrackedBatch) -> bool:
-        is_alive = self._death is None and batch.producer is self._session.producer
-        return (
-            not (is_alive or self._closing.is_set() or self._session.is_transactional)
-            and batch.producer is not None
-            and _insides.is_idempotent(batch.producer)
-        )
-
-    def _accepts(
-        self,
-        batch: TrackedBatch,
-        fate: Fate,
-        failure: Failure,
-        record: RawRecord | None,
-    ) -> bool:
-        return (
-            self._rescue
-            and not self._closing.is_set()
-            and (failure.unsent or not fate.was_rescued)
-            and batch.due > time.monotonic()
-            and _failures.may_send_again(
-                failure, record, resend_in_doubt=self._resend_in_doubt
-            )
-        )
-
-    def _hold(self, rescue: Rescue) -> None:
-        rescue.fate.hold()
-        rescue.batch.held = True
-        self._rescues.append(rescue)
-        self._session.teller.sent_again(rescue.batch.topic_partition.topic)
-
-    def _fail(self, batch: TrackedBatch, fate: Fate, error: KafkaGuardError) -> None:
-        """Fail a record for good."""
-        if error.verdict.written != "no" and self._death is not None:
-            self._death.leaves_in_doubt(batch)
-        self._session.failed_for_good(error)
-        fate.fail(error)
-
-    def _start(self, batch: TrackedBatch, failed: list[Fate]) -> list[Fate]:
+    def _start(self, failed: list[Fate]) -> list[Fate]:
         """Let the thread do what there is to do; it then runs the callbacks, too."""
-        batch.resolved = not batch.held
-        repairs = bool(self._rescues) or self._death is not None
-        if self._closing.is_set() or not (
-            repairs or self._oversize or self._unanswered
-        ):
+        if self._closing.is_set() or self._backlog.is_empty:
             return failed
         self._callbacks.add(failed)
-        self._run_thread(repairs=repairs)
+        self._run_thread(repairs=self._backlog.needs_repair)
         return []
 
     # --- the death of a producer ------------------------------------------------------
@@ -202,26 +119,7 @@ class Recovery:
         """See whether the producer in use has died of this batch, or before."""
         in_use = self._session.producer
         if batch.producer in (None, in_use) and not self._session.is_transactional:
-            self._record(died_of(in_use, batch, fate))
-
-    def _record(self, death: Death | None) -> None:
-        if death is None or self._closing.is_set():
-            return
-        if self._death is None:
-            self._death = death
-        self._death.where = self._death.where or death.where
-
-    def expect_successor(self, producer: Any) -> bool:
-        """Tell whether a producer is replaced, or is going to be."""
-        with self._changed:
-            in_use = self._session.producer
-            if producer is not in_use:
-                return True
-            if not self._session.is_transactional:
-                self._record(death_of(in_use, None))
-            if self._death is not None:
-                self._run_thread(repairs=True)
-            return self._death is not None
+            self._backlog.take_note(died_of(in_use, batch, fate))
 
     # --- called by the watch ----------------------------------------------------------
 
@@ -230,7 +128,7 @@ class Recovery:
         # In this order, since a record goes from a batch to the rescues.
         dues = [batch.due for batch in self._session.tracker.batches()]
         with self._changed:
-            dues += [rescue.batch.due for rescue in self._rescues]
+            dues += [rescue.batch.due for rescue in self._backlog.rescues]
         return min(dues, default=None)
 
     def expire(self) -> None:
@@ -254,16 +152,17 @@ class Recovery:
             return
         with self._changed:
             stuck = KafkaTimeoutError("it is stuck")
-            self._record(death_of(in_use, stuck, mine[0].topic_partition))
-            if self._death is not None:
+            self._backlog.take_note(death_of(in_use, stuck, mine[0].topic_partition))
+            if self._backlog.death is not None:
                 _levers.silence(in_use)
                 self._run_thread(repairs=True)
 
     def _drop_overdue_rescues(self) -> None:
         with self._changed:
-            overdue = [rescue for rescue in self._rescues if rescue.is_overdue]
+            waiting = self._backlog.rescues
+            overdue = [rescue for rescue in waiting if rescue.is_overdue]
             dropped = set(overdue)
-            self._rescues = [r for r in self._rescues if r not in dropped]
+            self._backlog.rescues = [r for r in waiting if r not in dropped]
             for rescue in overdue:
                 self._resender.expire(rescue)
         for batch in {rescue.batch for rescue in overdue}:
@@ -284,7 +183,7 @@ class Recovery:
             raise still_closed(limit, self._succession.error)
 
     def _is_awaited(self) -> bool:
-        return bool(self._rescues) or self._gate.has_waiters
+        return bool(self._backlog.rescues) or self._gate.has_waiters
 
     def wait(self, timeout: float) -> bool:
         """Wait until no record waits for the repair, and all is told.
@@ -296,19 +195,13 @@ class Recovery:
             return True
         end = time.monotonic() + timeout
         with self._changed:
-            settled = self._changed.wait_for(lambda: not self._held(), timeout)
+            settled = self._changed.wait_for(lambda: not self._backlog.held(), timeout)
         return settled and self._callbacks.wait(max(0.0, end - time.monotonic()))
 
     def pending(self) -> int:
         """Count the records that wait for the repair."""
         with self._changed:
-            return self._held()
-
-    def _held(self) -> int:
-        rescues = (*self._in_hand, *self._rescues)
-        undecided = sum(not rescue.fate.is_decided for rescue in rescues)
-        waiting = sum(len(each.failures) for each in self._unanswered)
-        return undecided + waiting + len(self._oversize)
+            return self._backlog.held()
 
     def close(self, timeout: float) -> None:
         """Take on no more work; what is not repaired within the time is given up."""
@@ -352,12 +245,12 @@ class Recovery:
 
     def _has_work(self) -> bool:
         with self._changed:
-            if self._rescues or self._death is not None:
+            if self._backlog.needs_repair:
                 return True
             if self._gate.is_closed:
                 self._open_gate(None)
             self._changed.notify_all()
-            if self._unanswered or self._oversize or self._retired:
+            if self._retired or not self._backlog.is_empty:
                 return True
             self._thread = None
             return False
@@ -370,32 +263,44 @@ class Recovery:
         """Do the most urgent thing."""
         if self._gate.is_closed:
             self._repair()
-        elif self._unanswered:
+        elif self._backlog.unanswered:
             self._settle_unanswered()
-        elif self._oversize:
-            self._explain(*self._oversize[0])
+        elif self._backlog.oversize:
+            self._explain(self._backlog.oversize[0])
         else:
             _successor.retire(self._retired.pop())
 
     def _repair(self) -> None:
-        if self._death is not None:
-            self._replace(self._death)
+        backlog = self._backlog
+        if backlog.death is not None:
+            self._replace(backlog.death)
         with self._changed:
-            self._in_hand, self._rescues = self._rescues, []
+            backlog.in_hand, backlog.rescues = backlog.rescues, []
             self.rounds += 1
-        self._resender.send(self._in_hand)
-        self._in_hand = []
+        self._resender.send(backlog.in_hand)
+        backlog.in_hand = []
 
-    def _explain(self, batch: TrackedBatch, fate: Fate, error: KafkaGuardError) -> None:
-        self._limits.explain(batch, error)
+    def _explain(self, refused: Oversize) -> None:
+        self._limits.explain(refused.batch, refused.error)
         with self._changed:
-            if not fate.is_decided:
-                self._fail(batch, fate, error)
-                self._now_due(fate)
-            self._oversize = self._oversize[1:]
+            if not refused.fate.is_decided:
+                self._end(refused)
+            self._backlog.oversize = self._backlog.oversize[1:]
             self._changed.notify_all()
 
-    def _now_due(self, fate: Fate) -> None:
+    def _end(self, refused: Oversize) -> None:
+        fate = refused.fate
+        if self._decisions.end(refused.batch, fate, refused.error, refused.record):
+            self.now_due(fate)
+
+    def _end_rescue(self, rescue: Rescue, error: KafkaGuardError) -> None:
+        with self._changed:
+            fate = rescue.fate
+            if self._decisions.end(rescue.batch, fate, error, rescue.record):
+                self.now_due(fate)
+
+    def now_due(self, fate: Fate) -> None:
+        """Run the callbacks of a record that has failed for good."""
         self._callbacks.add([fate])
 
     def _replace(self, death: Death) -> None:
@@ -403,7 +308,7 @@ class Recovery:
         self._session.teller.recreated(death.where and death.where.topic)
         self._session.teller.tell()
         _successor.hear_out(tracker, dead)
-        await_answers(self._unanswered, ANSWER_S)
+        await_answers(self._backlog.unanswered, ANSWER_S)
         with self._giving_up:
             _successor.end(tracker, dead)
         self._settle_unanswered()
@@ -418,16 +323,15 @@ class Recovery:
         with self._changed:
             if self._closing.is_set():
                 return False
-            self._session.producer = successor
-            self._session.tracker.generation += 1
-            self._death = None
+            self._session.put_in_use(successor)
+            self._backlog.death = None
             self._retired.append(dead)
         return True
 
     def _settle_unanswered(self) -> None:
         """Decide about what was on its way; its producer hears nothing more."""
         with self._changed:
-            unanswered = list(self._unanswered)
+            unanswered = list(self._backlog.unanswered)
         for each in unanswered:
             base = each.base_offset(self._confirmed_before(each.batch))
             for fate, error in each.failures:
@@ -436,33 +340,26 @@ class Recovery:
                 if base is None:
                     self._leave_in_doubt(each.batch, fate, error)
                 else:
-                    self._session.tracker.go_on(
-                        each.batch.producer,
-                        fate,
-                        partial(_levers.delivered, fate.inner, base),
-                    )
+                    written = _levers.delivered(fate.inner, base)
+                    self._session.tracker.confirm(fate, written)
         with self._changed:
-            self._unanswered = self._unanswered[len(unanswered) :]
+            self._backlog.unanswered = self._backlog.unanswered[len(unanswered) :]
             self._changed.notify_all()
-
-    def _confirmed_before(self, batch: TrackedBatch) -> int | None:
-        """Return the last offset confirmed before a batch, if that is known."""
-        end = self._session.tracker.end_before(batch)
-        death = self._death
-        if end is None and death is not None and batch.producer is death.producer:
-            return death.acked.get(batch.topic_partition, -1)
-        return end
 
     def _leave_in_doubt(
         self, batch: TrackedBatch, fate: Fate, error: KafkaGuardError
     ) -> None:
-        records = self._records(batch)
         with self._changed:
-            if self._resend_in_doubt and records and self._rescue:
-                self._hold(Rescue(batch, fate.index, fate, records[fate.index], error))
-            else:
-                self._fail(batch, fate, error)
-                self._now_due(fate)
+            if self._decisions.leave_in_doubt(batch, fate, error):
+                self.now_due(fate)
+
+    def _confirmed_before(self, batch: TrackedBatch) -> int | None:
+        """Return the last offset confirmed before a batch, if that is known."""
+        end = self._session.tracker.end_before(batch)
+        death = self._backlog.death
+        if end is None and death is not None and batch.producer is death.producer:
+            return death.acked.get(batch.topic_partition, -1)
+        return end
 
     # --- a producer that cannot be replaced -------------------------------------------
 
@@ -481,17 +378,17 @@ class Recovery:
     def _give_up(self, error: BaseException) -> None:
         """Fail what waits for the repair."""
         self._settle_unanswered()
+        backlog = self._backlog
         with self._changed:
-            waiting = [*self._in_hand, *self._rescues]
-            self._in_hand, self._rescues = [], []
-            oversize, self._oversize = self._oversize, []
+            waiting = [*backlog.in_hand, *backlog.rescues]
+            backlog.in_hand, backlog.rescues = [], []
+            oversize, backlog.oversize = backlog.oversize, []
             for rescue in waiting:
                 if not rescue.fate.is_decided:
                     self._resender.fail(rescue, error)
-            for batch, fate, refused in oversize:
-                self._fail(batch, fate, refused)
-                self._now_due(fate)
-            self._open_gate(None if self._death is None else self._try_again)
+            for refused in oversize:
+                self._end(refused)
+            self._open_gate(None if backlog.death is None else self._try_again)
         for batch in {rescue.batch for rescue in waiting}:
             self._session.tracker.resolve(batch)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._classification import classify
 from kafkaguard._delivery import CallbackError, DeliveryFailed, worst
 from kafkaguard._verdict import Action
-from kafkaguard.errors import ClientStateError, dual
-from kafkaguard_adapters.kafka_python import errors
+from kafkaguard.errors import ClientClosedError, ClientStateError, dual
+from kafkaguard_adapters.kafka_python import _failures, errors
 
 if TYPE_CHECKING:
     from kafkaguard._delivery import DeliveryReport
@@ -61,6 +61,40 @@ def callback_failed(raised: BaseException, report: DeliveryReport) -> CallbackEr
     assert isinstance(error, CallbackError)
     error.report = report
     return error
+
+
+def closed(topic: str) -> KafkaGuardError:
+    """Make the error for a record that comes to a closed producer."""
+    return dual(ClientClosedError, IllegalStateError)(
+        "this producer was closed, and nothing was sent: build a new one and send the "
+        "same record with it",
+        api="Produce",
+        topic=topic,
+        client=errors.CLIENT,
+    )
+
+
+def not_begun(error: KafkaError, topic: str) -> KafkaGuardError:
+    """Make the error for a record that is sent outside a transaction."""
+    return errors.translate(
+        error,
+        message="no transaction has begun, so nothing was sent: call "
+        "begin_transaction() first, and before the first one init_transactions()",
+        api="Produce",
+        topic=topic,
+        verdict=_failures.OUT_OF_ORDER,
+    )
+
+
+def transaction_given_up(report: DeliveryReport) -> KafkaGuardError:
+    """Make the error for a transaction that was open when its producer was closed."""
+    return errors.make(
+        ClientStateError,
+        "the producer was closed while a transaction was open, which was aborted: "
+        f"nobody will see its records (delivered {report.delivered} since the last "
+        "report). Call commit_transaction() before, or abort_transaction()",
+        verdict=_failures.ABORT,
+    )
 
 
 def waits_for_itself(method: str) -> KafkaGuardError:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery import SupersededError
 from kafkaguard_adapters.kafka_python import _failures, _levers, errors
+from kafkaguard_adapters.kafka_python.errors import add_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 #: Seconds that batches have to come to an end before records are sent again.
 SETTLE_S = 5.0
 
-_Later = list[tuple[tuple[int, float, int], "set[bytes | None] | None"]]
+_Later = list[tuple[tuple[int, ...], "set[bytes | None] | None"]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,12 +55,14 @@ class Resender:
 
     Args:
         session: Where they go.
-        failed: Told of a fate that has failed for good.
+        end: Ends what is not sent again, with the error that says why.
     """
 
-    def __init__(self, session: Session, failed: Callable[[Fate], None]) -> None:
+    def __init__(
+        self, session: Session, end: Callable[[Rescue, KafkaGuardError], None]
+    ) -> None:
         self._session = session
-        self._failed = failed
+        self._end = end
 
     def send(self, rescues: list[Rescue]) -> None:
         """Hand records over again in their old order.
@@ -89,15 +92,13 @@ class Resender:
 
     def fail(self, rescue: Rescue, why: BaseException | str) -> None:
         """Fail a record that could not be sent again."""
-        error = rescue.error
-        error.summary = f"{error.summary}; it could not be sent again: {why}"
-        self._fail_with(rescue, error)
+        add_words(rescue.error, f"it could not be sent again: {why}")
+        self._end(rescue, rescue.error)
 
     def expire(self, rescue: Rescue) -> None:
         """Fail a record whose time was over before it could be sent again."""
         batch = rescue.batch
-        error = _failures.not_in_time(rescue.error, batch.producer)
-        self._fail_with(rescue, error)
+        self._end(rescue, _failures.not_in_time(rescue.error, batch.producer))
 
     def _later_batches(self, rescues: list[Rescue]) -> dict[Any, _Later]:
         """Find what was accepted after the refused batches, partition by partition."""
@@ -121,7 +122,7 @@ class Resender:
             position > rescue.batch.position and (keys is None or key in keys)
             for position, keys in later
         ):
-            self._fail_with(rescue, _superseded(rescue))
+            self._end(rescue, _superseded(rescue))
             return
         if rescue.is_overdue:
             self.expire(rescue)
@@ -136,15 +137,10 @@ class Resender:
         place, due = rescue.batch.topic_partition, rescue.batch.due
         _levers.wait_for_topic(producer, place.topic, due - time.monotonic())
         self._session.tracker.go_on(
-            producer,
             rescue.fate,
             partial(_levers.append, producer, place, rescue.record),
             due=due,
         )
-
-    def _fail_with(self, rescue: Rescue, error: KafkaGuardError) -> None:
-        rescue.fate.fail(error)
-        self._failed(rescue.fate)
 
 
 def _superseded(rescue: Rescue) -> KafkaGuardError:

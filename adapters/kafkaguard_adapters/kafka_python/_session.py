@@ -12,6 +12,7 @@ from kafkaguard._delivery import Ledger
 from kafkaguard_adapters.kafka_python._building import settings_of
 from kafkaguard_adapters.kafka_python._oversize import SizeLimits
 from kafkaguard_adapters.kafka_python._recovery import Recovery
+from kafkaguard_adapters.kafka_python._rejects import Rejects
 from kafkaguard_adapters.kafka_python._topic_settings import ask_with
 from kafkaguard_adapters.kafka_python._tracking import Tracker
 from kafkaguard_adapters.kafka_python._transactions import Transactions
@@ -45,8 +46,9 @@ class Session:
         gate: Called by a send before anything else, where there is a reason to wait.
         harmless: Until when a record without a key may pass, by topic.
         serializes: The producer has a serialiser for keys.
-        open: The tracker's batches, by the client's future of each.
         ask: Asks the cluster for settings of a topic, by name.
+        limits: Says how large the records of a topic may be.
+        rejects: Does with refused records what the policy says.
     """
 
     __slots__ = (
@@ -58,9 +60,10 @@ class Session:
         "harmless",
         "is_transactional",
         "ledger",
-        "open",
+        "limits",
         "producer",
         "recovery",
+        "rejects",
         "serializes",
         "teller",
         "tracker",
@@ -89,11 +92,13 @@ class Session:
         self.is_transactional = bool(producer.config["transactional_id"])
         self.gate: Callable[[], None] | None = None
         self.ask = ask_with(lambda: settings_of(self.producer))
+        self.limits = SizeLimits(self.ask)
         self.ledger = Ledger()
+        self.rejects = Rejects(self, teller.policy)
         self.transactions = Transactions(self)
         self.recovery = Recovery(
             self,
-            SizeLimits(self.ask),
+            self.limits,
             rescue=rescue,
             resend_in_doubt=resend_in_doubt,
         )
@@ -105,7 +110,12 @@ class Session:
             on_settled=teller.tell,
             patience=producer.config["delivery_timeout_ms"] / 1000 + MARGIN_S,
         )
-        self.open = self.tracker.open
+        self.put_in_use(producer)
+
+    def put_in_use(self, producer: Any) -> None:
+        """Send with this producer from now on."""
+        self.tracker.attach(producer)
+        self.producer = producer
 
     def failed_for_good(self, error: KafkaGuardError) -> None:
         """Take note of a record that will not be sent again."""

@@ -97,9 +97,8 @@ def hear_out(tracker: Tracker, dead: Any, seconds: float = ANSWER_S) -> None:
 
 
 def end(tracker: Tracker, dead: Any) -> None:
-    """End a dead producer: what it has not sent is given up, in a known order."""
+    """End a dead producer: what it has not sent is given up."""
     _levers.shut(dead)
-    tracker.rank(_insides.unsent(dead))
     _levers.stop(dead, STOP_S)
     tracker.settle_done()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._engine import CallContext
 from kafkaguard._events import (
+    DeadLetterEvent,
     Event,
     RecreateEvent,
     RejectEvent,
@@ -20,6 +21,7 @@ from kafkaguard_policies import load_policy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaguard._engine import OnReject
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_policies import RetryPolicy
 
@@ -38,19 +40,32 @@ class Teller:
         policy: RetryPolicy | None = None,
     ) -> None:
         self._hooks = () if hook is None else (hook,)
-        self._policy = policy or load_policy("default")
+        self.policy = policy or load_policy("default")
         self._events: deque[Event] = deque()
 
-    def rejected(self, error: KafkaGuardError) -> None:
+    def rejected(self, error: KafkaGuardError, on_reject: OnReject = "raise") -> None:
         """A record failed for good; of those only a refused one is an event."""
         if self._hooks and error.verdict.action is Action.REJECT:
             self._events.append(
                 RejectEvent(
-                    policy=self._policy.name,
-                    policy_id=self._policy.policy_id,
+                    policy=self.policy.name,
+                    policy_id=self.policy.policy_id,
                     context=_context(error.topic),
                     error=error.name,
-                    on_reject=self._policy.on_reject,
+                    on_reject=on_reject,
+                )
+            )
+
+    def dead_lettered(self, error: KafkaGuardError, topic: str) -> None:
+        """The dead letter of a refused record is in its topic."""
+        if self._hooks:
+            self._events.append(
+                DeadLetterEvent(
+                    policy=self.policy.name,
+                    policy_id=self.policy.policy_id,
+                    context=_context(error.topic),
+                    error=error.name,
+                    dead_letter_topic=topic,
                 )
             )
 
@@ -59,8 +74,8 @@ class Teller:
         if self._hooks:
             self._events.append(
                 RetryEvent(
-                    policy=self._policy.name,
-                    policy_id=self._policy.policy_id,
+                    policy=self.policy.name,
+                    policy_id=self.policy.policy_id,
                     context=_context(topic),
                     number=2,
                     wait=0.0,
@@ -73,8 +88,8 @@ class Teller:
         if self._hooks:
             self._events.append(
                 RecreateEvent(
-                    policy=self._policy.name,
-                    policy_id=self._policy.policy_id,
+                    policy=self.policy.name,
+                    policy_id=self.policy.policy_id,
                     context=_context(topic),
                 )
             )

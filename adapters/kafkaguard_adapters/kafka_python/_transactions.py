@@ -16,19 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
-from kafkaguard._classification import classify
 from kafkaguard._verdict import Action
-from kafkaguard.errors import ClientStateError
+from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.kafka_python import _failures, _insides, _levers, errors
 from kafkaguard_adapters.kafka_python._successor import retire
 
 if TYPE_CHECKING:
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.kafka_python._session import Session
 
 _log = logging.getLogger("kafkaguard.producer")
 
-_OUT_OF_ORDER = classify(ClientStateError("in a wrong order"))
 _POLL_S = 0.01
 #: Seconds that the client has to find out whether it was fenced.
 _FENCED_S = 5.0
@@ -46,6 +43,7 @@ class Transactions:
         self._failure: KafkaGuardError | None = None
         self._has_hole = False
         self._is_worn = False
+        self._began = float("inf")
         self._open_end: tuple[bool, Any, Any] | None = None
 
     def failed(self, error: KafkaGuardError) -> None:
@@ -58,11 +56,17 @@ class Transactions:
 
         As Java's producer does, which then takes no commit either.
         """
-        self._failure = self._failure or error
+        if _insides.is_in_transaction(self._session.producer):
+            self._failure = self._failure or error
 
     def has_failed(self) -> bool:
         """Tell whether the transaction can only be aborted."""
         return self._failure is not None or self._cause() is not None
+
+    def is_not_begun(self) -> bool:
+        """Tell whether there is no transaction to send anything in."""
+        in_use = self._session.producer
+        return not (_insides.is_in_transaction(in_use) or self.has_failed())
 
     def begin(self) -> None:
         """Begin a transaction, if need be with a new producer.
@@ -77,6 +81,7 @@ class Transactions:
         except KafkaError as error:
             raise self.judged(error, {}) from error
         self._forget()
+        self._began = time.monotonic()
 
     def commit(self) -> None:
         """Commit within ``max_block_ms``; call it again to wait for longer.
@@ -97,16 +102,43 @@ class Transactions:
         Raises:
             KafkaGuardError: It cannot be aborted.
         """
+        self._abort_within(None)
+
+    def give_up(self, seconds: float) -> bool:
+        """Abort what is open when the producer is closed, as Java's producer does.
+
+        Until then, whoever reads only what is committed gets nothing that came later.
+
+        Args:
+            seconds: The time that it has.
+
+        Returns:
+            Whether a transaction was open that had not failed.
+        """
+        if not _insides.is_in_transaction(self._session.producer):
+            return False
+        was_sound = not self.has_failed()
         try:
-            self._abort()
+            self._abort_within(seconds)
+        except KafkaGuardError as error:
+            _log.warning(
+                "an open transaction could not be aborted on closing (%s): its "
+                "records hide later ones from readers until transaction_timeout_ms",
+                error,
+            )
+        return was_sound
+
+    def _abort_within(self, seconds: float | None) -> None:
+        try:
+            self._abort(seconds)
         except KafkaError as error:
             raise self.judged(error, {"phase": "abort"}) from error
         self._is_worn = self._is_worn or self._has_hole
         self._forget()
 
-    def _abort(self) -> None:
+    def _abort(self, seconds: float | None) -> None:
         try:
-            self._end(commit=False)
+            self._end(commit=False, seconds=seconds)
         except KafkaTimeoutError:
             raise
         except KafkaError:
@@ -133,7 +165,7 @@ class Transactions:
         except KafkaError as error:
             raise self.judged(error, {}, api="TxnOffsetCommit") from error
 
-    def _end(self, *, commit: bool) -> None:
+    def _end(self, *, commit: bool, seconds: float | None = None) -> None:
         producer = self._session.producer
         if not _insides.is_idempotent(producer):
             call = producer.commit_transaction if commit else producer.abort_transaction
@@ -141,11 +173,13 @@ class Transactions:
         if self._open_end is None or self._open_end[:2] != (commit, producer):
             result = _levers.end_transaction(producer, commit=commit)
             self._open_end = (commit, producer, result)
-        self._await(self._open_end[2])
+        self._await(self._open_end[2], seconds)
         self._open_end = None
 
-    def _await(self, result: Any) -> None:
+    def _await(self, result: Any, seconds: float | None = None) -> None:
         limit = self._session.producer.config["max_block_ms"]
+        if seconds is not None:
+            limit = min(limit, seconds * 1000)
         try:
             done = result.wait(timeout_ms=limit)
         except KafkaError:
@@ -167,8 +201,7 @@ class Transactions:
         except KafkaError:
             retire(successor)
             raise
-        session.producer = successor
-        session.tracker.generation += 1
+        session.put_in_use(successor)
         self._is_worn, self._open_end = False, None
         _log.info("after a failed transaction a new producer took over its id")
         threading.Thread(
@@ -191,18 +224,34 @@ class Transactions:
             time.sleep(_POLL_S)
         return _insides.transaction_error(producer)
 
+    def _why_over(self) -> str | None:
+        """Say that a transaction was open for too long, if so: codes do not tell."""
+        limit = self._session.producer.config["transaction_timeout_ms"] / 1000
+        lasted = time.monotonic() - self._began
+        if lasted < limit:
+            return None
+        return (
+            f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
+            "(transaction_timeout_ms) the coordinator aborts one by itself, which it "
+            "reports as if another instance used the transactional.id"
+        )
+
     def judged(
         self, error: KafkaError, context: dict[str, Any], api: str = "EndTxn"
     ) -> KafkaGuardError:
         """Say what a failed call means."""
         cause = self._cause() or error
         context = {"transactional": True, **context}
-        judged = errors.translate(cause, api=api, context=context)
+        judged = errors.translate(
+            cause, message=self._why_over(), api=api, context=context
+        )
         if judged.verdict.action in (Action.FENCED, Action.CONFIGURE):
             return judged
         if self._failure is None:
             # "Invalid transition": the calls came in a wrong order, no client is dead.
-            known = {"verdict": _OUT_OF_ORDER} if _is_out_of_order(error) else {}
+            known = (
+                {"verdict": _failures.OUT_OF_ORDER} if _is_out_of_order(error) else {}
+            )
             return errors.translate(error, api=api, context=context, **known)
         failed = self._failure
         return errors.translate(

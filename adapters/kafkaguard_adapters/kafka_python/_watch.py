@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,29 +26,28 @@ class Watch:
     """A thread that is there while records are on their way.
 
     Args:
-        next_due: Says when the next record is due, in monotonic seconds; None: there
-            is none.
-        on_due: Settles what is due.
+        next_due: A method that says when the next record is due, in monotonic seconds;
+            None: there is none.
+        on_due: A method of the same object that settles what is due.
     """
 
     def __init__(
         self, next_due: Callable[[], float | None], on_due: Callable[[], None]
     ) -> None:
-        self._next_due = next_due
-        self._on_due = on_due
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
+        self._stopped = stopped = threading.Event()
+        # The thread must not keep a producer alive that nobody uses any more.
+        self._next_due = weakref.WeakMethod(next_due, lambda _: stopped.set())
+        self._on_due = weakref.WeakMethod(on_due)
+        #: Read without the lock: whoever begins has made the record known before.
         self._running = False
-        self._more = False
 
     def begin(self) -> None:
         """Take note that a record is on its way."""
-        with self._lock:
-            self._more = True
-            if self._running or self._stopped.is_set():
-                return
-            self._running = True
-        threading.Thread(target=self._run, name="kafkaguard-watch", daemon=True).start()
+        if not self._running and self._may_run():
+            threading.Thread(
+                target=self._run, name="kafkaguard-watch", daemon=True
+            ).start()
 
     def stop(self) -> None:
         """End the thread; nothing is watched any more."""
@@ -61,20 +61,34 @@ class Watch:
                 _log.exception("records could not be checked for their time; going on")
                 self._stopped.wait(_REST_S)
 
+    def _may_run(self) -> bool:
+        """Take the place of the one thread, if it is free."""
+        with self._lock:
+            if self._running or self._stopped.is_set():
+                return False
+            self._running = True
+            return True
+
     def _is_needed(self) -> bool:
         """Tell whether anything is on its way; if not, the thread ends."""
-        self._more = False
-        waiting = self._next_due() is not None
-        with self._lock:
-            self._running = (waiting or self._more) and not self._stopped.is_set()
-            return self._running
+        if self._stopped.is_set():
+            return False
+        if self._due() is not None:
+            return True
+        self._running = False
+        # What came before that found the thread still there.
+        return self._due() is not None and self._may_run()
+
+    def _due(self) -> float | None:
+        next_due = self._next_due()
+        return None if next_due is None else next_due()
 
     def _look(self) -> None:
-        due = self._next_due()
+        due = self._due()
         if due is None:
             return
         left = due - time.monotonic()
-        if left <= 0:
-            self._on_due()
-        else:
+        if left > 0:
             self._stopped.wait(left)
+        elif (on_due := self._on_due()) is not None:
+            on_due()

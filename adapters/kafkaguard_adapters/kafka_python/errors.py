@@ -52,6 +52,12 @@ def translate(original: BaseException, **known: Any) -> KafkaGuardError:
     return error
 
 
+def add_words(error: KafkaGuardError, words: str) -> None:
+    """Add to what an error says."""
+    said = error.summary or (None if error.broker_message else error.original_text)
+    error.summary = f"{said}; {words}" if said else words
+
+
 def _sentence(original: BaseException) -> str:
     """Say what kafka-python left out of an exception without a text."""
     if isinstance(original, kafka_errors.BrokerResponseError):

@@ -8,19 +8,22 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._classification import classify
-from kafkaguard._delivery import CallbackError, DeliveryFailed, DeliveryReport
+from kafkaguard._delivery import DeliveryReport
 from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
-from kafkaguard.errors import ClientConfigurationError, InvalidRecordKeyError
+from kafkaguard.errors import InvalidRecordKeyError, KafkaGuardError
 from kafkaguard_adapters._calls import ClusterCalls
 from kafkaguard_adapters._view import ClusterView
 from kafkaguard_adapters.kafka_python import _insides, _levers, _reporting, errors
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python._forks import ForkGuard
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
+from kafkaguard_adapters.kafka_python._insides import Handed
+from kafkaguard_adapters.kafka_python._letters import Letters, Post
 from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck, ask_facts
+from kafkaguard_adapters.kafka_python._rejects import check_policy
 from kafkaguard_adapters.kafka_python._session import Session
 from kafkaguard_adapters.kafka_python._telling import Teller
 from kafkaguard_adapters.kafka_python.settings import read_settings
@@ -33,12 +36,21 @@ if TYPE_CHECKING:
     from kafkaguard._events import Event
     from kafkaguard._verdict import TopicFacts, Verdict
     from kafkaguard_adapters._settings import Settings
+    from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
 _log = logging.getLogger("kafkaguard.producer")
 
 #: What it does by the policy.
 OBEYS = frozenset(
-    {"null_key", "disguised_null_key", "on_reject", "rescue", "resend_in_doubt"}
+    {
+        "null_key",
+        "disguised_null_key",
+        "on_reject",
+        "overrides.on_reject",
+        "dead_letter",
+        "rescue",
+        "resend_in_doubt",
+    }
 )
 #: Seconds that close() and leaving a ``with`` block take at most by default.
 CLOSE_S = 30.0
@@ -131,6 +143,8 @@ class GuardedProducer(ClusterCalls):
             disguised=self._disguised,
             transactional=session.is_transactional,
         )
+        post = Post(session, self._check_letter, self._not_sent)
+        session.rejects.letters = Letters(session, post)
 
     # --- sending ----------------------------------------------------------------------
 
@@ -146,7 +160,8 @@ class GuardedProducer(ClusterCalls):
         """Send a record, as ``KafkaProducer.send`` does.
 
         Returns:
-            A future with the interface of kafka-python's.
+            A future with the interface of kafka-python's. Where the policy sets a
+            refused record aside (``on_reject``), it fails with the error.
 
         Raises:
             InvalidRecordKeyError: The topic is compacted and the record has no key,
@@ -161,19 +176,26 @@ class GuardedProducer(ClusterCalls):
         if (key is None or session.serializes) and (
             session.harmless.get(topic, 0.0) <= session.clock()
         ):
-            self._check_key(topic, key, headers)
+            try:
+                self._check_key(topic, key, headers)
+            except InvalidRecordKeyError as error:
+                session.refused_at_once(error)
+                handed = Handed(topic, value, key, headers, partition, timestamp_ms)
+                return session.rejects.refused(error, handed)
         producer = session.producer
         try:
             inner = producer.send(topic, value, key, headers, partition, timestamp_ms)
-        except KafkaError as error:
+        except (KafkaError, RuntimeError) as error:  # a dying client raises both
             if session.is_replaced(producer):  # in this very moment
                 return self.send(topic, value, key, headers, partition, timestamp_ms)
-            raise self._not_sent(error, topic, partition) from error
-        if (
-            inner._produce_future not in session.open  # noqa: SLF001 - see _insides
-            and not self._follow(producer, inner)  # it died in this very moment
-        ):
-            return self.send(topic, value, key, headers, partition, timestamp_ms)
+            if not isinstance(error, KafkaError):
+                raise
+            refusal = self._not_sent(error, topic, partition)
+            handed = Handed(topic, value, key, headers, partition, timestamp_ms)
+            return session.rejects.refused(refusal, handed)
+        if inner.is_done and inner.failed():  # perhaps before it came into any batch
+            handed = Handed(topic, value, key, headers, partition, timestamp_ms)
+            session.rejects.settle(inner, handed)
         return GuardedFuture(inner, session.tracker)
 
     def _check_key(self, topic: str, key: Any, headers: Any) -> None:
@@ -182,45 +204,25 @@ class GuardedProducer(ClusterCalls):
         try:
             serializer = self._session.producer.config["key_serializer"]
             self._null_keys.check(topic, key, headers, serializer)
-        except InvalidRecordKeyError as error:
-            self._session.refused_at_once(error)
-            self._teller.rejected(error)
-            self._teller.tell()
+        except InvalidRecordKeyError:
             raise
         except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
             _log.exception("the check for a null key failed; the record is sent")
 
-    def _follow(self, producer: Any, inner: Any) -> bool:
-        """Begin to follow a batch; a fault in that must not fail the send.
+    def _check_letter(self, topic: str, key: Any) -> None:
+        if self._checks_keys:
+            self._null_keys.check(topic, key, None, None)
 
-        Returns:
-            False: the producer has died and never sent the record.
-        """
-        session = self._session
-        result = _insides.result_of(inner)
-        try:
-            if inner.failed() and not result.is_done:
-                # The client failed it before it came into any batch.
-                session.tracker.settle_failed(inner)
-                return True
-            done = session.tracker.begin(producer, inner)
-            if done is None:
-                return True
-            if (
-                done.source is None
-                and _insides.was_never_sent(producer, result)
-                and session.recovery.expect_successor(producer)
-            ):
-                session.tracker.resolve(done)
-                return False
-            session.tracker.settle(done)
-        except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
-            _log.exception("a record could not be followed; it is sent all the same")
-        return True
-
-    def _not_sent(self, error: KafkaError, topic: str, partition: int | None) -> Any:
+    def _not_sent(
+        self, error: KafkaError, topic: str, partition: int | None = None
+    ) -> Any:
         context: dict[str, Any] = {"phase": "enqueue"}
         session = self._session
+        if isinstance(error, IllegalStateError):
+            if _insides.is_closed(session.producer):
+                return _reporting.closed(topic)
+            if session.is_transactional and session.transactions.is_not_begun():
+                return _reporting.not_begun(error, topic)
         if session.is_transactional and session.transactions.has_failed():
             return session.transactions.judged(error, context, api="Produce")
         if session.is_transactional:
@@ -305,7 +307,8 @@ class GuardedProducer(ClusterCalls):
         Raises:
             DeliveryFailed: Records failed and nobody has looked at them.
             CallbackError: A callback of the application has raised.
-            ClientStateError: It is called in a callback, whose thread it waits for.
+            ClientStateError: A transaction was open; it was aborted. Or it is called in
+                a callback, whose thread it waits for.
             TypeError: ``timeout`` is not a number.
             ValueError: It is negative.
         """
@@ -322,10 +325,16 @@ class GuardedProducer(ClusterCalls):
         if session.tracker.pending():
             _levers.stop(session.producer, STOP_S)
             session.tracker.settle_done()
+        left = max(STOP_S, deadline - time.monotonic())
+        is_given_up = session.transactions.give_up(left)
         session.watch.stop()
+        session.rejects.letters.close(STOP_S)
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(left, null_logger)
-        return self._report(session.tracker.pending() + session.recovery.pending())
+        report = self._report(session.tracker.pending() + session.recovery.pending())
+        if is_given_up:
+            raise _reporting.transaction_given_up(report)
+        return report
 
     def _close_client(self, timeout: float, null_logger: bool) -> None:
         try:
@@ -358,9 +367,21 @@ class GuardedProducer(ClusterCalls):
             repaired = rounds != session.recovery.rounds
             if not (answered and idle and (repaired or split)):
                 break
-        unsettled = (b for b in batches if not b.result.is_done)
+        unsettled = [b for b in batches if not b.result.is_done]
         pending = sum(batch.unsettled for batch in unsettled)
-        return pending + (0 if idle else session.recovery.pending())
+        if not idle:
+            pending += session.recovery.pending()
+        return pending + self._wait_for_letters(left, unsettled)
+
+    def _wait_for_letters(
+        self, left: Callable[[], float], counted: list[TrackedBatch]
+    ) -> int:
+        session = self._session
+        letters = session.rejects.letters
+        if letters.wait(left()):
+            session.recovery.wait(left())  # for callbacks
+            return 0
+        return letters.pending(counted)
 
     def _report(self, pending: int) -> DeliveryReport:
         report = self._session.ledger.report(pending)
@@ -405,7 +426,7 @@ class GuardedProducer(ClusterCalls):
         """Close, as close() does; an exception of the block goes first."""
         try:
             self.close()
-        except (DeliveryFailed, CallbackError) as failure:
+        except KafkaGuardError as failure:
             if error is None:
                 raise
             error.add_note(f"besides, on closing the producer: {failure}")
@@ -465,13 +486,13 @@ def wrap(
     **_: Any,
 ) -> GuardedProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
-    settings = load_policy(policy)
-    if settings.on_reject != "raise":
-        raise errors.make(
-            ClientConfigurationError,
-            f"policy {settings.name}: a guarded producer of kafka-python raises what "
-            f"is rejected; on_reject {settings.on_reject!r} is for pipelines and Spark",
+    if _insides.is_told(producer):
+        raise TypeError(
+            f"{producer!s} is guarded already, and only one guard can account for its "
+            "records: use that one"
         )
+    settings = load_policy(policy)
+    check_policy(settings, producer)
     return GuardedProducer(
         producer,
         Builder(factory, config),

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaguard._dead_letter import fit, reason_headers
+from kafkaguard._dead_letter import fitting, reason_headers
 from kafkaguard_adapters.spark._arrow import ANY_PARTITION, Record
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
-
-#: What the reason's own headers take, at most.
-_ROOM_BYTES = 2048
 
 
 def dead_letter(
@@ -27,11 +24,7 @@ def dead_letter(
         limit: The most bytes that the dead-letter topic takes; a value beyond it is
             cut, and its full size goes into a header.
     """
-    room = (
-        None if limit is None else max(0, limit - _ROOM_BYTES - len(record.key or b""))
-    )
-    value, cut = fit(record.value, room)
     partition = record.partition if record.partition >= 0 else None
     why = reason_headers(reason, topic=record.topic, partition=partition, error=error)
-    headers = [*(record.headers or ()), *why, *cut]
+    value, headers = fitting(record.value, record.key, record.headers or (), why, limit)
     return Record(topic, record.key, value, headers, ANY_PARTITION)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard import classify
 from kafkaguard import errors as e
-from kafkaguard._dead_letter import Reason
+from kafkaguard._dead_letter import Reason, reason_of
 from kafkaguard._verdict import Action
 from kafkaguard_adapters.confluent.errors import make, translate
 from kafkaguard_adapters.spark._arrow import Columns, Record
@@ -204,7 +204,7 @@ class Delivery:
         if record.topic == self._settings.dead_letter_topic:
             raise translated
         if verdict.action is Action.REJECT:
-            self._refuse(record, _reason(translated), translated)
+            self._refuse(record, reason_of(translated), translated)
         elif verdict.action is Action.IN_DOUBT and self._settings.on_doubt == "report":
             self.counts.in_doubt[translated.name] += 1
         else:
@@ -254,14 +254,6 @@ class Delivery:
     def _check_dead_letters(self, failed: list[tuple[Any, Record]]) -> None:
         for error, record in failed:
             raise self._translated(error, record, self._verdict(error, record, None))
-
-
-def _reason(error: e.KafkaGuardError) -> str:
-    if isinstance(error, e.InvalidRecordKeyError):
-        return Reason.NULL_KEY
-    if isinstance(error, e.MessageTooLargeError):
-        return Reason.TOO_LARGE
-    return error.name
 
 
 def part_superseded(

@@ -1,0 +1,96 @@
+"""The headers in which other tools look for why a record was set aside.
+
+Spring's numbers are binary, those of Kafka's own tools are text. What is only known of
+a record that was written once (its offset, its timestamp type) has no header.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from kafkaguard.errors import KafkaGuardError
+
+Dialect = Literal["own", "spring", "connect", "streams", "kip-1191"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    topic: str
+    partition: str
+    message: str
+    exception: str | None = None
+    is_binary: bool = False
+
+
+_NAMES: dict[str, _Names] = {
+    # Spring for Apache Kafka: KafkaHeaders, written by DeadLetterPublishingRecoverer.
+    "spring": _Names(
+        "kafka_dlt-original-topic",
+        "kafka_dlt-original-partition",
+        "kafka_dlt-exception-message",
+        "kafka_dlt-exception-fqcn",
+        is_binary=True,
+    ),
+    # Kafka Connect: DeadLetterQueueReporter (KIP-298).
+    "connect": _Names(
+        "__connect.errors.topic",
+        "__connect.errors.partition",
+        "__connect.errors.exception.message",
+        "__connect.errors.exception.class.name",
+    ),
+    # Kafka Streams: ExceptionHandlerUtils (KIP-1034).
+    "streams": _Names(
+        "__streams.errors.topic",
+        "__streams.errors.partition",
+        "__streams.errors.message",
+        "__streams.errors.exception",
+    ),
+    # Share groups: ShareGroupDLQStateManager (KIP-1191).
+    "kip-1191": _Names(
+        "__dlq.errors.topic", "__dlq.errors.partition", "__dlq.errors.message"
+    ),
+}
+
+
+def foreign_headers(
+    dialect: Dialect,
+    reason: str,
+    *,
+    topic: str | None,
+    partition: int | None,
+    error: KafkaGuardError | None,
+) -> list[tuple[str, bytes | None]]:
+    """Say why a record was set aside, and where it was going, in a dialect.
+
+    Args:
+        dialect: Any but ``"own"``.
+        reason: Why, in a word.
+        topic: The topic that it was meant for.
+        partition: The partition, where it was known.
+        error: What the broker or the client said.
+    """
+    names = _NAMES[dialect]
+    found: list[tuple[str, bytes | None]] = []
+    if topic is not None:
+        found.append((names.topic, topic.encode()))
+    if partition is not None:
+        found.append((names.partition, _number(partition, binary=names.is_binary)))
+    if error is not None and names.exception is not None:
+        found.append((names.exception, _class_name(error).encode()))
+    return [*found, (names.message, _message(reason, error).encode())]
+
+
+def _number(value: int, *, binary: bool) -> bytes:
+    return struct.pack(">i", value) if binary else str(value).encode()
+
+
+def _class_name(error: KafkaGuardError) -> str:
+    return f"kafkaguard.errors.{error.verdict.error_class.__name__}"
+
+
+def _message(reason: str, error: KafkaGuardError | None) -> str:
+    said = None if error is None else error.broker_message or error.summary
+    return f"{reason}: {said}" if said else reason
