@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkaguard._arguments import refusal
 from kafkaguard.errors import KafkaGuardError, for_code
 
 if TYPE_CHECKING:
@@ -23,10 +24,19 @@ class TopicPartition(NamedTuple):
 
 
 def as_partition(value: Any) -> TopicPartition:
-    """Read a partition from a pair, or from any client's ``TopicPartition``."""
-    if isinstance(value, tuple):
-        return TopicPartition(*value[:2])
-    return TopicPartition(value.topic, value.partition)
+    """Read a partition from a pair, or from any client's ``TopicPartition``.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    pair = value[:2] if isinstance(value, tuple) else _pair_of(value)
+    if [type(part) for part in pair] != [str, int]:
+        raise refusal("a partition", "a pair (topic, number)", value)
+    return TopicPartition(*pair)
+
+
+def _pair_of(value: Any) -> tuple[Any, ...]:
+    return getattr(value, "topic", None), getattr(value, "partition", None)
 
 
 #: Makes an error of a code or a class, a text and a place; each client's module

@@ -35,6 +35,8 @@ Api = str | None
 Signal = int | type[e.KafkaGuardError]
 
 PRODUCE: frozenset[Api] = frozenset({"Produce", None})
+#: Requests about records; no other verdict speaks of them.
+CARRIES_RECORDS: frozenset[Api] = PRODUCE | {"Fetch"}
 READS_LOG: frozenset[Api] = frozenset({"Fetch", "ListOffsets"})
 RECORDS_AND_OFFSETS: frozenset[Api] = PRODUCE | {
     "OffsetCommit",
@@ -178,10 +180,25 @@ RULES: tuple[Rule, ...] = (
     ),
     # --- what a client says about itself goes before what a code says -------------
     _rule(
+        "fenced-or-timed-out",
+        Action.FENCED,
+        "another instance uses this transactional.id, or the transaction ran longer "
+        "than transaction.timeout.ms and was ended: look which (is there a second "
+        "instance?) and do not fence it back",
+        on=(90,),
+        scenario=(
+            "Two live instances fence each other for ever; or the coordinator ended a "
+            "slow transaction itself and raised the epoch, with one instance only. "
+            "Compare the time since its begin with transaction.timeout.ms: if it was "
+            "longer and no other instance runs, a new producer may go on."
+        ),
+        source="KIP-447, KIP-890; TransactionCoordinator; KafkaProducer.send",
+    ),
+    _rule(
         "fenced",
         Action.FENCED,
         "another instance uses this id: stop, and do not fence it back",
-        on=(90, 82, 111, e.ClientFencedError),
+        on=(82, 111, e.ClientFencedError),
         scenario=(
             "Two live instances share a transactional.id or group.instance.id. "
             "Building a new one fences the other, which does the same, for ever."
@@ -410,6 +427,7 @@ RULES: tuple[Rule, ...] = (
         "the broker refuses a record of this batch; without its key it is not known "
         "whether it was this one",
         on=(87,),
+        apis=PRODUCE,
         scenario="A null key on a compacted topic, a wrong timestamp, a broken schema.",
         source="KIP-467; LogValidator",
     ),
@@ -419,6 +437,7 @@ RULES: tuple[Rule, ...] = (
         "the checksum did not fit: try a few times; if it stays, ask whether the topic "
         "is compacted and the key missing",
         on=(2,),
+        apis=CARRIES_RECORDS,
         scenario=(
             "Rarely a damaged network frame. From old brokers it is their word for a "
             "null key on a compacted topic, and then it never goes away."
@@ -431,6 +450,7 @@ RULES: tuple[Rule, ...] = (
         "the record is larger than the topic takes: make it smaller or raise "
         "max.message.bytes",
         on=(10, 18),
+        apis=CARRIES_RECORDS,
         scenario="Also for a batch: a smaller one may pass, a single record will not.",
         source="KAFKA-8350; confluent-kafka-python #1774",
     ),
@@ -444,13 +464,32 @@ RULES: tuple[Rule, ...] = (
         source="KAFKA-14991; Topic.validate",
     ),
     _rule(
+        "call-under-way",
+        Action.WAIT,
+        "the client is still at an earlier call of this kind: let it end, then call "
+        "again",
+        on=(-178, -177),
+        scenario="librdkafka's _IN_PROGRESS and _PREV_IN_PROGRESS; no record is meant.",
+        source="librdkafka RD_KAFKA_RESP_ERR__PREV_IN_PROGRESS",
+    ),
+    _rule(
         "queue-full",
         Action.WAIT,
         "the client's queue is full and the record was not taken: let it drain, then "
         "hand over the same record",
         on=(e.ClientQueueFullError,),
+        apis=PRODUCE,
         scenario="produce() raises BufferError. Without a poll the queue never drains.",
         source="confluent-kafka-python #16, #781; kafka-python #985",
+    ),
+    _rule(
+        "too-much-in-flight",
+        Action.WAIT,
+        "the client takes no more requests now: wait until some are answered, then the "
+        "same request",
+        on=(e.ClientQueueFullError,),
+        scenario="Too many requests of one connection are without an answer.",
+        source="kafka.errors.TooManyInFlightRequests",
     ),
     _rule(
         "throttled",
@@ -881,8 +920,18 @@ RULES: tuple[Rule, ...] = (
         "the client does not know the topic, partition or broker yet: refresh "
         "metadata, then hand over the record again, since it was dropped",
         on=(e.ClientMetadataError,),
+        apis=PRODUCE,
         scenario="A topic made a moment ago. librdkafka has purged the record.",
         source="librdkafka #2858, #4904; KIP-207",
+    ),
+    _rule(
+        "cluster-not-known-yet",
+        Action.REFRESH,
+        "the client does not know the topic, partition or broker: refresh metadata, "
+        "and if it is still not there, ask for one that is",
+        on=(e.ClientMetadataError,),
+        scenario="A broker that does not exist, or that came a moment ago.",
+        source="librdkafka #2858; KIP-207",
     ),
     _rule(
         "garbled-answer",

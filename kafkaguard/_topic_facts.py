@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._classification import classify
 from kafkaguard._verdict import Action, TopicFacts
-from kafkaguard.errors import UnknownTopicOrPartitionError
+from kafkaguard.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    InvalidTopicError,
+    KafkaGuardError,
+    UnknownTopicOrPartitionError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,8 +30,17 @@ TTL_S = 300.0
 RETRY_AFTER_S = 30.0
 PATIENCE_S = 1.0
 NOTHING_KNOWN = TopicFacts()
-#: What helps where a look-up is denied.
-GRANT = "Grant the ACL DescribeConfigs on the topic. "
+#: What helps, by what went wrong.
+REMEDIES: dict[type[KafkaGuardError], str] = {
+    AuthorizationError: "Grant the ACL DescribeConfigs on the topic. ",
+    AuthenticationError: "Mend the credentials. ",
+    InvalidTopicError: "No topic can have this name: mend it. ",
+}
+
+
+def _remedy(error: type[KafkaGuardError]) -> str:
+    found = (REMEDIES[cls] for cls in REMEDIES if issubclass(error, cls))
+    return next(found, "")
 
 
 class TopicFactsCache:
@@ -150,13 +165,14 @@ class TopicFactsLookup:
             done.set()
 
     def _give_up(self, topic: str, error: Exception) -> None:
-        denied = classify(error, api="DescribeConfigs").action is Action.CONFIGURE
-        ttl = None if denied else self._retry_after
+        verdict = classify(error, api="DescribeConfigs")
+        lasting = verdict.action is Action.CONFIGURE
+        ttl = None if lasting else self._retry_after
         self._cache.remember(topic, NOTHING_KNOWN, ttl=ttl)
         if isinstance(error, UnknownTopicOrPartitionError):
             return  # the send itself says so
         why = str(error) or type(error).__name__
-        self._warn(topic, why, GRANT if denied else "")
+        self._warn(topic, why, _remedy(verdict.error_class))
 
     def _warn(self, topic: str, why: str, remedy: str = "") -> None:
         with self._lock:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from kafkaguard import _arguments
 from kafkaguard._offsets import (
     EARLIEST,
     ISOLATION_LEVELS,
@@ -20,10 +22,11 @@ from kafkaguard_adapters._list_offsets import OffsetLister
 from kafkaguard_adapters._loop import run
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from kafkaguard._lag import LagReport
     from kafkaguard._log_dirs import LogDirsReport
+    from kafkaguard._reports import TopicPartition
     from kafkaguard_adapters._view import ClusterView
 
 #: Seconds for a whole call, all brokers and all attempts together.
@@ -64,8 +67,13 @@ class AsyncReportCalls:
             KafkaGuardError: No broker can be reached at all, or the client's settings
                 cannot be used for a connection of our own.
         """
+        wanted: Any = topics
+        if not isinstance(topics, Mapping):
+            wanted = _arguments.names("topics", topics)
+        asked = _arguments.ids("brokers", brokers)
+        limit = _arguments.seconds("timeout", timeout)
         cluster = self.cluster_view.cluster()
-        return await _log_dirs.log_dirs(cluster, topics, brokers, timeout, max_version)
+        return await _log_dirs.log_dirs(cluster, wanted, asked, limit, max_version)
 
     async def lag(
         self,
@@ -107,18 +115,22 @@ class AsyncReportCalls:
         Raises:
             KafkaGuardError: No broker can be reached at all, or the client's settings
                 cannot be used for a connection of our own.
-            ValueError: An argument is not one of its words.
+            TypeError: An argument is of the wrong type.
+            ValueError: An argument is not one of its words, or ``timeout`` not above 0.
         """
+        named = _arguments.names("topics", topics)
+        more = _arguments.names("columns", columns) or ()
         question = Question(
-            groups=None if groups is None else tuple(dict.fromkeys(_listed(groups))),
-            topics=None if topics is None else frozenset(_listed(topics)),
+            groups=_arguments.names("groups", groups),
+            topics=None if named is None else frozenset(named),
             isolation=_isolation(isolation),
-            assume=_one_of("assume", assume, (None, "earliest", "latest")),
-            columns=frozenset(_one_of("columns", each, COLUMNS) for each in columns),
+            assume=_arguments.one_of("assume", assume, (None, "earliest", "latest")),
+            columns=frozenset(_arguments.one_of("columns", e, COLUMNS) for e in more),
             stable=stable,
         )
+        limit = _arguments.seconds("timeout", timeout)
         view = self.cluster_view
-        deadline = asyncio.get_running_loop().time() + timeout
+        deadline = asyncio.get_running_loop().time() + limit
         return await read_lag(
             view.cluster(), view.facts, question, deadline, view.read_errors
         )
@@ -142,7 +154,7 @@ class AsyncClusterCalls(AsyncReportCalls):
             partitions: Pairs of topic and partition, or any client's TopicPartition.
             timeout: Seconds for the whole report. Default: 30.
         """
-        return await self._list(dict.fromkeys(partitions, EARLIEST), timeout)
+        return await self._list(_each(partitions, EARLIEST), timeout)
 
     async def end_offsets(
         self,
@@ -152,7 +164,7 @@ class AsyncClusterCalls(AsyncReportCalls):
         isolation: Isolation = "read_uncommitted",
     ) -> OffsetsReport:
         """Ask for ends of logs, as :meth:`beginning_offsets` does for the starts."""
-        wanted = dict.fromkeys(partitions, LATEST)
+        wanted = _each(partitions, LATEST)
         return await self._list(wanted, timeout, _isolation(isolation))
 
     async def offsets_for_times(
@@ -166,7 +178,10 @@ class AsyncClusterCalls(AsyncReportCalls):
             times: Milliseconds since 1970 by partition, as Kafka's clients take them.
             timeout: Seconds; looking in remote storage can take long (KIP-1075).
         """
-        return await self._list({p: int(time) for p, time in times.items()}, timeout)
+        known = _arguments.mapping("times", times, "milliseconds by partition")
+        return await self._list(
+            {as_partition(p): int(t) for p, t in known.items()}, timeout
+        )
 
     async def max_timestamp_offsets(
         self,
@@ -178,18 +193,18 @@ class AsyncClusterCalls(AsyncReportCalls):
         Of a tiered topic brokers look at local segments only, without a word; here
         ``is_local_only`` says so (KAFKA-17552).
         """
-        return await self._list(dict.fromkeys(partitions, MAX_TIMESTAMP), timeout)
+        return await self._list(_each(partitions, MAX_TIMESTAMP), timeout)
 
     async def _list(
         self,
-        wanted: Mapping[Any, int],
-        seconds: float,
+        places: Mapping[TopicPartition, int],
+        timeout: float,  # noqa: ASYNC109 - of the whole report, not to cancel
         isolation: int = READ_UNCOMMITTED,
     ) -> OffsetsReport:
+        limit = _arguments.seconds("timeout", timeout)
         view = self.cluster_view
-        deadline = asyncio.get_running_loop().time() + seconds
+        deadline = asyncio.get_running_loop().time() + limit
         lister = OffsetLister(view.cluster(), view.facts, deadline, isolation=isolation)
-        places = {as_partition(each): when for each, when in wanted.items()}
         return OffsetsReport(await lister.list(places))
 
 
@@ -236,8 +251,8 @@ class ReportCalls:
         )
 
     def close_view(self) -> None:
-        """Close the connections of these calls; the next call opens them again."""
-        if self.cluster_view.is_open:
+        """Close the connections of these calls, which are refused from then on."""
+        if not self.cluster_view.is_closed:
             run(self.cluster_view.close())
 
     @property
@@ -279,16 +294,12 @@ class ClusterCalls(ReportCalls):
         return run(self._awaited.max_timestamp_offsets(partitions, timeout))
 
 
-def _listed(names: Iterable[str] | str) -> Iterable[str]:
-    return [names] if isinstance(names, str) else names
+def _each(partitions: Iterable[Any], when: int) -> dict[TopicPartition, int]:
+    """Ask the same of each partition."""
+    wanted = "a list of partitions, as (topic, partition)"
+    listed = _arguments.items("partitions", partitions, wanted)
+    return dict.fromkeys(map(as_partition, listed), when)
 
 
 def _isolation(word: str) -> int:
-    return ISOLATION_LEVELS[_one_of("isolation", word, ISOLATION_LEVELS)]
-
-
-def _one_of(name: str, value: Any, known: Iterable[Any]) -> Any:
-    if value in known:
-        return value
-    words = ", ".join(str(each) for each in known)
-    raise ValueError(f"{name}: {value!r} is not one of {words}")
+    return ISOLATION_LEVELS[_arguments.one_of("isolation", word, ISOLATION_LEVELS)]

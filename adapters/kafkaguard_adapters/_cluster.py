@@ -189,7 +189,7 @@ class Cluster:
         if broker not in self.addresses:
             known = ", ".join(map(str, sorted(self.addresses)))
             text = f"the cluster has no broker {broker}; it has {known or 'none'}"
-            raise self.make(ClientMetadataError, text, broker=broker)
+            raise self.make(ClientMetadataError, text, api="Metadata", broker=broker)
         return await self._open(self.addresses[broker], broker)
 
     async def _any(self) -> Connection:

@@ -221,6 +221,7 @@ class Connection:
                 self._fault = "it ended within an answer"
         finally:
             self._give_up()
+            self._writer.transport.abort()
 
     def _deliver(self, frame: bytes) -> None:
         answer, response = self._waiting.pop(

@@ -6,6 +6,7 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from kafkaguard._arguments import hook, mapping
 from kafkaguard._verdict import TopicFacts
 from kafkaguard.errors._made import module_of
 from kafkaguard_adapters._stacking import compare
@@ -175,13 +176,17 @@ def guard(
         is there.
 
     Raises:
-        TypeError: There is neither a client nor a factory, or no adapter for it.
+        TypeError: There is neither a client nor a factory, or no adapter for it, or
+            another argument is of the wrong type.
         StackingError: ``strict``, and the client's settings are not safe.
         PolicyError: The policy cannot be used.
     """
     if (client is None) == (factory is None):
         raise TypeError("guard() takes a client, or factory= and config= to build one")
     _check_topics(topics)
+    hook("guard(): on_event", on_event)
+    if config is not None:
+        mapping("guard(): config", config, "a mapping of the client's settings")
     if factory is not None:
         client = _built(factory, dict(config or {}))
     home = _home_of(client)
@@ -232,7 +237,9 @@ def _unused_in_overrides(policy: RetryPolicy, obeyed: frozenset[str]) -> list[st
 
 
 def _check_topics(topics: Any) -> None:
-    for topic, facts in (topics or {}).items():
+    wanted = "TopicFacts by topic name: topics={'t': TopicFacts(compacted=True)}"
+    known = {} if topics is None else topics
+    for topic, facts in mapping("guard(): topics", known, wanted).items():
         if not isinstance(facts, TopicFacts):
             raise TypeError(
                 f"guard(): topics={{{topic!r}: ...}} takes TopicFacts(compacted=..., "

@@ -82,8 +82,6 @@ async def _wanted(
     deadline: float,
 ) -> dict[str, list[int]] | None:
     """Say which partitions are asked for; None: all that there are."""
-    if isinstance(topics, str):
-        topics = [topics]
     names = [] if topics is None else list(topics)
     metadata = await cluster.refresh(deadline, names)
     if topics is None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 T = TypeVar("T")
+
+#: Seconds that the end of the interpreter waits for connections to be closed.
+_END_S: Final = 1.0
 
 _lock = threading.Lock()
 _running: tuple[int, asyncio.AbstractEventLoop] | None = None
@@ -43,3 +48,23 @@ def _start() -> asyncio.AbstractEventLoop:
         target=started.run_forever, name="kafkaguard-io", daemon=True
     ).start()
     return started
+
+
+@atexit.register
+def _end() -> None:
+    """End what is under way, else asyncio complains about it when all is torn down.
+
+    The loop goes on: who registered for the exit before may still close a client.
+    """
+    if _running is None or _running[0] != os.getpid():
+        return
+    with suppress(TimeoutError):
+        asyncio.run_coroutine_threadsafe(_cancel_all(), _running[1]).result(_END_S)
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)  # closed transports take their leave in the loop

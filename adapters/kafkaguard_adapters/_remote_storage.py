@@ -11,6 +11,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaguard._arguments import hook
 from kafkaguard._offsets import LATEST
 from kafkaguard._remote_storage import PATIENCE_S, Progress, RemoteStorageEvent
 from kafkaguard._reports import as_partition
@@ -53,7 +54,7 @@ class RemoteStorageWatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._view = view
-        self._on_event = on_event
+        self._on_event = hook("on_event", on_event)
         self._progress = Progress(patience)
         self._clock = clock
 

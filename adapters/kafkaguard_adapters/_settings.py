@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard import _arguments
 from kafkaguard.errors import ClientConfigurationError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from kafkaguard._reports import Make
 
 DEFAULT_PORT = 9092
-_LAST_PORT = 65535
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -63,16 +63,17 @@ def read_bootstrap(
 
 def _address(text: str, make: Make) -> tuple[str, int]:
     text = text.rpartition("://")[2]
-    host, _, port = text.rpartition(":")
+    host, _, number = text.rpartition(":")
     if not host or (":" in host and not host.startswith("[")):
-        host, port = text, str(DEFAULT_PORT)
-    if not port.isdigit() or not 0 < int(port) <= _LAST_PORT:
+        host, number = text, str(DEFAULT_PORT)
+    port = _arguments.port(number)
+    if port is None:
         raise refuse(
             make,
             f"bootstrap server {text!r}",
             "write it as host:port, with a port up to 65535",
         )
-    return host.strip("[]"), int(port)
+    return host.strip("[]"), port
 
 
 def check_protocol(value: str | None, make: Make) -> tuple[bool, bool]:

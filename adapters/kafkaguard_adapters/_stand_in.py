@@ -95,15 +95,53 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
 
     #: What the client calls its own end.
     _ends_with = "stop"
+    #: The base class of what it raises, and how that becomes ours as well.
+    _client_error: type[BaseException]
+    _translate: Callable[..., BaseException]
 
     def __init__(self, client: Any, view: ClusterView) -> None:
         super().__init__(client)
         self.cluster_view = view
+        self._has_failed = False
 
     async def __aenter__(self) -> Self:
         """Start the client; leaving closes it."""
-        await self.client.start()
+        await self.start()
         return self
+
+    async def start(self) -> None:
+        """Start the client; where that fails, close what it has opened.
+
+        It may be called again then, as aiokafka's users do in a loop.
+
+        Raises:
+            KafkaGuardError: What the client raises, also of its own class.
+        """
+        if self._has_failed:  # aiokafka would not close what calls itself closed
+            self.client._closed = False  # noqa: SLF001 - there is no other way
+        self._has_failed = False
+        try:
+            await self.client.start()
+        except BaseException as error:
+            self._has_failed = True
+            await self._leave()
+            if isinstance(error, self._client_error):
+                raise self._translate(error) from error
+            raise
+
+    async def _leave(self) -> None:
+        """Close a client that did not start; why it did not counts for more."""
+        name = self._ends_with
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await getattr(self.client, name)()
+        except Exception:  # noqa: BLE001 - see above
+            _log.exception("%s.%s() failed", type(self.client).__name__, name)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it was closed, or did not start."""
+        return self._has_failed or self.cluster_view.is_closed
 
     async def __aexit__(self, *_: object) -> None:
         """Close."""

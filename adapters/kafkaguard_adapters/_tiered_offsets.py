@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._offsets import ISOLATION_LEVELS, OffsetsReport
 from kafkaguard._reports import as_partition
-from kafkaguard.errors import KafkaGuardError, RemoteStorageNotReadyError
+from kafkaguard.errors import (
+    ClientClosedError,
+    KafkaGuardError,
+    RemoteStorageNotReadyError,
+)
 from kafkaguard_adapters._list_offsets import OffsetLister
 
 if TYPE_CHECKING:
@@ -74,6 +78,8 @@ class TieredOffsets:
     async def _is_tiered(self, topics: set[str], deadline: float) -> bool:
         try:
             cluster = self._view.cluster()
+        except ClientClosedError:
+            return False  # the client says so in its own way
         except KafkaGuardError as error:
             self._warn(error)
             return False

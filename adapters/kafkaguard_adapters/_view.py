@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters._cluster import Cluster
 from kafkaguard_adapters._topics import FactsOfTopics
 
@@ -39,9 +40,16 @@ class ClusterView:
         self.read_errors: dict[TopicPartition, KafkaGuardError] = {}
         self._cluster: Cluster | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
 
     def cluster(self) -> Cluster:
-        """Return the cluster as seen from the running loop."""
+        """Return the cluster as seen from the running loop.
+
+        Raises:
+            ClientClosedError: The client was closed.
+        """
+        if self._is_closed:
+            raise self.closed("its cluster cannot be asked any more")
         loop = asyncio.get_running_loop()
         if self._cluster is None or self._loop is not loop:
             self._cluster = Cluster(self._settings(), self.make)
@@ -49,12 +57,17 @@ class ClusterView:
         return self._cluster
 
     @property
-    def is_open(self) -> bool:
-        """Whether there may be connections."""
-        return self._cluster is not None
+    def is_closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._is_closed
+
+    def closed(self, consequence: str) -> KafkaGuardError:
+        """Make the error for a call on a client that was closed."""
+        return self.make(ClientClosedError, f"the client was closed: {consequence}")
 
     async def close(self) -> None:
-        """Close the connections; the next call opens them again."""
+        """Close the connections, and refuse calls from now on."""
+        self._is_closed = True
         if self._cluster is not None and self._loop is asyncio.get_running_loop():
             self._cluster.close()
         self._cluster = None

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kafkaguard.cli._main import Problem
+from kafkaguard.cli._numbers import BROKERS, PARTITIONS
 from kafkaguard.testing import ClusterError, KafkaCluster
 
 if TYPE_CHECKING:
@@ -36,19 +37,19 @@ def _pairs(separator: str) -> Callable[..., dict[str, str]]:
 
 
 def _topics(
-    _: click.Context, __: click.Parameter, values: Iterable[str]
+    context: click.Context, option: click.Parameter, values: Iterable[str]
 ) -> dict[str, int]:
     pairs = [value.partition(":") for value in values]
-    try:
-        return {name: int(count) if found else 1 for name, found, count in pairs}
-    except ValueError as error:
-        raise click.BadParameter("expected NAME or NAME:PARTITIONS") from error
+    if not all(name and bool(count) == bool(found) for name, found, count in pairs):
+        raise click.BadParameter("expected NAME or NAME:PARTITIONS")
+    return {
+        name: int(PARTITIONS.convert(count if found else 1, option, context))
+        for name, found, count in pairs
+    }
 
 
 @click.command()
-@click.option(
-    "--brokers", type=click.IntRange(1), default=1, show_default=True, help="How many."
-)
+@click.option("--brokers", type=BROKERS, default=1, show_default=True, help="How many.")
 @click.option("--version", help="The Kafka version, such as 4.4.0.")
 @click.option(
     "--topic",

@@ -12,6 +12,7 @@ import click
 from kafkaguard.cli._content import lines, plain, without_credentials
 from kafkaguard.cli._hexdump import from_hex, is_text
 from kafkaguard.cli._main import Problem
+from kafkaguard.cli._requests import request_name
 from kafkaguard.protocol import Message, ProtocolError, message
 from kafkaguard.protocol._guess import guess_request, guess_version, split_frames
 
@@ -133,7 +134,7 @@ def _reader(
 
 def _message(api: str) -> Message:
     try:
-        return message(int(api) if api.isdigit() else api)
+        return message(request_name(api) or api)
     except ProtocolError as error:
         raise Problem(str(error)) from None
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from kafkaguard._classification import classify
 from kafkaguard._verdict import Action
-from kafkaguard.cli._explain import request_name
+from kafkaguard.cli._requests import request_name
 from kafkaguard.errors import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
 
 

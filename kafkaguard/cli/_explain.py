@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from difflib import get_close_matches
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,12 @@ from rich.console import Console
 from rich.table import Table
 
 from kafkaguard import errors
-from kafkaguard._apis import API_KEYS
 from kafkaguard._classification import classify
 from kafkaguard._verdict import TopicFacts
 from kafkaguard.cli._clients import JAVA, Habits, clients, habits_of, source
 from kafkaguard.cli._lookup import Found, find_error, nearest_name
 from kafkaguard.cli._main import Problem
+from kafkaguard.cli._requests import request_name
 from kafkaguard.errors._meanings import MEANINGS
 
 if TYPE_CHECKING:
@@ -156,23 +155,6 @@ _USAGE = (
     "Give a code (87), a name (INVALID_RECORD) or a text that holds one; "
     "`kafkaguard errors` lists all."
 )
-
-
-def request_name(api: str | None) -> str | None:
-    """Return Kafka's spelling of a request's name, however it was typed.
-
-    Raises:
-        Problem: Kafka has no such request.
-    """
-    if api is None:
-        return None
-    by_lower = {name.lower(): name for name in API_KEYS}
-    exact = by_lower.get(api.lower().replace("_", "").replace("-", ""))
-    if exact is None:
-        near = get_close_matches(api.lower(), by_lower, n=1, cutoff=0.1)
-        hint = f"; did you mean {by_lower[near[0]]}?" if near else ""
-        raise Problem(f"Kafka has no request named {api!r}{hint}")
-    return exact
 
 
 def _depends(subject: Any, given: dict[str, Any]) -> Iterator[tuple[str, Verdict]]:

@@ -23,19 +23,19 @@ _SVG: Final = "http://www.w3.org/2000/svg"
 _FONT: Final = 'font-family="sans-serif" font-size="12"'
 
 
-def check_writable(path: Path) -> None:
-    """Find out before the first look whether the picture can be kept.
+def check_writable(path: Path, option: str = "--plot") -> None:
+    """Find out before the work whether the picture can be kept.
 
     Raises:
         Problem: It cannot.
     """
     if path.suffix.lower() != ".svg":
-        raise Problem(f"--plot {path}: the picture is SVG; end the name in .svg")
+        raise Problem(f"{option} {path}: the picture is SVG; end the name in .svg")
     is_new = not path.exists()
     try:
         path.open("a").close()
     except OSError as error:
-        raise Problem(f"--plot {path} cannot be written: {error.strerror}") from error
+        raise Problem(f"{option} {path} cannot be written: {error.strerror}") from error
     if is_new:
         path.unlink()
 

@@ -31,8 +31,12 @@ _CLASSES: dict[str, type[e.KafkaGuardError]] = {
 _OURS: dict[str, Key] = {
     name: cls if cls.code is None else cls.code for name, cls in _CLASSES.items()
 }
+#: No code has more digits than these.
+_CODE = re.compile(r"-?\d{1,9}")
 # kafka-python prints "[Error 6]", librdkafka "val=-192".
-_NUMBERED = re.compile(r"\[Error (-?\d+)\]|\bval=(-?\d+)|\berror code:? (-?\d+)")
+_NUMBERED = re.compile(
+    r"\[Error (-?\d{1,9})\]|\bval=(-?\d{1,9})\b|\berror code:? (-?\d{1,9})\b"
+)
 _EXCEPTION = re.compile(r"^(?:[\w$]+\.)*([A-Za-z_]\w*)(?::\s*(.*))?$")
 _CAUSE = "The above exception was the direct cause of the following exception"
 _CONTEXT = "During handling of the above exception, another exception occurred"
@@ -73,7 +77,7 @@ def find_error(text: str) -> Found | None:
             last exception counts, and what it was raised from where that says more.
     """
     text = text.strip()
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(_CODE, text):
         return Found(int(text), reported=False)
     if text.upper() in NAMES:
         return Found(NAMES[text.upper()], reported=False)

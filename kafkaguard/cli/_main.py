@@ -6,7 +6,9 @@ import io
 import json
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 
 import click
 
@@ -92,6 +94,18 @@ def cli() -> None:
     """What every answer of a Kafka broker means, and the right next step."""
 
 
+def open_streams() -> None:
+    """Let a stream that was closed before the start lead nowhere, as in `>&-`.
+
+    Whoever closed it wants the exit code only. In this order each takes the number
+    that is free, so that no connection or child of ours gets it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            leads_nowhere = Path(os.devnull).open(mode)  # noqa: SIM115 - until the end
+            setattr(sys, name, leads_nowhere)
+
+
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit code, whatever becomes of the output.
 
@@ -107,7 +121,8 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        sys.stderr.write(f"kafkaguard: cannot write the output: {error}\n")
+        with suppress(OSError):  # the same disk may be full for both
+            sys.stderr.write(f"kafkaguard: cannot write the output: {error}\n")
         return 2
 
 

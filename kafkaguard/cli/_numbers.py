@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kafkaguard._arguments import port
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,7 +44,7 @@ class Bounded(click.ParamType):  # type: ignore[type-arg]  # no generic in older
             number = self._kind(value)
         except ValueError:
             number = math.nan
-        if not math.isfinite(number) or not self._lowest <= number <= self._highest:
+        if not self._lowest <= number <= self._highest or number == math.inf:
             self.fail(f"{value!r}: give {self._wanted()}", param, ctx)
         return number
 
@@ -60,3 +62,30 @@ PAUSE: Final = Bounded(0, _LONGEST_S)
 COUNT: Final = Bounded(1, kind=int)
 AMOUNT: Final = Bounded(0, kind=int)
 PERCENT: Final = Bounded(0, 100)
+SHARE: Final = Bounded(0.000001, 1)
+#: Brokers to start on one machine.
+BROKERS: Final = Bounded(1, 100, int)
+#: What a broker takes in one CreateTopics (KIP-599).
+PARTITIONS: Final = Bounded(1, 10_000, int)
+#: Schedules to draw, and waits of each to show.
+RUNS: Final = Bounded(2, 100_000, int)
+ROWS: Final = Bounded(1, 1_000, int)
+
+
+class ListenAddress(click.ParamType):  # type: ignore[type-arg]  # as above
+    """Where to listen, as ``host:port``; port 0 is any free one."""
+
+    name = "host:port"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """Read it, or say how it is written."""
+        if isinstance(value, tuple):  # a default that was converted already
+            return value
+        host, _, text = value.rpartition(":")
+        number = port(text, lowest=0)
+        if not host or number is None:
+            wanted = "host:port with a port up to 65535 (0: any free)"
+            self.fail(f"{value!r}: give {wanted}", param, ctx)
+        return host, number

@@ -12,7 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from kafkaguard._verdict import Action
+from kafkaguard.cli._lag_plot import check_writable
 from kafkaguard.cli._main import Problem
+from kafkaguard.cli._numbers import ROWS, RUNS
 from kafkaguard_policies import (
     PolicyError,
     RetryPolicy,
@@ -127,9 +129,13 @@ def _list_presets(*, as_json: bool) -> None:
 @click.argument("source")
 @click.option("--action", default="RETRY", help="The kind of failure, as WAIT.")
 @click.option("--seed", default=0, help="Of the random numbers.")
-@click.option("--runs", default=1_000, help="How many schedules are drawn.")
-@click.option("--limit", default=50, help="How many waits are shown.")
-@click.option("--svg", type=click.Path(dir_okay=False), help="Write a picture here.")
+@click.option("--runs", type=RUNS, default=1_000, help="How many schedules are drawn.")
+@click.option("--limit", type=ROWS, default=50, help="How many waits are shown.")
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a picture (SVG) here.",
+)
 @_JSON
 def preview(
     source: str,
@@ -138,10 +144,12 @@ def preview(
     seed: int,
     runs: int,
     limit: int,
-    svg: str | None,
+    svg: Path | None,
     as_json: bool,
 ) -> None:
     """Print the waits of SOURCE: expected, 90 % band and worst case."""
+    if svg is not None:
+        check_writable(svg, "--svg")
     if action.upper() not in Action.__members__:
         raise Problem(f"no action {action!r}; there are {', '.join(Action)}")
     try:
@@ -151,19 +159,13 @@ def preview(
     except ValueError as error:
         raise Problem(str(error)) from None
     if svg is not None:
-        _write(Path(svg), drawn.to_svg())
+        svg.write_text(drawn.to_svg(), encoding="utf-8")
     click.echo(drawn.to_json() if as_json else str(drawn))
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Problem(f"{path} cannot be written: {error.strerror}") from None
-
-
 @policy.command()
-def schema() -> None:
+@_JSON
+def schema(*, as_json: bool) -> None:  # noqa: ARG001 - it is JSON in any case
     """Print the JSON Schema of policy files, for editors."""
     click.echo(json.dumps(policy_schema(), indent=2))
 

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from kafkaguard.cli._main import Problem
+from kafkaguard.cli._numbers import SECONDS, SHARE, ListenAddress
 from kafkaguard.testing import FaultProxy, FaultSpecError, ProxyError
 from kafkaguard.testing._journal import code_name
 
@@ -28,11 +30,16 @@ _REFRESH_S = 0.25
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A YAML file of faults. Without it, only the traffic is shown.",
 )
-@click.option("--listen", default="127.0.0.1:0", help="host:port of the first broker.")
+@click.option(
+    "--listen",
+    type=ListenAddress(),
+    default="127.0.0.1:0",
+    help="host:port of the first broker.",
+)
 @click.option("--advertise", help="The host that clients are told to connect to.")
 @click.option(
     "--rate",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=SHARE,
     help="Share of requests, for faults that state none.",
 )
 @click.option("--seed", type=int, help="Makes the choice of that share repeatable.")
@@ -41,13 +48,13 @@ _REFRESH_S = 0.25
     type=click.Path(path_type=Path),
     help="The kill switch: while this file exists, no fault happens.",
 )
-@click.option("--for", "seconds", type=float, help="Stop after so many seconds.")
+@click.option("--for", "seconds", type=SECONDS, help="Stop after so many seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def proxy(  # noqa: PLR0913 - click hands over each option
     *,
     upstream: str,
     faults: Path | None,
-    listen: str,
+    listen: tuple[str, int],
     advertise: str | None,
     rate: float | None,
     seed: int | None,
@@ -56,22 +63,21 @@ def proxy(  # noqa: PLR0913 - click hands over each option
     as_json: bool,
 ) -> None:
     """Run the proxy until it is interrupted or its time is over."""
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit():
-        raise click.BadParameter(f"host:port, not {listen!r}", param_hint="--listen")
+    host, port = listen
     try:
-        running = FaultProxy(
-            upstream, host=host, port=int(port), advertised_host=advertise
-        )
+        running = FaultProxy(upstream, host=host, port=port, advertised_host=advertise)
         if faults is not None:
             running.load(faults, rate=rate, seed=seed)
-        with running:
-            click.echo(f"Clients connect to {running.bootstrap_servers}", err=as_json)
-            _watch(running, pause_file, seconds, quiet=as_json)
-    except FaultSpecError as error:
-        raise click.UsageError(str(error)) from error
-    except ProxyError as error:
-        raise click.ClickException(str(error)) from error
+        running.start()
+    except (FaultSpecError, ProxyError) as error:
+        raise Problem(str(error)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(f"{faults} is not a text file that can be read") from error
+    try:
+        click.echo(f"Clients connect to {running.bootstrap_servers}", err=as_json)
+        _watch(running, pause_file, seconds, quiet=as_json)
+    finally:
+        running.stop()
     click.echo(json.dumps(_counts(running)) if as_json else _summary(running))
 
 

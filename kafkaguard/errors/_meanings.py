@@ -263,7 +263,10 @@ MEANINGS: dict[int, str] = {
         "one is not known."
     ),
     89: "The client has used up its quota for creating, growing or deleting topics.",
-    90: "A newer producer with the same transactional.id has taken over.",
+    90: (
+        "The epoch of this transactional.id was raised: by another instance, or by the "
+        "coordinator, which ended a transaction that had timed out."
+    ),
     91: (
         "The described or changed item does not exist, such as a user without SCRAM "
         "credentials."

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._apis import API_KEYS, API_NAMES
+from kafkaguard._arguments import refusal
 from kafkaguard.protocol._direction import Direction
 from kafkaguard.protocol._errors import ProtocolError
 from kafkaguard.protocol._schema import load, names
@@ -132,7 +133,10 @@ def message(name: str | int) -> Message:
 
     Raises:
         ProtocolError: Kafka has no such message, or its schema is not known here.
+        TypeError: ``name`` is neither a name nor a number.
     """
+    if not isinstance(name, str | int):
+        raise refusal("message()", "a name (str) or a number (int)", name)
     if isinstance(name, int):
         known = API_NAMES.get(name)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._arguments import names
 from kafkaguard.testing import _acls, _topics
 from kafkaguard.testing._clients import client_config
 from kafkaguard.testing._errors import ClusterError
@@ -77,7 +78,8 @@ class KafkaCluster:
     ) -> None:
         if brokers < 1:
             raise ClusterError(f"a cluster has at least one broker, not {brokers}")
-        security = Security(dict(users or {}), frozenset(super_users), tls, oauth)
+        supers = frozenset(names("super_users", super_users) or ())
+        security = Security(dict(users or {}), supers, tls, oauth)
         security.check()
         self._blueprint = Blueprint(
             brokers, version, dict(settings or {}), security, tiered

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
+from kafkaguard import _arguments
 from kafkaguard.testing import _language, _script, _words
 from kafkaguard.testing._frames import MAX_FRAME_BYTES
 from kafkaguard.testing._hub import BROKER_TAKEN_AWAY, Hub
@@ -57,7 +58,8 @@ class FaultProxy:
         max_frame_bytes: The largest frame that is let through.
 
     Raises:
-        ProxyError: ``upstream`` is not a list of ``host:port``.
+        ProxyError: ``upstream`` is not a list of ``host:port``, or there is no such
+            port.
     """
 
     def __init__(
@@ -73,6 +75,8 @@ class FaultProxy:
         self.journal = Journal(journal_size)
         """Everything that went through; ``print(proxy.journal)`` shows it."""
         self._upstream = _addresses(upstream)
+        if _arguments.port(str(port), lowest=0) is None:
+            raise ProxyError(f"port={port!r}: there are 1 to 65535, and 0 for any free")
         self._hub = Hub(
             self.journal, host, port, advertised_host or host, max_frame_bytes
         )
@@ -359,7 +363,10 @@ def _addresses(upstream: str | Iterable[str] | _Cluster) -> list[Address]:
 
 
 def _address(word: str) -> Address:
-    host, _, port = word.rpartition(":")
-    if not host or not port.isdigit():
-        raise ProxyError(f"an upstream broker is host:port, not {word!r}")
-    return host, int(port)
+    host, _, text = word.rpartition(":")
+    port = _arguments.port(text)
+    if not host or port is None:
+        raise ProxyError(
+            f"an upstream broker is host:port with a port up to 65535, not {word!r}"
+        )
+    return host, port

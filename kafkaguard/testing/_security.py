@@ -52,8 +52,15 @@ class Security:
         for name in [*self.users, *self.super_users]:
             if not re.fullmatch(r"[\w.@-]+", name, re.ASCII):
                 raise ClusterError(
-                    f"user {name!r}: names are letters, digits, and any of . _ - @"
+                    f"user {name!r}: names are letters, digits, and any of . _ - @, "
+                    "without Kafka's User: in front"
                 )
+        strangers = sorted(self.super_users - self.users.keys())
+        if strangers and not self.oauth:
+            raise ClusterError(
+                f"super user {strangers[0]!r} cannot come in: give it a password among "
+                "the users too (users={name: password}, --user NAME:PASSWORD)"
+            )
         for name, password in self.users.items():
             if not password:
                 raise ClusterError(f"user {name!r} has an empty password")

@@ -9,6 +9,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from kafkaguard._arguments import one_of
 from kafkaguard.errors import ClientConfigurationError
 
 if TYPE_CHECKING:
@@ -89,10 +90,15 @@ def check_stacking(
 
     Returns:
         What does not go together, each with a value that works.
+
+    Raises:
+        ValueError: There is no such kind, or no such client.
     """
+    one_of("kind", kind, _CHECKS)
+    one_of("client", client, _CLIENTS)
     if settings is None:
         return (_unreadable(client),)
-    checks = {"producer": _PRODUCER, "consumer": _CONSUMER, "admin": _ADMIN}[kind]
+    checks = _CHECKS[kind]
     return tuple(f for check in checks for f in check(policy, settings))
 
 
@@ -321,4 +327,5 @@ _PRODUCER = (
     *_COMMON,
 )
 _CONSUMER = (_outlasts_poll, _outlasts_session, *_COMMON)
-_ADMIN = _COMMON
+_CHECKS = {"producer": _PRODUCER, "consumer": _CONSUMER, "admin": _COMMON}
+_CLIENTS = ("kafka-python", "confluent-kafka", "aiokafka")

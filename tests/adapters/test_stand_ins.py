@@ -114,7 +114,7 @@ def test_kafka_python_consumer_is_iterated(kafka_cluster, behind):
         assert [record.value for record in records] == [b"2"]
         assert guarded.lag(behind).groups[behind].total == 2
     assert consumer._closed
-    assert not guarded.cluster_view.is_open
+    assert guarded.cluster_view.is_closed
 
 
 async def test_aiokafka_consumer_is_iterated(kafka_cluster, behind):

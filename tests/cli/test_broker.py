@@ -84,7 +84,10 @@ def test_it_ends_with_its_brokers(tmp_path):
     [
         (["--version", "4.x"], "'4.x' is no Kafka version"),
         (["--brokers", "0"], "--brokers"),
-        (["--topic", "orders:many"], "expected NAME or NAME:PARTITIONS"),
+        (["--brokers", "9" * 30], "a whole number from 1 to 100"),
+        (["--topic", "orders:many"], "a whole number from 1 to 10000"),
+        (["--topic", "orders:0"], "a whole number from 1 to 10000"),
+        (["--topic", "orders:"], "expected NAME or NAME:PARTITIONS"),
         (["--user", "bob"], "expected NAME:PASSWORD"),
         (["--user", ":secret"], "expected NAME:PASSWORD"),
         (["--set", "num.io.threads"], "expected KEY=VALUE"),

@@ -33,7 +33,7 @@ def flagged(code, **flags):
 # rule, error, context, action, written. One line at least for every rule.
 EXAMPLES = [
     ("no-error", 0, {}, "IGNORE", "yes"),
-    ("fenced", 90, {"api": "EndTxn"}, "FENCED", "no"),
+    ("fenced-or-timed-out", 90, {"api": "EndTxn"}, "FENCED", "no"),
     ("fenced", 82, {"api": "Heartbeat"}, "FENCED", "no"),
     ("fenced", KafkaError(-144), {}, "FENCED", "no"),
     ("fenced-by-coordinator", 47, {"api": "InitProducerId"}, "FENCED", "no"),
@@ -83,6 +83,14 @@ EXAMPLES = [
     ("record-too-large", aiokafka_errors.RecordTooLargeError(), {}, "REJECT", "no"),
     ("record-never-valid", 32, {"api": "Produce"}, "REJECT", "no"),
     ("queue-full", BufferError("Local: Queue full"), {}, "WAIT", "no"),
+    ("call-under-way", KafkaError(-177), {}, "WAIT", "no"),
+    (
+        "too-much-in-flight",
+        kafka_errors.TooManyInFlightRequests(),
+        {"api": "Fetch"},
+        "WAIT",
+        "no",
+    ),
     ("throttled", 89, {"api": "CreateTopics"}, "WAIT", "no"),
     ("already-written", 46, {"api": "Produce"}, "IGNORE", "yes"),
     ("not-waited-for-replicas", 20, {"api": "Produce"}, "IN_DOUBT", "maybe"),
@@ -279,6 +287,13 @@ EXAMPLES = [
     ),
     ("configuration", 38, {"api": "CreateTopics"}, "CONFIGURE", "no"),
     ("topic-not-known-yet", KafkaError(-188), {}, "REFRESH", "no"),
+    (
+        "cluster-not-known-yet",
+        e.ClientMetadataError(api="DescribeLogDirs", broker=99),
+        {},
+        "REFRESH",
+        "no",
+    ),
     ("garbled-answer", kafka_errors.CorrelationIdError(), {}, "IN_DOUBT", "maybe"),
     ("notice", KafkaError(-191), {}, "IGNORE", "no"),
     ("cannot-serialise", KafkaError(-161), {}, "REJECT", "no"),
@@ -650,6 +665,24 @@ def test_wrong_names_are_answered_with_the_right_ones():
         classify(6, api="list_offsets")
     with pytest.raises(ValueError, match="the phases are abort, background"):
         classify(6, phase="sending")
+
+
+#: What is about a record whatever it answers: librdkafka's own words for its queue.
+_OF_RECORDS = (
+    *(e.SerializationFailedError, e.RecordPurgedError, e.BatchMateRefusedError),
+    *(e.OffsetOutOfRangeError, e.ClientClosedError),
+)
+
+
+@pytest.mark.parametrize("api", sorted(API_KEYS.keys() - {"Produce", "Fetch"}))
+def test_no_record_is_spoken_of_where_none_was_sent(api):
+    """The next step after DescribeLogDirs or ListGroups is not to send a record."""
+    conditions = (getattr(e, name) for name in e._special.__all__)
+    for subject in (*BY_CODE, *LOCAL_CODES, *(cls() for cls in conditions)):
+        verdict = classify(subject, api=api)
+        allowed = issubclass(verdict.error_class, _OF_RECORDS)
+        told = verdict.rule.sentence.replace("record or request", "")
+        assert allowed or "record" not in told, (subject, told)
 
 
 def test_memo_is_bounded(monkeypatch):

@@ -7,9 +7,10 @@ import threading
 
 import pytest
 
-from kafkaguard import TopicFacts
+from kafkaguard import TopicFacts, errors
 from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
 from kafkaguard.errors import TopicAuthorizationFailedError
+from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck
 
 COMPACTED = TopicFacts(compacted=True)
 OPEN = TopicFacts(compacted=False)
@@ -158,3 +159,38 @@ class TestLookup:
         go_on.set()
         thread.join(10)
         assert lookup.facts("t") is COMPACTED
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (errors.TopicAuthorizationFailedError(), "Grant the ACL DescribeConfigs"),
+        (errors.SaslAuthenticationFailedError(), "Mend the credentials"),
+        (errors.InvalidTopicError(), "No topic can have this name"),
+        (errors.UnsupportedVersionError(), None),
+    ],
+)
+def test_the_advice_fits_the_code(error, advice, caplog):
+    """An illegal name needs no ACL."""
+
+    def ask(_):
+        raise error
+
+    lookup = TopicFactsLookup(ask, TopicFactsCache(), patience=30)
+    with caplog.at_level(logging.WARNING, "kafkaguard"):
+        assert lookup.facts("t") == TopicFacts()
+    (warning,) = caplog.messages
+    known = ("Grant", "Mend the credentials", "No topic can")
+    given = [each for each in known if each in warning]
+    assert given == ([] if advice is None else [k for k in known if k in advice])
+
+
+@pytest.mark.parametrize("topic", [None, 5, b"t", ["t"]])
+def test_what_is_no_topic_is_not_looked_up(topic):
+    """The client has its own TypeError for it; no broker is asked before."""
+
+    def ask(name):
+        raise AssertionError(name)
+
+    check = NullKeyCheck(TopicFactsLookup(ask, TopicFactsCache()))
+    assert check.check(topic, None, None, None) is None

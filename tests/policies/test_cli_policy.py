@@ -95,7 +95,7 @@ def test_preview_as_table_json_and_picture(tmp_path):
     ("arguments", "said"),
     [
         (("preview", "admin", "--action", "AGAIN"), "there are IGNORE, RETRY"),
-        (("preview", "admin", "--runs", "1"), "at least 2 runs"),
+        (("preview", "admin", "--runs", "1"), "a whole number from 2"),
         (("preview", "admin", "--svg", "/nowhere/x.svg"), "cannot be written"),
         (("preview", "bulk-lod"), "did you mean 'bulk-load'?"),
         (("diff", "admin", "bulk-lod"), "did you mean 'bulk-load'?"),

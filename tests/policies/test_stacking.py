@@ -162,7 +162,7 @@ def test_findings_are_warnings_and_errors_where_strict():
     """One warning for each; strict raises them together; none is silence."""
     settings = {**PRODUCER, "enable.idempotence": False}
     findings = check_stacking(
-        RetryPolicy(deadline=60), settings, kind="producer", client="x"
+        RetryPolicy(deadline=60), settings, kind="producer", client="aiokafka"
     )
     assert len(findings) == 3
     with pytest.warns(StackingWarning) as caught:

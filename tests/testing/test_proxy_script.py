@@ -12,7 +12,7 @@ from kafka.protocol.consumer import HeartbeatRequest
 from raw_client import RawClient
 
 from kafkaguard.cli._proxy import proxy as command
-from kafkaguard.testing import FaultProxy, FaultSpecError
+from kafkaguard.testing import FaultProxy, FaultSpecError, ProxyError
 
 HEARTBEAT = HeartbeatRequest(version=4, group_id="g", generation_id=1, member_id="m")
 EVERY_WORD = """
@@ -196,18 +196,50 @@ def test_the_command_for_people(kafka_cluster, script):
 @pytest.mark.parametrize(
     ("arguments", "code", "hint"),
     [
-        (["--upstream", "nowhere"], 1, "an upstream broker is host:port"),
-        (["--upstream", "a:1", "--listen", "a"], 2, "host:port, not 'a'"),
+        (["--upstream", "nowhere"], 2, "an upstream broker is host:port"),
+        (["--upstream", "a:0"], 2, "a port up to 65535"),
+        (["--upstream", "a:99999"], 2, "a port up to 65535"),
+        (["--upstream", "a:1", "--listen", "a"], 2, "give host:port"),
+        (["--upstream", "a:1", "--listen", "a:99999"], 2, "a port up to 65535"),
+        (["--upstream", "a:1", "--for", "-1"], 2, "a number from 0.001"),
+        (["--upstream", "a:1", "--for", "nan"], 2, "a number from 0.001"),
+        (["--upstream", "a:1", "--for", "inf"], 2, "a number from 0.001"),
+        (["--upstream", "a:1", "--rate", "nan"], 2, "--rate"),
         (["--upstream", "a:1", "--rate", "2"], 2, "--rate"),
-        (["--upstream", "a:1", "--listen", "192.0.2.1:1"], 1, "cannot listen"),
+        (["--upstream", "a:1", "--listen", "192.0.2.1:1"], 2, "cannot listen"),
         ([], 2, "--upstream"),
     ],
 )
 def test_wrong_options(arguments, code, hint):
-    """Exit code 2 for wrong usage, 1 for what cannot be done."""
+    """What was given is at fault: exit code 2 and what would be right."""
     result = CliRunner().invoke(command, arguments)
     assert code == result.exit_code
     assert hint in result.output
+
+
+def test_a_port_in_use_is_wrong_input(kafka_cluster):
+    """The broker listens there already."""
+    address = kafka_cluster.bootstrap_servers
+    result = CliRunner().invoke(command, ["--upstream", address, "--listen", address])
+    assert result.exit_code == 2
+    assert "cannot listen" in result.output
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 99999])
+def test_a_port_that_there_is_not(port):
+    """The library says so too, before it starts."""
+    with pytest.raises(ProxyError, match="1 to 65535"):
+        FaultProxy("127.0.0.1:1", port=port)
+
+
+def test_a_file_of_faults_that_is_no_text(tmp_path):
+    """What cannot be read is said to be that."""
+    file = tmp_path / "faults.yaml"
+    file.write_bytes(b"\xff\xfe\x00")
+    arguments = ["--upstream", "a:1", "--faults", str(file)]
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2
+    assert "not a text file" in result.output
 
 
 def test_a_wrong_file_of_faults(script):

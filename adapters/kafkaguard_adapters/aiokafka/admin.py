@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from kafkaguard_adapters._calls import AsyncClusterCalls
-from kafkaguard_adapters._stand_in import GuardedAsyncClient, wrapper
+from kafkaguard_adapters._stand_in import wrapper
+from kafkaguard_adapters.aiokafka._client import Client
 from kafkaguard_adapters.aiokafka.view import view_of
 
 
-class GuardedAdmin(AsyncClusterCalls, GuardedAsyncClient):
+class GuardedAdmin(AsyncClusterCalls, Client):
     """An AIOKafkaAdminClient that can also ask for log directories, lag and offsets."""
 
     _ends_with = "close"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 from aiokafka.structs import OffsetAndTimestamp
 
 from kafkaguard._offsets import EARLIEST, LATEST
-from kafkaguard_adapters._stand_in import GuardedAsyncClient, wrapper
+from kafkaguard_adapters._stand_in import wrapper
 from kafkaguard_adapters._tiered_offsets import TieredOffsets, offsets_of
+from kafkaguard_adapters.aiokafka._client import Client
 from kafkaguard_adapters.aiokafka.settings import consumer_config_of
 from kafkaguard_adapters.aiokafka.view import view_of
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters._view import ClusterView
 
 
-class GuardedConsumer(GuardedAsyncClient):
+class GuardedConsumer(Client):
     """An AIOKafkaConsumer that can also ask for log directories and lag.
 
     Its own look-ups of offsets wait for remote storage, up to ``request_timeout_ms``.

@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from aiokafka.errors import ProducerClosed
+
 from kafkaguard_adapters._calls import AsyncClusterCalls
-from kafkaguard_adapters._stand_in import GuardedAsyncClient, passing_sends, wrapper
+from kafkaguard_adapters._errors import recast
+from kafkaguard_adapters._stand_in import passing_sends, wrapper
+from kafkaguard_adapters.aiokafka._client import Client
 from kafkaguard_adapters.aiokafka.view import view_of
 
 
-class GuardedProducer(AsyncClusterCalls, GuardedAsyncClient):
+class GuardedProducer(AsyncClusterCalls, Client):
     """An AIOKafkaProducer that can also ask for log directories, lag and offsets.
 
     What it sends is passed on as it is.
     """
+
+    async def send(self, *args: Any, **kwargs: Any) -> Any:
+        """Send, as ``AIOKafkaProducer.send`` does.
+
+        Raises:
+            ClientClosedError: It was stopped or did not start; the client would wait
+                for ever. Also a ``ProducerClosed`` of aiokafka.
+        """
+        self._check_open()
+        return await self.client.send(*args, **kwargs)
+
+    async def send_and_wait(self, *args: Any, **kwargs: Any) -> Any:
+        """Send and wait, as ``AIOKafkaProducer.send_and_wait`` does.
+
+        Raises:
+            ClientClosedError: As for :meth:`send`.
+        """
+        self._check_open()
+        return await self.client.send_and_wait(*args, **kwargs)
+
+    async def send_batch(self, *args: Any, **kwargs: Any) -> Any:
+        """Send a batch, as ``AIOKafkaProducer.send_batch`` does.
+
+        Raises:
+            ClientClosedError: As for :meth:`send`.
+        """
+        self._check_open()
+        return await self.client.send_batch(*args, **kwargs)
+
+    def _check_open(self) -> None:
+        if self.is_ended:
+            error = self.cluster_view.closed("nothing was sent")
+            raise recast(error, ProducerClosed)
 
     async def stop(self) -> None:
         """Close our own connections, then the client, within 30 s."""

@@ -1,0 +1,130 @@
+"""What callers hand over, looked at before anything is asked of a broker.
+
+Each function returns the value in the form that is worked with, or refuses it with one
+sentence: the argument, what it takes, and the type of what was given (never its value
+where that could be a record or a secret).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
+from typing import Any, Final
+
+_LAST_PORT: Final = 65_535
+_LONGEST_PORT: Final = 5
+
+
+def port(text: str, *, lowest: int = 1) -> int | None:
+    """Read a TCP port; None: there is no such port."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_PORT):
+        return None
+    number = int(text)
+    return number if lowest <= number <= _LAST_PORT else None
+
+
+def refusal(argument: str, wanted: str, given: Any) -> TypeError:
+    """Make the error for an argument of the wrong type."""
+    return TypeError(f"{argument} takes {wanted}, not {_kind(given)}")
+
+
+def names(argument: str, given: Any) -> tuple[str, ...] | None:
+    """Read a name or several; None means what the call says that it means.
+
+    Raises:
+        TypeError: It is neither, or a name is no text.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return (given,)
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise refusal(argument, "a name or a list of names", given)
+    listed = tuple(given)
+    for each in listed:
+        if not isinstance(each, str):
+            raise refusal(argument, "names (str)", each)
+    return tuple(dict.fromkeys(listed))
+
+
+def ids(argument: str, given: Any) -> tuple[int, ...] | None:
+    """Read a list of whole numbers, as the ids of brokers; None: all.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise refusal(argument, "a list of whole numbers", given)
+    listed = tuple(given)
+    for each in listed:
+        if not isinstance(each, Integral) or isinstance(each, bool):
+            raise refusal(argument, "whole numbers (int)", each)
+    return tuple(dict.fromkeys(map(int, listed)))
+
+
+def items(argument: str, given: Any, wanted: str) -> Iterable[Any]:
+    """Return what can be gone through item by item; a text is one thing.
+
+    Raises:
+        TypeError: It cannot.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise refusal(argument, wanted, given)
+    return given
+
+
+def mapping(argument: str, given: Any, wanted: str) -> Mapping[Any, Any]:
+    """Return what is a mapping.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(given, Mapping):
+        raise refusal(argument, wanted, given)
+    return given
+
+
+def seconds(argument: str, given: Any) -> float:
+    """Read a time to wait.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is not above 0, or has no end.
+    """
+    if not isinstance(given, Real) or isinstance(given, bool):
+        raise refusal(argument, "seconds (int or float)", given)
+    number = float(given)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{argument} takes seconds above 0 with an end, not {given}")
+    return number
+
+
+def one_of(argument: str, given: Any, known: Iterable[Any]) -> Any:
+    """Return what is one of some words.
+
+    Raises:
+        ValueError: It is not; the text lists them.
+    """
+    listed = tuple(known)
+    if given in listed:
+        return given
+    words = ", ".join(map(str, listed))
+    raise ValueError(f"{argument}: {given!r} is not one of {words}")
+
+
+def hook(argument: str, given: Any) -> Any:
+    """Return a function to be called later; None: there is none.
+
+    Raises:
+        TypeError: It cannot be called.
+    """
+    if given is not None and not callable(given):
+        raise refusal(argument, "a function", given)
+    return given
+
+
+def _kind(given: Any) -> str:
+    return "None" if given is None else type(given).__name__

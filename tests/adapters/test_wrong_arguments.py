@@ -1,0 +1,133 @@
+"""What is handed over wrongly is refused in one sentence, before any connection."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer, KafkaProducer
+
+from kafkaguard import RemoteStorageWatch, guard, load_policy, protocol
+from kafkaguard.testing import ClusterError, KafkaCluster
+from kafkaguard_policies import check_stacking
+
+#: No broker is there: an attempt to connect would be another error.
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def admin():
+    """An admin whose calls never get as far as a broker."""
+    with guard(factory=AdminClient, config={"bootstrap.servers": NOWHERE}) as guarded:
+        yield guarded
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "error", "text"),
+    [
+        ("lag", {"groups": 5}, TypeError, "groups takes a name or .*, not int"),
+        ("lag", {"groups": b"g"}, TypeError, "groups takes .*, not bytes"),
+        ("lag", {"groups": [5]}, TypeError, "groups takes names .*, not int"),
+        ("lag", {"topics": 5}, TypeError, "topics takes a name or .*, not int"),
+        ("lag", {"columns": 5}, TypeError, "columns takes .*, not int"),
+        ("lag", {"columns": "zz"}, ValueError, "columns: 'zz' is not one of"),
+        ("lag", {"isolation": []}, ValueError, "isolation: .* is not one of"),
+        ("lag", {"timeout": "5"}, TypeError, "timeout takes seconds .*, not str"),
+        ("lag", {"timeout": None}, TypeError, "timeout takes seconds .*, not None"),
+        ("lag", {"timeout": True}, TypeError, "timeout takes seconds .*, not bool"),
+        ("lag", {"timeout": -1}, ValueError, "timeout takes seconds above 0"),
+        ("lag", {"timeout": float("nan")}, ValueError, "timeout takes seconds above 0"),
+        ("lag", {"timeout": float("inf")}, ValueError, "timeout takes seconds above 0"),
+        ("log_dirs", {"brokers": 0}, TypeError, "brokers takes a list .*, not int"),
+        ("log_dirs", {"brokers": ["0"]}, TypeError, "brokers takes .*, not str"),
+        ("log_dirs", {"brokers": "01"}, TypeError, "brokers takes .*, not str"),
+        ("log_dirs", {"topics": 5}, TypeError, "topics takes .*, not int"),
+        ("log_dirs", {"timeout": 0}, ValueError, "timeout takes seconds above 0"),
+        ("end_offsets", {"partitions": "t"}, TypeError, "partitions takes .*, not str"),
+        ("end_offsets", {"partitions": ["t"]}, TypeError, "a partition takes .* str"),
+        ("end_offsets", {"partitions": 5}, TypeError, "partitions takes .*, not int"),
+        ("beginning_offsets", {"partitions": [5]}, TypeError, "a partition takes"),
+        ("beginning_offsets", {"partitions": [("t", "0")]}, TypeError, "a partition"),
+        ("offsets_for_times", {"times": [("t", 0)]}, TypeError, "times takes .* list"),
+        ("max_timestamp_offsets", {"partitions": None}, TypeError, "partitions takes"),
+        (
+            "max_timestamp_offsets",
+            {"partitions": [("t", 0)], "timeout": "1"},
+            TypeError,
+            "timeout takes",
+        ),
+    ],
+)
+def test_calls_refuse_what_they_cannot_use(admin, call, arguments, error, text):
+    """The argument, what it takes, and the type of what was given."""
+    with pytest.raises(error, match=text) as caught:
+        getattr(admin, call)(**arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_name_is_one_name(kafka_cluster, kafka_topic):
+    """A text is never taken letter by letter."""
+    config = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    with guard(factory=AdminClient, config=config) as admin:
+        assert list(admin.lag(groups="gone", topics=kafka_topic).groups) == ["gone"]
+        replicas = list(admin.log_dirs(topics=kafka_topic).replicas())
+    assert [replica.topic for _, _, replica in replicas] == [kafka_topic]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"topics": ["t"]}, "topics takes TopicFacts by topic name.*, not list"),
+        ({"topics": "t"}, "topics takes .*, not str"),
+        ({"topics": 0}, "topics takes .*, not int"),
+        ({"topics": {"t": True}}, "topics=.* takes TopicFacts"),
+        ({"on_event": 5}, "on_event takes a function, not int"),
+        ({"config": ["a"]}, "config takes a mapping .*, not list"),
+    ],
+)
+@pytest.mark.parametrize("cls", [KafkaProducer, KafkaConsumer, AdminClient])
+def test_guard_refuses_what_it_cannot_use(cls, options, text):
+    """Before a client is built from the factory."""
+
+    def factory(**_):
+        raise AssertionError("it was built")
+
+    factory.__name__ = cls.__name__
+    with pytest.raises(TypeError, match=text):
+        guard(factory=factory, **options)
+
+
+def test_a_watch_refuses_what_it_cannot_call():
+    """A hook is a function."""
+    with pytest.raises(TypeError, match="on_event takes a function, not int"):
+        RemoteStorageWatch(None, 5)
+
+
+@pytest.mark.parametrize("name", [None, 1.5, b"Produce", ["Produce"]])
+def test_a_message_has_a_name_or_a_number(name):
+    """Anything else is no misspelt name."""
+    with pytest.raises(TypeError, match=r"takes a name .* or a number"):
+        protocol.message(name)
+
+
+@pytest.mark.parametrize("settings", [None, {}])
+@pytest.mark.parametrize(
+    ("kind", "client"), [("zz", "aiokafka"), ("producer", "zz"), ("admin", None)]
+)
+def test_stacking_knows_kinds_and_clients(kind, client, settings):
+    """What cannot be compared is no good news."""
+    with pytest.raises(ValueError, match="is not one of"):
+        check_stacking(load_policy("default"), settings, kind=kind, client=client)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"super_users": ["zed"]}, "super user 'zed' cannot come in"),
+        ({"super_users": "zed"}, "super user 'zed' cannot come in"),
+        ({"users": {"zed": "x"}, "super_users": ["User:zed"]}, "without Kafka's User:"),
+    ],
+)
+def test_a_super_user_can_come_in(arguments, text):
+    """A name without a password, or with Kafka's prefix, would be nobody."""
+    with pytest.raises(ClusterError, match=text):
+        KafkaCluster(**arguments)
