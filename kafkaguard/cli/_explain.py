@@ -121,8 +121,6 @@ def _given(words: tuple[str, ...]) -> str:
     """Return what was typed, or what comes on standard input."""
     if words and words != ("-",):
         return " ".join(words)
-    if sys.stdin is None or sys.stdin.closed:
-        raise Problem("there is no standard input to read an error from")
     return _text_of(sys.stdin.buffer.read(_MOST_BYTES))
 
 

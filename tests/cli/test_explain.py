@@ -143,7 +143,7 @@ def shell(script):
 @pytest.mark.parametrize(
     ("script", "code", "said"),
     [
-        ("KG explain - <&-", 2, "no standard input"),
+        ("KG explain - <&-", 2, "nothing to explain"),
         ("KG errors > /dev/full", 2, "cannot write the output"),
         ("LC_ALL=C PYTHONIOENCODING=ascii KG errors", 0, ""),
         ("KG errors | head -1; exit ${PIPESTATUS[0]}", 0, ""),
