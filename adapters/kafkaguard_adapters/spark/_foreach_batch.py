@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._arguments import hook
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark._addresses import check_servers
 from kafkaguard_adapters.spark._marker import task_failed
@@ -71,6 +72,8 @@ def foreach_batch(
 
     Raises:
         ClientConfigurationError: An address cannot be parsed.
+        TypeError: ``on_report`` cannot be called.
     """
     check_servers(arguments.get("bootstrap_servers"))
+    hook("foreach_batch(on_report)", on_report)
     return ForeachBatch({"topic": topic, **arguments}, on_report)

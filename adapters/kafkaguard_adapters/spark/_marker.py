@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
+from kafkaguard._arguments import refusal
 from kafkaguard_adapters.confluent.errors import make
 from kafkaguard_adapters.spark._verdicts import BY_RULE
 
@@ -69,7 +70,12 @@ def error_from(exception: BaseException | None) -> e.KafkaGuardError | None:
 
     Returns:
         The error with its code, topic and message, or None if Kafka is not the cause.
+
+    Raises:
+        TypeError: It is no exception.
     """
+    if exception is not None and not isinstance(exception, BaseException):
+        raise refusal("error_from(exception)", "an exception", exception)
     seen = list(_chain(exception))
     for each in seen:
         if isinstance(each, e.KafkaGuardError):
