@@ -137,7 +137,7 @@ def test_spark_calls_say_what_they_take():
     """What is no exception, or no function, is refused where it is handed over."""
     import kafkaguard.spark
 
-    with pytest.raises(TypeError, match="error_from.* takes an exception, not str"):
+    with pytest.raises(TypeError, match=r"error_from.* takes an exception, not str"):
         kafkaguard.spark.error_from("x")
-    with pytest.raises(TypeError, match="on_report.* takes a function, not int"):
+    with pytest.raises(TypeError, match=r"on_report.* takes a function, not int"):
         kafkaguard.spark.foreach_batch("t", bootstrap_servers="a:1", on_report=5)
