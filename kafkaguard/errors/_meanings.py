@@ -264,8 +264,8 @@ MEANINGS: dict[int, str] = {
     ),
     89: "The client has used up its quota for creating, growing or deleting topics.",
     90: (
-        "The epoch of this transactional.id was raised: by another instance, or by the "
-        "coordinator, which ended a transaction that had timed out."
+        "Another instance raised the epoch of this transactional.id, or the "
+        "coordinator did after a timeout."
     ),
     91: (
         "The described or changed item does not exist, such as a user without SCRAM "

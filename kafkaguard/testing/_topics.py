@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _TIMEOUT_MS = 20_000
+_LATEST = -1  # the timestamp that stands for the end
 _SET = 0  # the config_operation that replaces a value
 
 
@@ -37,7 +38,11 @@ def create_topic(
     def has_leaders(address: str) -> bool:
         return _led(address, name) == partitions
 
+    def is_led(_: str) -> bool:
+        return sum(_leads(each, name, partitions) for each in addresses) == partitions
+
     wait_for_all(addresses, has_leaders, f"{partitions} leaders of topic {name}")
+    wait_for_all(addresses[:1], is_led, f"the start of {partitions} leaders of {name}")
     return name
 
 
@@ -80,6 +85,24 @@ def alter_topic(
 def _led(address: str, name: str) -> int:
     """Count the partitions that a broker knows and that have a leader."""
     (topic,) = metadata(address, [name]).topics
+    return sum(each.error_code == 0 for each in topic.partitions)
+
+
+def _leads(address: str, name: str, partitions: int) -> int:
+    """Count the partitions that a broker leads by now, which it is told of later."""
+    from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+
+    wanted = ListOffsetsRequest.ListOffsetsTopic(
+        name=name,
+        partitions=[
+            ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                partition_index=each, current_leader_epoch=-1, timestamp=_LATEST
+            )
+            for each in range(partitions)
+        ],
+    )
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[wanted])
+    (topic,) = ask(address, request, ListOffsetsResponse, version=7).topics
     return sum(each.error_code == 0 for each in topic.partitions)
 
 

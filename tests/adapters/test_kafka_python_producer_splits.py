@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from kafkaguard import DeliveryFailed, guard
+from kafkaguard import DeliveryFailed, TopicFacts, guard
 from tests.adapters.contracts import read
 
 LIMIT = 2_000
@@ -73,3 +75,44 @@ def test_each_record_is_counted_once(kafka_cluster):
     assert report.delivered + report.failed + report.in_doubt == 1_200
     assert report.delivered <= there <= report.delivered + report.in_doubt
     assert report.pending == 0
+
+
+def test_records_without_a_key_come_alone_also_after_a_split(kafka_cluster):
+    """None comes into a part of a batch that is sent again, and costs that its mates."""
+    topic = kafka_cluster.create_topic(
+        config={"cleanup.policy": "compact", "max.message.bytes": LIMIT}
+    )
+    client = KafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=10_000
+    )
+    unknown = {topic: TopicFacts(compacted=False)}
+    with guard(client, policy={"on_reject": "drop"}, topics=unknown) as producer:
+        for n in range(100):
+            key = None if n % 20 == 10 else b"k%d" % (n % 5)
+            producer.send(topic, b"value-%08d" % n, key, [("h", b"v")])
+        report = producer.flush(60)
+    assert (report.delivered, report.failed, report.dropped) == (95, 0, 5)
+    assert len(read(kafka_cluster, topic)) == 95
+
+
+def test_the_order_of_a_key_holds_where_threads_go_on_sending(kafka_cluster, small):
+    """While one producer after the other dies of a record that is too large."""
+    client = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    with guard(client, policy={"on_reject": "drop"}) as producer:
+
+        def work(key):
+            for n in range(600):
+                producer.send(small, b"%d;" % n + BIG * (n % 150 == 75), key)
+
+        workers = [threading.Thread(target=work, args=(b"%d" % n,)) for n in range(3)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(120)
+        report = producer.flush(60)
+    assert (report.dropped, report.pending) == (12, 0)
+    assert report.delivered + report.in_doubt == 3 * 600 - 12
+    there = read(kafka_cluster, small)
+    for key in (b"0", b"1", b"2"):
+        mine = [int(value[:-1]) for its, value in there if its == key]
+        assert mine == sorted(set(mine))

@@ -267,3 +267,19 @@ def is_aborted(cluster, topic):
         bootstrap_servers=cluster.bootstrap_servers, isolation_level="read_committed"
     ) as consumer:
         return consumer.end_offsets([place])[place] > 1
+
+
+def test_nothing_of_a_transaction_is_seen_after_its_abort(make, kafka_cluster):
+    """Although a commit was asked for while a record was on its way that failed."""
+    topic = kafka_cluster.create_topic(config={"max.message.bytes": 500})
+    producer = make("half", max_block_ms=20_000)
+    producer.begin_transaction()
+    for n in range(100):
+        producer.send(topic, b"x" * 60, b"k%d" % (n % 4))
+    producer.send(topic, b"x" * 5_000, b"k")
+    with pytest.raises(errors.KafkaGuardError, match="abort_transaction") as caught:
+        producer.commit_transaction()
+    assert caught.value.verdict.action is Action.ABORT
+    producer.abort_transaction()
+    in_transaction(producer, topic, b"seen")
+    assert committed(kafka_cluster, topic) == [b"seen"]

@@ -168,6 +168,8 @@ class Decisions:
 
     def _hold(self, rescue: Rescue) -> None:
         rescue.fate.hold()
+        if rescue.fate.order is None:
+            rescue.fate.order = rescue.batch.position, rescue.index
         rescue.batch.held = True
         self._backlog.rescues.append(rescue)
         self._session.teller.sent_again(rescue.batch.topic_partition.topic)

@@ -27,9 +27,11 @@ class Fate(Outcome):
         inner: The client's future; after it was sent again, the new one.
         was_rescued: It was sent again before.
         hooked: Callbacks of the application, to run in the end.
+        order: Its place among the records of its partition, as they were sent at first;
+            None until it is sent again.
     """
 
-    __slots__ = ("_ledger", "hooked", "inner", "was_rescued")
+    __slots__ = ("_ledger", "hooked", "inner", "order", "was_rescued")
 
     #: Whether it is that of a dead letter, which is in no report.
     is_letter = False
@@ -38,6 +40,7 @@ class Fate(Outcome):
         super().__init__()
         self.inner = inner
         self.was_rescued = False
+        self.order: tuple[tuple[int, ...], int] | None = None
         self.hooked: list[Hook] = []
         self._ledger = ledger
 

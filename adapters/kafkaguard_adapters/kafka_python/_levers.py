@@ -119,10 +119,15 @@ def silence(producer: Any) -> None:
         manager.reset_producer_id()
 
 
+def refuse(producer: Any) -> None:
+    """Take in no more records; those that are on their way in may come in yet."""
+    producer._accumulator.close()
+
+
 def shut(producer: Any) -> None:
     """Take in no more records, and wait for the sends that are under way."""
     accumulator = producer._accumulator
-    accumulator.close()
+    refuse(producer)
     end = time.monotonic() + _APPEND_S
     while accumulator._appends_in_progress.get() and time.monotonic() < end:
         time.sleep(_POLL_S)

@@ -83,7 +83,7 @@ class Recovery:
         )
         self._succession = Succession(session.builder, self._is_awaited, self._closing)
         self._callbacks = Callbacks(session.teller.tell)
-        self._resender = Resender(session, self._end_rescue)
+        self._resender = Resender(session, self._end_rescue, self._put_back)
         self._gate = Gate(self._changed)
         self._thread: threading.Thread | None = None
         self._retired: list[Any] = []
@@ -230,6 +230,9 @@ class Recovery:
         if repairs:
             self._session.gate = self.wait_at_gate
             self._gate.is_closed = True
+            if self._backlog.death is not None:
+                # Later records must not come into a batch that stands before others.
+                _levers.refuse(self._backlog.death.producer)
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._run, name="kafkaguard-recovery", daemon=True
@@ -298,6 +301,14 @@ class Recovery:
             fate = rescue.fate
             if self._decisions.end(rescue.batch, fate, error, rescue.record):
                 self.now_due(fate)
+
+    def _put_back(self, rescue: Rescue) -> bool:
+        """Let a record wait for the successor of the producer in use, if that died."""
+        with self._changed:
+            if self._backlog.death is None or self._closing.is_set():
+                return False
+            self._backlog.rescues.append(rescue)
+            return True
 
     def now_due(self, fate: Fate) -> None:
         """Run the callbacks of a record that has failed for good."""

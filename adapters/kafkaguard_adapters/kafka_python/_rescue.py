@@ -56,13 +56,18 @@ class Resender:
     Args:
         session: Where they go.
         end: Ends what is not sent again, with the error that says why.
+        put_back: Keeps a record for the next time, if the producer in use has died.
     """
 
     def __init__(
-        self, session: Session, end: Callable[[Rescue, KafkaGuardError], None]
+        self,
+        session: Session,
+        end: Callable[[Rescue, KafkaGuardError], None],
+        put_back: Callable[[Rescue], bool],
     ) -> None:
         self._session = session
         self._end = end
+        self._put_back = put_back
 
     def send(self, rescues: list[Rescue]) -> None:
         """Hand records over again in their old order.
@@ -70,14 +75,14 @@ class Resender:
         Those without a key come last and on their own, since the broker may refuse
         them with all that is in the same batch. New records still wait at the gate.
         """
-        rescues.sort(key=lambda each: (each.batch.position, each.index))
+        rescues.sort(key=lambda each: each.fate.order or ())
         later = self._later_batches(rescues)
         for keyless in (False, True):
             for rescue in rescues:
                 if (rescue.record.key is None) == keyless:
                     self._try_again(rescue, later[rescue.batch.topic_partition])
             self.let_finish(self._session.tracker.batches())
-        for batch in {rescue.batch for rescue in rescues}:
+        for batch in {each.batch for each in rescues if each.fate.is_decided}:
             self._session.tracker.resolve(batch)
 
     def let_finish(
@@ -86,9 +91,7 @@ class Resender:
         """Wait for the outcome of batches, within a bound."""
         deadline = time.monotonic() + seconds
         with _levers.flushing(self._session.producer):
-            for batch in batches:
-                batch.result.wait(max(0.0, deadline - time.monotonic()))
-        self._session.tracker.settle_done()
+            self._session.tracker.wait(batches, deadline)
 
     def fail(self, rescue: Rescue, why: BaseException | str) -> None:
         """Fail a record that could not be sent again."""
@@ -130,7 +133,8 @@ class Resender:
         try:
             self._hand_over(rescue)
         except Exception as error:  # noqa: BLE001 - it becomes the record's outcome
-            self.fail(rescue, error)
+            if not self._put_back(rescue):
+                self.fail(rescue, error)
 
     def _hand_over(self, rescue: Rescue) -> None:
         producer = self._session.producer

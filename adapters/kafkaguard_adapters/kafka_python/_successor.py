@@ -90,10 +90,8 @@ def may_pass(error: BaseException) -> bool:
 def hear_out(tracker: Tracker, dead: Any, seconds: float = ANSWER_S) -> None:
     """Wait for the answers to what a producer that still lives has sent."""
     deadline = time.monotonic() + seconds
-    for batch in tracker.batches(dead):
-        if _insides.was_sent(batch.source):
-            batch.result.wait(max(0.0, deadline - time.monotonic()))
-    tracker.settle_done()
+    sent = [b for b in tracker.batches(dead) if _insides.was_sent(b.source)]
+    tracker.wait(sent, deadline)
 
 
 def end(tracker: Tracker, dead: Any) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import time
 import weakref
 from collections import defaultdict
 from functools import partial
@@ -101,6 +102,13 @@ class TrackedBatch:
         fresh = self.inners[self.settled :]
         self.settled += len(fresh)
         return fresh
+
+    def is_part_of(self, other: TrackedBatch) -> bool:
+        """Tell whether it is another batch, or was made of its records."""
+        return (
+            self.topic_partition == other.topic_partition
+            and self.position[: len(other.position)] == other.position
+        )
 
     def keys(self) -> set[bytes | None] | None:
         """The keys in this batch; None if they cannot be told."""
@@ -319,6 +327,26 @@ class Tracker:
     def pending(self) -> int:
         """Count the records on their way."""
         return sum(b.unsettled for b in self.batches())
+
+    def wait(self, batches: list[TrackedBatch], deadline: float) -> bool:
+        """Wait for the outcome of batches, and of the parts of those that are split.
+
+        Args:
+            batches: Which.
+            deadline: When to end, in monotonic seconds.
+
+        Returns:
+            Whether all have one.
+        """
+        while batches:
+            for batch in batches:
+                batch.result.wait(max(0.0, deadline - time.monotonic()))
+            self.settle_done()
+            left = [batch for batch in batches if not batch.result.is_done]
+            if left and time.monotonic() >= deadline:
+                return False
+            batches = [b for b in self.batches() if any(map(b.is_part_of, left))]
+        return True
 
     def settle_done(self) -> None:
         """Settle what is done, without waiting for the client's callbacks."""

@@ -90,10 +90,14 @@ class Transactions:
             KafkaGuardError: Its verdict says whether to abort.
         """
         try:
-            if self._failure is not None and not self._has_hole:
-                raise IllegalStateError("a record was refused")
+            # Not while any is on its way: a commit that waits for one that fails is
+            # carried out when the transaction is aborted.
+            self._await_records(None)
+            if self._failure is not None:
+                raise IllegalStateError("a record has failed")
             self._end(commit=True)
         except KafkaError as error:
+            self._session.tracker.settle_done()
             raise self.judged(error, {"phase": "commit"}) from error
 
     def abort(self) -> None:
@@ -131,7 +135,9 @@ class Transactions:
     def _abort_within(self, seconds: float | None) -> None:
         try:
             self._abort(seconds)
+            self._await_records(seconds)
         except KafkaError as error:
+            self._session.tracker.settle_done()
             raise self.judged(error, {"phase": "abort"}) from error
         self._is_worn = self._is_worn or self._has_hole
         self._forget()
@@ -176,18 +182,33 @@ class Transactions:
         self._await(self._open_end[2], seconds)
         self._open_end = None
 
+    def _await_records(self, seconds: float | None) -> None:
+        """Wait until each record has its outcome."""
+        session = self._session
+        end = time.monotonic() + self._limit(seconds)
+        with _levers.flushing(session.producer):
+            done = session.tracker.wait(session.tracker.batches(), end)
+        if done and session.recovery.wait(max(0.0, end - time.monotonic())):
+            return
+        raise KafkaTimeoutError(
+            f"records had no outcome within {self._limit(seconds):g} s "
+            "(max_block_ms): call the same method again"
+        )
+
+    def _limit(self, seconds: float | None) -> float:
+        limit: float = self._session.producer.config["max_block_ms"] / 1000
+        return limit if seconds is None else min(limit, seconds)
+
     def _await(self, result: Any, seconds: float | None = None) -> None:
-        limit = self._session.producer.config["max_block_ms"]
-        if seconds is not None:
-            limit = min(limit, seconds * 1000)
+        limit = self._limit(seconds)
         try:
-            done = result.wait(timeout_ms=limit)
+            done = result.wait(timeout_ms=limit * 1000)
         except KafkaError:
             self._open_end = None
             raise
         if not done:
             raise KafkaTimeoutError(
-                f"the coordinator did not answer within {limit / 1000:g} s "
+                f"the coordinator did not answer within {limit:g} s "
                 "(max_block_ms): call the same method again"
             )
 
@@ -240,20 +261,25 @@ class Transactions:
         self, error: KafkaError, context: dict[str, Any], api: str = "EndTxn"
     ) -> KafkaGuardError:
         """Say what a failed call means."""
-        cause = self._cause() or error
+        cause = self._cause()  # which is a record's, if there is one
         context = {"transactional": True, **context}
         judged = errors.translate(
-            cause, message=self._why_over(), api=api, context=context
+            cause or error,
+            message=self._why_over(),
+            api="Produce" if cause else api,
+            context=context,
         )
         if judged.verdict.action in (Action.FENCED, Action.CONFIGURE):
             return judged
-        if self._failure is None:
+        has_failed = cause is not None and _insides.is_in_transaction(
+            self._session.producer
+        )
+        if self._failure is None and not has_failed:
             # "Invalid transition": the calls came in a wrong order, no client is dead.
-            known = (
-                {"verdict": _failures.OUT_OF_ORDER} if _is_out_of_order(error) else {}
-            )
+            wrong = _is_out_of_order(error)
+            known = {"verdict": _failures.OUT_OF_ORDER} if wrong else {}
             return errors.translate(error, api=api, context=context, **known)
-        failed = self._failure
+        failed = self._failure or judged
         return errors.translate(
             error,
             api=api,
