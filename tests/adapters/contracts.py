@@ -252,19 +252,26 @@ def stale_topic(cluster):
     return topic, {topic: TopicFacts(compacted=False)}
 
 
-def read(cluster, topic, count=None):
-    """Read all records of a topic with one partition: keys and values."""
+def records(cluster, topic, **settings):
+    """Read all records of a topic with one partition."""
     from kafka import KafkaConsumer, TopicPartition
 
     place = TopicPartition(topic, 0)
     with KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers, enable_auto_commit=False
+        bootstrap_servers=cluster.bootstrap_servers,
+        enable_auto_commit=False,
+        **settings,
     ) as consumer:
         consumer.assign([place])
         consumer.seek_to_beginning(place)
         end = consumer.end_offsets([place])[place]
-        records = []
+        found = []
         while consumer.position(place) < end:
             for batch in consumer.poll(timeout_ms=1000).values():
-                records += [(record.key, record.value) for record in batch]
-        return records
+                found += batch
+        return found
+
+
+def read(cluster, topic):
+    """Read the keys and values of a topic with one partition."""
+    return [(record.key, record.value) for record in records(cluster, topic)]

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaProducer
 from kafka.errors import KafkaError, MessageSizeTooLargeError
 
 from kafkaguard import (
@@ -22,7 +22,7 @@ from kafkaguard._dead_letter import read_headers
 from kafkaguard._events import DeadLetterEvent, RejectEvent
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard_adapters.kafka_python import _levers
-from tests.adapters.contracts import COMPACTED, read, stale_topic, until
+from tests.adapters.contracts import COMPACTED, read, records, stale_topic, until
 
 #: Nothing leaves before a flush, so that records share a batch on any machine.
 UNHURRIED = {"linger_ms": 60_000}
@@ -56,22 +56,6 @@ def compacted(kafka_cluster):
     topic = kafka_cluster.create_topic(config=COMPACTED)
     kafka_cluster.create_topic(f"{topic}.dlq")
     return topic
-
-
-def records(cluster, topic):
-    """Read all records of a topic with one partition."""
-    place = TopicPartition(topic, 0)
-    with KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers, enable_auto_commit=False
-    ) as consumer:
-        consumer.assign([place])
-        consumer.seek_to_beginning(place)
-        end = consumer.end_offsets([place])[place]
-        found = []
-        while consumer.position(place) < end:
-            for batch in consumer.poll(timeout_ms=1000).values():
-                found += batch
-        return found
 
 
 def refusal(future, seconds=30):

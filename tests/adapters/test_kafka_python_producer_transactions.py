@@ -9,7 +9,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 
 from kafkaguard import Action, DeliveryFailed, errors, guard
-from tests.adapters.contracts import stale_topic, until
+from tests.adapters.contracts import records, stale_topic, until
 
 
 @pytest.fixture
@@ -37,20 +37,8 @@ def make(kafka_cluster):
 
 def committed(cluster, topic):
     """Read what readers of committed records see."""
-    place = TopicPartition(topic, 0)
-    with KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers,
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-    ) as consumer:
-        consumer.assign([place])
-        consumer.seek_to_beginning(place)
-        end = consumer.end_offsets([place])[place]
-        values = []
-        while consumer.position(place) < end:
-            for batch in consumer.poll(timeout_ms=1000).values():
-                values += [record.value for record in batch]
-        return values
+    seen = records(cluster, topic, isolation_level="read_committed")
+    return [record.value for record in seen]
 
 
 def in_transaction(producer, topic, *values):
