@@ -63,36 +63,39 @@ class TopicFactsCache:
         self._ttl = ttl
         self._clock = clock
         self._entries: dict[str, tuple[float, TopicFacts]] = {}
-        #: Until when records without a key may pass: for the hot path.
-        self.harmless: dict[str, float] = {}
+        #: Topics that records without a key may go to, for the hot path: as they were
+        #: when ``get`` last looked at the clock.
+        self.harmless: set[str] = set()
         for topic, facts in self._declared.items():
-            self._keep(topic, facts, float("inf"))
+            self._entries[topic] = (float("inf"), facts)
 
     def get(self, topic: str) -> TopicFacts | None:
         """Return what is known about a topic; None: it must be looked up."""
         entry = self._entries.get(topic)
         if entry is None or entry[0] <= self._clock():
             return None
+        if not entry[1].compacted:
+            self.harmless.add(topic)
         return entry[1]
+
+    def look_again(self) -> None:
+        """Have the clock looked at before the next record without a key."""
+        self.harmless.clear()
 
     def remember(
         self, topic: str, facts: TopicFacts, *, ttl: float | None = None
     ) -> None:
         """Keep a fact for ``ttl`` seconds; what was declared stays as it is."""
         if topic not in self._declared:
-            self._keep(
-                topic, facts, self._clock() + (self._ttl if ttl is None else ttl)
-            )
+            expires = self._clock() + (self._ttl if ttl is None else ttl)
+            self._entries[topic] = (expires, facts)
+            self.harmless.discard(topic)
 
     def drop(self, topic: str) -> None:
         """Forget a fact that a broker has contradicted."""
         if topic not in self._declared:
             self._entries.pop(topic, None)
-            self.harmless.pop(topic, None)
-
-    def _keep(self, topic: str, facts: TopicFacts, expires: float) -> None:
-        self._entries[topic] = (expires, facts)
-        self.harmless[topic] = 0.0 if facts.compacted else expires
+            self.harmless.discard(topic)
 
 
 class TopicFactsLookup:

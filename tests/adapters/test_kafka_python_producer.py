@@ -303,7 +303,7 @@ class TestFaultsOfTheGuard:
     ):
         """It is logged, and the record is delivered."""
         producer = make()
-        monkeypatch.setattr(producer._null_keys, "check", lambda *_: 1 / 0)
+        monkeypatch.setattr(producer._sending.null_keys, "check", lambda *_: 1 / 0)
         assert producer.send(kafka_topic, b"v").get(10).offset == 0
         assert "the record is sent" in caplog.text
 
@@ -396,7 +396,8 @@ class TestFacts:
             clock=lambda: now[0],
         )
         with producer:
-            producer.send(kafka_topic, b"v").get(10)
+            producer.send(kafka_topic, b"v")
+            producer.flush(10)
             kafka_cluster.alter_topic(kafka_topic, COMPACTED)
             now[0] = 61.0
             with pytest.raises(errors.InvalidRecordKeyError):

@@ -55,6 +55,7 @@ class TestCache:
         """Also for the hot path."""
         cache = TopicFactsCache(clock=clock)
         cache.remember("t", OPEN)
+        cache.get("t")
         cache.drop("t")
         cache.drop("never seen")
         assert cache.get("t") is None
@@ -69,13 +70,26 @@ class TestCache:
         assert cache.get("t") is COMPACTED
 
     def test_only_topics_that_are_not_compacted_are_harmless(self, clock):
-        """Until when a record without a key may pass."""
+        """A record without a key may pass there until the clock is looked at again."""
         cache = TopicFactsCache({"c": COMPACTED}, ttl=60.0, clock=clock)
         cache.remember("o", OPEN)
         cache.remember("unknown", TopicFacts())
-        assert cache.harmless["c"] <= clock.now
-        assert cache.harmless["o"] == clock.now + 60.0
-        assert cache.harmless["unknown"] == clock.now + 60.0
+        for topic in ("c", "o", "unknown", "never seen"):
+            cache.get(topic)
+        assert cache.harmless == {"o", "unknown"}
+        clock.now += 60.0
+        cache.look_again()
+        for topic in ("o", "unknown"):
+            cache.get(topic)
+        assert cache.harmless == set()
+
+    def test_a_topic_that_turns_out_compacted_is_harmless_no_more(self, clock):
+        """A look-up for another purpose may find it."""
+        cache = TopicFactsCache(clock=clock)
+        cache.remember("t", OPEN)
+        cache.get("t")
+        cache.remember("t", COMPACTED)
+        assert cache.harmless == set()
 
 
 class TestLookup:

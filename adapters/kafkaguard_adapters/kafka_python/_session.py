@@ -1,8 +1,4 @@
-"""What a guarded producer works with at this moment.
-
-Apart from the stand-in itself, since looking up an attribute on an object that hands
-unknown names on costs ten times as much, and a send looks up several.
-"""
+"""What a guarded producer works with; in a forked child it gets another."""
 
 from __future__ import annotations
 
@@ -38,13 +34,12 @@ class Session:
         builder: Builds its successor.
         cache: What is known of topics.
         teller: Who is told what happens.
-        clock: Seconds that only ever grow.
         rescue: Send records again that failed only with their batch.
         resend_in_doubt: Send records again that may have been written.
 
     Attributes:
         gate: Called by a send before anything else, where there is a reason to wait.
-        harmless: Until when a record without a key may pass, by topic.
+        harmless: Topics for which a record without a key may pass unseen.
         serializes: The producer has a serialiser for keys.
         ask: Asks the cluster for settings of a topic, by name.
         limits: Says how large the records of a topic may be.
@@ -55,7 +50,6 @@ class Session:
         "ask",
         "builder",
         "cache",
-        "clock",
         "gate",
         "harmless",
         "is_transactional",
@@ -78,7 +72,6 @@ class Session:
         cache: TopicFactsCache,
         teller: Teller,
         *,
-        clock: Callable[[], float],
         rescue: bool,
         resend_in_doubt: bool,
     ) -> None:
@@ -86,7 +79,6 @@ class Session:
         self.builder = builder
         self.cache = cache
         self.teller = teller
-        self.clock = clock
         self.harmless = cache.harmless
         self.serializes = producer.config["key_serializer"] is not None
         self.is_transactional = bool(producer.config["transactional_id"])
@@ -107,6 +99,8 @@ class Session:
             self.ledger,
             self.recovery.failed,
             on_begun=self.watch.begin,
+            # Often enough for the time of a topic's facts, and not once a record.
+            on_done=cache.look_again,
             on_settled=teller.tell,
             patience=producer.config["delivery_timeout_ms"] / 1000 + MARGIN_S,
         )

@@ -124,6 +124,7 @@ class Tracker:
         on_failure: Decides about the records of a failed batch, under this tracker's
             lock; returns those whose callbacks are due.
         on_begun: Told of each batch that is followed.
+        on_done: Told of each batch that is done, under this tracker's lock.
         on_settled: Called after a failure was decided about, without any lock.
         patience: Seconds from a batch's first record until it must have its outcome.
     """
@@ -133,6 +134,7 @@ class Tracker:
         ledger: Ledger,
         on_failure: Callable[[TrackedBatch, list[Fate]], list[Fate]],
         on_begun: Callable[[], None],
+        on_done: Callable[[], None],
         on_settled: Callable[[], None],
         patience: float,
     ) -> None:
@@ -141,6 +143,7 @@ class Tracker:
         self.open: dict[Any, TrackedBatch] = {}
         self._on_failure = on_failure
         self._on_begun = on_begun
+        self._on_done = on_done
         self._on_settled = on_settled
         self._patience = patience
         #: How often the producer was replaced.
@@ -268,6 +271,7 @@ class Tracker:
         """Take note of a batch that is done."""
         with self._lock:
             self.open.pop(batch.result, None)
+            self._on_done()
             due = self._take_note(batch)
             self._shorten(batch.topic_partition)
         self._tell(batch.accepted, due)

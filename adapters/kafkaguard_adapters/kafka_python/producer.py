@@ -8,22 +8,20 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kafka import KafkaProducer
-from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
-from kafkaguard._classification import classify
 from kafkaguard._delivery import DeliveryReport
 from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
-from kafkaguard.errors import InvalidRecordKeyError, KafkaGuardError
+from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters._calls import ClusterCalls
 from kafkaguard_adapters._view import ClusterView
 from kafkaguard_adapters.kafka_python import _insides, _levers, _reporting, errors
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python._forks import ForkGuard
-from kafkaguard_adapters.kafka_python._future import GuardedFuture
-from kafkaguard_adapters.kafka_python._insides import Handed
 from kafkaguard_adapters.kafka_python._letters import Letters, Post
 from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck, ask_facts
 from kafkaguard_adapters.kafka_python._rejects import check_policy
+from kafkaguard_adapters.kafka_python._sending import Sending
 from kafkaguard_adapters.kafka_python._session import Session
 from kafkaguard_adapters.kafka_python._telling import Teller
 from kafkaguard_adapters.kafka_python.settings import read_settings
@@ -34,10 +32,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkaguard._events import Event
-    from kafkaguard._verdict import TopicFacts, Verdict
+    from kafkaguard._verdict import TopicFacts
     from kafkaguard_adapters._settings import Settings
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
+_new = object.__new__
 _log = logging.getLogger("kafkaguard.producer")
 
 #: What it does by the policy.
@@ -76,6 +75,9 @@ def _passed_on(name: str, **known: Any) -> Callable[..., Any]:
 class GuardedProducer(ClusterCalls):
     """A KafkaProducer with the guard in front; every other attribute is the client's.
 
+    ``send`` is that of ``Sending``. It is found on the instance since looking up a
+    method of a class that hands unknown names on costs twice as much.
+
     Args:
         producer: The client's producer.
         builder: Builds its successor, should it die.
@@ -109,17 +111,17 @@ class GuardedProducer(ClusterCalls):
     ) -> None:
         self._builder = builder
         self._cache = TopicFactsCache(topics, ttl=facts_ttl, clock=clock)
-        self._clock = clock
         self.cluster_view = ClusterView(
             self._cluster_settings, errors.make, self._cache
         )
-        self._checks_keys = null_key == "reject"
         self._disguised = disguised_null_key
         self._rescue = rescue
         self._resend_in_doubt = resend_in_doubt
         self._patience = facts_patience
         self._teller = teller or Teller()
         self._forks = ForkGuard(self)
+        self._sending = Sending(checks_keys=null_key == "reject")
+        self.send = self._sending.send
         self._begin(producer)
 
     def _cluster_settings(self) -> Settings:
@@ -132,132 +134,19 @@ class GuardedProducer(ClusterCalls):
             self._builder,
             self._cache,
             self._teller,
-            clock=self._clock,
             rescue=self._rescue,
             resend_in_doubt=self._resend_in_doubt,
         )
         ask = ask_facts(session.ask)
         lookup = TopicFactsLookup(ask, self._cache, patience=self._patience)
-        self._null_keys = NullKeyCheck(
+        null_keys = NullKeyCheck(
             lookup,
             disguised=self._disguised,
             transactional=session.is_transactional,
         )
-        post = Post(session, self._check_letter, self._not_sent)
+        self._sending.use(session, null_keys)
+        post = Post(session, self._sending.check_letter, self._sending.not_sent)
         session.rejects.letters = Letters(session, post)
-
-    # --- sending ----------------------------------------------------------------------
-
-    def send(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        headers: Any = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-    ) -> Any:
-        """Send a record, as ``KafkaProducer.send`` does.
-
-        Returns:
-            A future with the interface of kafka-python's. Where the policy sets a
-            refused record aside (``on_reject``), it fails with the error.
-
-        Raises:
-            InvalidRecordKeyError: The topic is compacted and the record has no key,
-                after serialisers. Nothing was sent. Also an ``InvalidRecordError`` of
-                kafka-python.
-            KafkaGuardError: What else the client raises, also of its own class.
-        """
-        session = self._session
-        if session.gate is not None:
-            session.gate()
-            session = self._session
-        if (key is None or session.serializes) and (
-            session.harmless.get(topic, 0.0) <= session.clock()
-        ):
-            try:
-                self._check_key(topic, key, headers)
-            except InvalidRecordKeyError as error:
-                session.refused_at_once(error)
-                handed = Handed(topic, value, key, headers, partition, timestamp_ms)
-                return session.rejects.refused(error, handed)
-        producer = session.producer
-        try:
-            inner = producer.send(topic, value, key, headers, partition, timestamp_ms)
-        except (KafkaError, RuntimeError) as error:  # a dying client raises both
-            if session.is_replaced(producer):  # in this very moment
-                return self.send(topic, value, key, headers, partition, timestamp_ms)
-            if not isinstance(error, KafkaError):
-                raise
-            refusal = self._not_sent(error, topic, partition)
-            handed = Handed(topic, value, key, headers, partition, timestamp_ms)
-            return session.rejects.refused(refusal, handed)
-        if inner.is_done and inner.failed():  # perhaps before it came into any batch
-            handed = Handed(topic, value, key, headers, partition, timestamp_ms)
-            session.rejects.settle(inner, handed)
-        return GuardedFuture(inner, session.tracker)
-
-    def _check_key(self, topic: str, key: Any, headers: Any) -> None:
-        if not self._checks_keys:
-            return
-        try:
-            serializer = self._session.producer.config["key_serializer"]
-            self._null_keys.check(topic, key, headers, serializer)
-        except InvalidRecordKeyError:
-            raise
-        except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
-            _log.exception("the check for a null key failed; the record is sent")
-
-    def _check_letter(self, topic: str, key: Any) -> None:
-        if self._checks_keys:
-            self._null_keys.check(topic, key, None, None)
-
-    def _not_sent(
-        self, error: KafkaError, topic: str, partition: int | None = None
-    ) -> Any:
-        context: dict[str, Any] = {"phase": "enqueue"}
-        session = self._session
-        if isinstance(error, IllegalStateError):
-            if _insides.is_closed(session.producer):
-                return _reporting.closed(topic)
-            if session.is_transactional and session.transactions.is_not_begun():
-                return _reporting.not_begun(error, topic)
-        if session.is_transactional and session.transactions.has_failed():
-            return session.transactions.judged(error, context, api="Produce")
-        if session.is_transactional:
-            context = {"transactional": True}
-        why, verdict = self._why_blocked(error, topic)
-        known = {} if verdict is None else {"verdict": verdict}
-        refusal = errors.translate(
-            error,
-            message=why,
-            context=context,
-            api="Produce",
-            topic=topic,
-            partition=partition,
-            **known,
-        )
-        session.refused_at_once(refusal)
-        return refusal
-
-    def _why_blocked(
-        self, error: KafkaError, topic: str
-    ) -> tuple[str | None, Verdict | None]:
-        """Say which of the causes of a timeout in send() it was, and what to do."""
-        if not isinstance(error, KafkaTimeoutError):
-            return None, None
-        producer = self._session.producer
-        limit = producer.config["max_block_ms"] / 1000
-        verdict = None
-        if not _insides.has_connection(producer):
-            why = "no broker answers: check bootstrap_servers and the network"
-        elif _insides.is_denied(producer, topic):
-            why, verdict = "this user may not see the topic", classify(29)
-        else:
-            why = f"the brokers do not know topic {topic}"
-            verdict = classify(3, api="Produce", phase="enqueue")
-        return f"nothing was sent within {limit:g} s (max_block_ms): {why}", verdict
 
     # --- reports ----------------------------------------------------------------------
 
@@ -340,7 +229,7 @@ class GuardedProducer(ClusterCalls):
         try:
             self._session.producer.close(timeout, null_logger)
         except KafkaTimeoutError as error:
-            raise self._not_sent(error, "", None) from error
+            raise self._sending.not_sent(error, "") from error
         finally:
             self.close_view()
 

@@ -1,0 +1,165 @@
+"""What ``send`` does before and after the client's own: the hot path of the guard.
+
+Apart from the stand-in itself: looking up an attribute on an object that hands unknown
+names on costs ten times as much, and a send looks up several.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+
+from kafkaguard._classification import classify
+from kafkaguard.errors import InvalidRecordKeyError
+from kafkaguard_adapters.kafka_python import _insides, _reporting, errors
+from kafkaguard_adapters.kafka_python._future import GuardedFuture
+from kafkaguard_adapters.kafka_python._insides import Handed
+
+if TYPE_CHECKING:
+    from kafkaguard._verdict import Verdict
+    from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck
+    from kafkaguard_adapters.kafka_python._session import Session
+
+_log = logging.getLogger("kafkaguard.producer")
+_new = object.__new__
+
+
+class Sending:
+    """Hands records to the client that is in use.
+
+    Args:
+        checks_keys: Refuse a record without a key for a compacted topic.
+    """
+
+    __slots__ = ("checks_keys", "null_keys", "session")
+
+    session: Session
+    null_keys: NullKeyCheck
+
+    def __init__(self, *, checks_keys: bool) -> None:
+        self.checks_keys = checks_keys
+
+    def use(self, session: Session, null_keys: NullKeyCheck) -> None:
+        """Send by this session from now on."""
+        self.session = session
+        self.null_keys = null_keys
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Any:
+        """Send a record, as ``KafkaProducer.send`` does.
+
+        Returns:
+            A future with the interface of kafka-python's. Where the policy sets a
+            refused record aside (``on_reject``), it fails with the error.
+
+        Raises:
+            InvalidRecordKeyError: The topic is compacted and the record has no key,
+                after serialisers. Nothing was sent. Also an ``InvalidRecordError`` of
+                kafka-python.
+            KafkaGuardError: What else the client raises, also of its own class.
+        """
+        session = self.session
+        if session.gate is not None:
+            session.gate()
+            session = self.session  # a forked child gets one of its own
+        if (key is None or session.serializes) and topic not in session.harmless:
+            try:
+                self._check_key(topic, key, headers)
+            except InvalidRecordKeyError as error:
+                session.refused_at_once(error)
+                handed = Handed(topic, value, key, headers, partition, timestamp_ms)
+                return session.rejects.refused(error, handed)
+        producer = session.producer
+        try:
+            inner = producer.send(topic, value, key, headers, partition, timestamp_ms)
+        except (KafkaError, RuntimeError) as error:  # a dying client raises both
+            if session.is_replaced(producer):  # in this very moment
+                return self.send(topic, value, key, headers, partition, timestamp_ms)
+            if not isinstance(error, KafkaError):
+                raise
+            refusal = self.not_sent(error, topic, partition)
+            handed = Handed(topic, value, key, headers, partition, timestamp_ms)
+            return session.rejects.refused(refusal, handed)
+        if inner.is_done and inner.failed():  # perhaps before it came into any batch
+            handed = Handed(topic, value, key, headers, partition, timestamp_ms)
+            session.rejects.settle(inner, handed)
+        future = _new(GuardedFuture)  # in half the time that its __init__ would take
+        future._inner = inner  # noqa: SLF001
+        future._tracker = session.tracker  # noqa: SLF001
+        return future
+
+    def _check_key(self, topic: str, key: Any, headers: Any) -> None:
+        if not self.checks_keys:
+            return
+        try:
+            serializer = self.session.producer.config["key_serializer"]
+            self.null_keys.check(topic, key, headers, serializer)
+        except InvalidRecordKeyError:
+            raise
+        except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
+            _log.exception("the check for a null key failed; the record is sent")
+
+    def check_letter(self, topic: str, key: Any) -> None:
+        """Refuse a dead letter without a key for a compacted topic.
+
+        Raises:
+            InvalidRecordKeyError: It is one.
+        """
+        if self.checks_keys:
+            self.null_keys.check(topic, key, None, None)
+
+    def not_sent(
+        self, error: KafkaError, topic: str, partition: int | None = None
+    ) -> Any:
+        """Make the error for a record that the client did not take."""
+        context: dict[str, Any] = {"phase": "enqueue"}
+        session = self.session
+        if isinstance(error, IllegalStateError):
+            if _insides.is_closed(session.producer):
+                return _reporting.closed(topic)
+            if session.is_transactional and session.transactions.is_not_begun():
+                return _reporting.not_begun(error, topic)
+        if session.is_transactional and session.transactions.has_failed():
+            return session.transactions.judged(error, context, api="Produce")
+        if session.is_transactional:
+            context = {"transactional": True}
+        why, verdict = self._why_blocked(error, topic)
+        known = {} if verdict is None else {"verdict": verdict}
+        refusal = errors.translate(
+            error,
+            message=why,
+            context=context,
+            api="Produce",
+            topic=topic,
+            partition=partition,
+            **known,
+        )
+        session.refused_at_once(refusal)
+        return refusal
+
+    def _why_blocked(
+        self, error: KafkaError, topic: str
+    ) -> tuple[str | None, Verdict | None]:
+        """Say which of the causes of a timeout in send() it was, and what to do."""
+        if not isinstance(error, KafkaTimeoutError):
+            return None, None
+        producer = self.session.producer
+        limit = producer.config["max_block_ms"] / 1000
+        verdict = None
+        if not _insides.has_connection(producer):
+            why = "no broker answers: check bootstrap_servers and the network"
+        elif _insides.is_denied(producer, topic):
+            why, verdict = "this user may not see the topic", classify(29)
+        else:
+            why = f"the brokers do not know topic {topic}"
+            verdict = classify(3, api="Produce", phase="enqueue")
+        return f"nothing was sent within {limit:g} s (max_block_ms): {why}", verdict
