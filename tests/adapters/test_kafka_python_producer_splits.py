@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from random import Random
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import MessageSizeTooLargeError
 
 from kafkaguard import DeliveryFailed, TopicFacts, guard
+from kafkaguard._events import RecreateEvent, RejectEvent
 from tests.adapters.contracts import read
 
 LIMIT = 2_000
@@ -60,6 +64,34 @@ def test_the_order_of_a_key_holds_through_many_splits(kafka_cluster, small):
     assert (report.delivered, report.failed, report.in_doubt) == (384, 16, 0)
     there = [value for _, value in read(kafka_cluster, small)]
     assert there == [value for value in values if len(value) < LIMIT]
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_all_too_large_records_cost_one_producer(kafka_cluster, small, compression):
+    """After the first is refused the others are found by their size."""
+    client = KafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        linger_ms=10_000,
+        batch_size=200_000,
+        compression_type=compression,
+    )
+    random = Random(5)
+    events = Counter()
+    with guard(client, on_event=lambda event: events.update([type(event)])) as producer:
+        futures = [
+            producer.send(small, random.randbytes(5_000 if n % 30 == 9 else 5), b"k")
+            for n in range(300)
+        ]
+        with pytest.raises(DeliveryFailed) as caught:
+            producer.flush(60)
+    report = caught.value.report
+    assert (report.delivered, report.failed, report.in_doubt) == (290, 10, 0)
+    assert (events[RecreateEvent], events[RejectEvent]) == (1, 10)
+    for future in futures[9::30]:
+        with pytest.raises(
+            MessageSizeTooLargeError, match=r"batch of 5\d\d\d .* 2000;"
+        ):
+            future.get(0)
 
 
 def test_each_record_is_counted_once(kafka_cluster):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError, KafkaTimeoutError, for_code
 from kafka.producer.transaction_manager import ProducerIdAndEpoch, TransactionState
-from kafka.record import MemoryRecords
+from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 #: From which brokers on an idempotent producer may raise its epoch by itself (KIP-360).
 _KIP_360 = (2, 5)
@@ -58,6 +58,17 @@ def records_of(batch: Any) -> list[RawRecord] | None:
         for part in MemoryRecords(batch.records.buffer())
         for r in part
     ]
+
+
+def size_alone(producer: Any, record: RawRecord) -> int:
+    """Return the bytes of a batch with this record only, after compression."""
+    config = producer._accumulator.config
+    builder = MemoryRecordsBuilder(
+        config["message_version"], config["compression_attrs"], config["batch_size"]
+    )
+    builder.append(record.timestamp, record.key, record.value, record.headers)
+    builder.close()
+    return len(builder.buffer())
 
 
 def serialized(producer: Any, handed: Handed) -> RawRecord:

@@ -1,4 +1,4 @@
-"""Says of a record that is too large how large it was, and what its topic takes."""
+"""Records that are too large for their topic: which they are, and how large."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard_adapters.kafka_python import _insides
+from kafkaguard._wire_size import batch_size
+from kafkaguard_adapters.kafka_python import _insides, errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.kafka_python._insides import RawRecord
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
 MESSAGE_TOO_LARGE = 10
@@ -20,6 +22,8 @@ _SETTING = "max.message.bytes"
 _PATIENCE_S = 1.0
 #: Seconds that an answer, or that there was none, is kept.
 _TTL_S = 60.0
+#: Seconds that an answer is good enough to refuse a record that the broker did not see.
+_FRESH_S = 1.0
 
 
 class SizeLimits:
@@ -31,14 +35,21 @@ class SizeLimits:
 
     def __init__(self, ask: Callable[[str, list[str]], dict[str, Any]]) -> None:
         self._ask = ask
+        #: When it was asked for, in monotonic seconds, and what was answered.
         self._known: dict[str, tuple[float, int | None]] = {}
 
-    def limit(self, topic: str) -> int | None:
-        """Return ``max.message.bytes`` of a topic; None if that cannot be had."""
-        expires, limit = self._known.get(topic, (0.0, None))
-        if expires > time.monotonic():
+    def limit(self, topic: str, *, max_age: float = _TTL_S) -> int | None:
+        """Return ``max.message.bytes`` of a topic; None if that cannot be had.
+
+        Args:
+            topic: Its name.
+            max_age: Seconds that an answer may be old.
+        """
+        now = time.monotonic()
+        asked, limit = self._known.get(topic, (-_TTL_S, None))
+        if now - asked < (_TTL_S if limit is None else max_age):
             return limit
-        self._known[topic] = (time.monotonic() + _TTL_S, None)
+        self._known[topic] = (now, None)
         thread = threading.Thread(
             target=self._look_up, args=(topic,), name="kafkaguard-limits", daemon=True
         )
@@ -47,18 +58,41 @@ class SizeLimits:
         return self._known[topic][1]
 
     def _look_up(self, topic: str) -> None:
+        asked = time.monotonic()
         try:
             value = self._ask(topic, [_SETTING]).get(_SETTING)
         except Exception:  # noqa: BLE001 - the text does without it
             return
         if value is not None:
-            self._known[topic] = (time.monotonic() + _TTL_S, int(value))
+            self._known[topic] = (asked, int(value))
 
     def explain(self, batch: TrackedBatch, error: KafkaGuardError) -> None:
         """Put sizes into the text of an error."""
         topic = batch.topic_partition.topic
         error.summary = describe(
             topic, _insides.size_of(batch.source), self.limit(topic)
+        )
+
+    def refusal(
+        self, producer: Any, topic_partition: Any, record: RawRecord
+    ) -> KafkaGuardError | None:
+        """Return the error that awaits a record, if it is too large as well.
+
+        Asked for after another one was refused, and with what the topic takes now.
+        """
+        topic, (_, key, value, headers) = topic_partition.topic, record
+        limit = self.limit(topic, max_age=_FRESH_S)
+        if limit is None or batch_size(key, value, headers) <= limit:
+            return None
+        size = _insides.size_alone(producer, record)
+        if size <= limit:
+            return None
+        return errors.make(
+            MESSAGE_TOO_LARGE,
+            describe(topic, size, limit),
+            api="Produce",
+            topic=topic,
+            partition=topic_partition.partition,
         )
 
 

@@ -279,8 +279,9 @@ class Recovery:
             self._replace(backlog.death)
         with self._changed:
             backlog.in_hand, backlog.rescues = backlog.rescues, []
+            too_large = {o.batch.topic_partition.topic for o in backlog.oversize}
             self.rounds += 1
-        self._resender.send(backlog.in_hand)
+        self._resender.send(backlog.in_hand, too_large)
         backlog.in_hand = []
 
     def _explain(self, refused: Oversize) -> None:

@@ -12,7 +12,7 @@ from kafkaguard_adapters.kafka_python import _failures, _levers, errors
 from kafkaguard_adapters.kafka_python.errors import add_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.kafka_python._fate import Fate
@@ -69,21 +69,39 @@ class Resender:
         self._end = end
         self._put_back = put_back
 
-    def send(self, rescues: list[Rescue]) -> None:
+    def send(self, rescues: list[Rescue], too_large: Collection[str] = ()) -> None:
         """Hand records over again in their old order.
 
         Those without a key come last and on their own, since the broker may refuse
         them with all that is in the same batch. New records still wait at the gate.
+
+        Args:
+            rescues: Which.
+            too_large: Topics that have just refused a record for its size. Others would
+                be refused as well, one after the other, and each cost a producer.
         """
         rescues.sort(key=lambda each: each.fate.order or ())
-        later = self._later_batches(rescues)
+        left = [each for each in rescues if not self._is_refused(each, too_large)]
+        later = self._later_batches(left)
+        kept = set()
         for keyless in (False, True):
-            for rescue in rescues:
-                if (rescue.record.key is None) == keyless:
-                    self._try_again(rescue, later[rescue.batch.topic_partition])
+            for rescue in left:
+                if (rescue.record.key is None) == keyless and not self._try_again(
+                    rescue, later[rescue.batch.topic_partition]
+                ):
+                    kept.add(rescue.batch)
             self.let_finish(self._session.tracker.batches())
-        for batch in {each.batch for each in rescues if each.fate.is_decided}:
+        for batch in {each.batch for each in rescues} - kept:
             self._session.tracker.resolve(batch)
+
+    def _is_refused(self, rescue: Rescue, too_large: Collection[str]) -> bool:
+        place, session = rescue.batch.topic_partition, self._session
+        if place.topic not in too_large:
+            return False
+        error = session.limits.refusal(session.producer, place, rescue.record)
+        if error is not None:
+            self._end(rescue, error)
+        return error is not None
 
     def let_finish(
         self, batches: list[TrackedBatch], seconds: float = SETTLE_S
@@ -119,22 +137,29 @@ class Resender:
             for tp, line in later.items()
         }
 
-    def _try_again(self, rescue: Rescue, later: _Later) -> None:
+    def _try_again(self, rescue: Rescue, later: _Later) -> bool:
+        """Hand a record over, or end it.
+
+        Returns:
+            Whether one of both was done; else it waits for the next time.
+        """
         key = rescue.record.key
         if key is not None and any(
             position > rescue.batch.position and (keys is None or key in keys)
             for position, keys in later
         ):
             self._end(rescue, _superseded(rescue))
-            return
+            return True
         if rescue.is_overdue:
             self.expire(rescue)
-            return
+            return True
         try:
             self._hand_over(rescue)
         except Exception as error:  # noqa: BLE001 - it becomes the record's outcome
-            if not self._put_back(rescue):
-                self.fail(rescue, error)
+            if self._put_back(rescue):
+                return False
+            self.fail(rescue, error)
+        return True
 
     def _hand_over(self, rescue: Rescue) -> None:
         producer = self._session.producer

@@ -245,21 +245,19 @@ class GuardedProducer(ClusterCalls):
             return max(0.0, deadline - time.monotonic())
 
         session = self._session
+        tracker, recovery = session.tracker, session.recovery
         while True:
-            rounds = session.recovery.rounds
-            batches = session.tracker.batches()
+            rounds = recovery.rounds
+            batches = tracker.batches()
             with _levers.flushing(session.producer):
-                answered = all(batch.result.wait(left()) for batch in batches)
-            session.tracker.settle_done()
-            split = any(not batch.result.is_done for batch in batches)
-            idle = session.recovery.wait(left())
-            repaired = rounds != session.recovery.rounds
-            if not (answered and idle and (repaired or split)):
+                answered = tracker.wait(batches, deadline)
+            idle = recovery.wait(left())
+            if not (answered and idle and rounds != recovery.rounds):
                 break
-        unsettled = [b for b in batches if not b.result.is_done]
+        unsettled = [b for b in tracker.batches() if any(map(b.is_part_of, batches))]
         pending = sum(batch.unsettled for batch in unsettled)
         if not idle:
-            pending += session.recovery.pending()
+            pending += recovery.pending()
         return pending + self._wait_for_letters(left, unsettled)
 
     def _wait_for_letters(
