@@ -130,14 +130,20 @@ class TopicFactsLookup:
         """Return what is known at once; None: it would have to be looked up."""
         return self._cache.get(topic)
 
-    def facts(self, topic: str) -> TopicFacts:
-        """Return the facts of a topic within ``patience`` seconds; never raises."""
+    def facts(self, topic: str, patience: float | None = None) -> TopicFacts:
+        """Return the facts of a topic; never raises.
+
+        Args:
+            topic: Its name.
+            patience: Seconds that this caller waits, if that is less.
+        """
         known = self._cache.get(topic)
         if known is not None:
             return known
-        if not self._started(topic).wait(self._patience):
+        limit = self._patience if patience is None else min(patience, self._patience)
+        if not self._started(topic).wait(limit):
             self._cache.remember(topic, NOTHING_KNOWN, ttl=self._retry_after)
-            self._warn(topic, f"no answer within {self._patience:g} s")
+            self._warn(topic, f"no answer within {limit:g} s")
         return self._cache.get(topic) or NOTHING_KNOWN
 
     def drop(self, topic: str) -> None:

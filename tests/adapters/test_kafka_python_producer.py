@@ -207,8 +207,29 @@ class TestSend:
             producer.send("never-created", b"v", b"k")
         assert caught.value.verdict.written == "no"
 
+    def test_b77_a_send_takes_no_longer_than_its_timeout(self, make):
+        """The lesser of both bounds holds, and is named."""
+        producer = make(allow_auto_create_topics=False)
+        with pytest.raises(KafkaTimeoutError, match=r"0\.2 s \(timeout\).*know topic"):
+            producer.send("never-created", b"v", timeout=0.2)
+        producer = make(max_block_ms=200, allow_auto_create_topics=False)
+        with pytest.raises(KafkaTimeoutError, match=r"0\.2 s \(max_block_ms\)"):
+            producer.send("never-created", b"v", b"k", timeout=60)
+
+    def test_b77_within_its_timeout_a_send_is_like_any_other(self, kafka_topic, make):
+        """Also where a record has no key; and a closed producer says so at once."""
+        producer = make()
+        assert producer.send(kafka_topic, b"v", timeout=30).get(10).offset == 0
+        assert producer.send(kafka_topic, b"v", b"k", timeout=0).get(10).offset == 1
+        for wrong, kind in ((-1, ValueError), ("1", TypeError), (True, TypeError)):
+            with pytest.raises(kind, match=r"send\(timeout\): seconds, 0 or more"):
+                producer.send(kafka_topic, b"v", timeout=wrong)
+        producer.close()
+        with pytest.raises(errors.ClientClosedError):
+            producer.send(kafka_topic, b"v", b"k", timeout=30)
+
     def test_b77_brokers_that_are_away_are_told_apart(self, kafka_faults):
-        """Within max_block_ms, and nothing was sent.
+        """Within the timeout, and nothing was sent.
 
         In a process of its own, since kafka-python leaves a socket open whose
         connection was refused.
@@ -218,12 +239,11 @@ class TestSend:
             from kafka import KafkaProducer
             from kafkaguard import guard
 
-            client = KafkaProducer(bootstrap_servers=sys.argv[1], max_block_ms=500)
-            producer = guard(client)
+            producer = guard(KafkaProducer(bootstrap_servers=sys.argv[1]))
             print("ready", flush=True)
             sys.stdin.readline()
             try:
-                producer.send("some-topic", b"v", b"k")
+                producer.send("some-topic", b"v", b"k", timeout=0.5)
             except Exception as error:
                 print(error.verdict.written, error)
             """

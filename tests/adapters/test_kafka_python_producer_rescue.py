@@ -351,6 +351,8 @@ class TestSuccessor:
             with pytest.raises(errors.ClientTimeoutError, match="nobody there") as e:
                 producer.send(topic, b"v", b"k")
             assert (e.value.verdict.action, e.value.verdict.written) == ("RETRY", "no")
+            with pytest.raises(errors.ClientTimeoutError, match=r"0\.1 s \(timeout\)"):
+                producer.send(topic, b"v", b"k", timeout=0.1)
         with pytest.raises(IllegalStateError, match="closed"):
             producer.send(topic, b"v", b"k")
 

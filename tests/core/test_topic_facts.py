@@ -157,7 +157,8 @@ class TestLookup:
         clock.now += 30.0
         assert lookup.facts("t") is COMPACTED
 
-    def test_a_late_answer_still_counts(self):
+    @pytest.mark.parametrize(("patience", "mine"), [(0.01, None), (60.0, 0.01)])
+    def test_a_late_answer_still_counts(self, patience, mine):
         """Who could not wait went on without; the next one knows."""
         go_on, answered = threading.Event(), threading.Event()
         cache = TopicFactsCache()
@@ -167,8 +168,8 @@ class TestLookup:
             answered.set()
             return COMPACTED
 
-        lookup = TopicFactsLookup(ask, cache, patience=0.01)
-        assert lookup.facts("t") == TopicFacts()
+        lookup = TopicFactsLookup(ask, cache, patience=patience)
+        assert lookup.facts("t", mine) == TopicFacts()
         (thread,) = [t for t in threading.enumerate() if t.name.endswith("facts-t")]
         go_on.set()
         thread.join(10)

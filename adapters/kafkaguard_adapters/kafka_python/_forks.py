@@ -52,7 +52,7 @@ class ForkGuard:
         self._lock = threading.Lock()
         session.gate = self.in_child
 
-    def in_child(self) -> None:
+    def in_child(self, _: float | None = None) -> None:
         """Build a producer of the child's own, or say that it must do so.
 
         Raises:

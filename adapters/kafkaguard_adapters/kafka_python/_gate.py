@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka.errors import KafkaTimeoutError
 
@@ -14,6 +14,23 @@ if TYPE_CHECKING:
     import threading
 
     from kafkaguard.errors import KafkaGuardError
+
+
+class Limit(NamedTuple):
+    """For how long a send may wait, and who said so."""
+
+    seconds: float
+    name: str
+
+    @classmethod
+    def of(cls, producer: Any, timeout: float | None) -> Limit:
+        """Return the lesser of ``max_block_ms`` and what the caller gave."""
+        most = cls(producer.config["max_block_ms"] / 1000, "max_block_ms")
+        return most if timeout is None else min(most, cls(timeout, "timeout"))
+
+    def __str__(self) -> str:
+        """Show both."""
+        return f"{self.seconds:g} s ({self.name})"
 
 
 class Gate:
@@ -48,18 +65,18 @@ class Gate:
                 self._waiting -= 1
 
 
-def still_closed(limit: float, why: BaseException | None) -> KafkaGuardError:
+def still_closed(limit: Limit, why: BaseException | None) -> KafkaGuardError:
     """Make the error of a send that has waited too long.
 
     Args:
-        limit: Seconds that it has waited.
+        limit: How long it has waited.
         why: Why the last attempt to build a producer failed.
     """
     reason = "" if why is None else f" ({why})"
     return errors.make(
         ClientTimeoutError,
-        f"the producer is being replaced{reason} and {limit:g} s (max_block_ms) were "
-        "not enough; nothing was sent: send the same record again",
+        f"the producer is being replaced{reason} and {limit} were not enough; nothing "
+        "was sent: send the same record again",
         verdict=classify(KafkaTimeoutError(), api="Produce", phase="enqueue"),
     )
 

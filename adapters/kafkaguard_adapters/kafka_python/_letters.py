@@ -111,7 +111,7 @@ class Post:
         end = time.monotonic() + session.producer.config["max_block_ms"] / 1000
         while True:
             if session.gate is not None:
-                session.gate()
+                session.gate(None)
             producer = session.producer
             left = end - time.monotonic()
             try:

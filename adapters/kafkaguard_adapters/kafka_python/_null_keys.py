@@ -47,10 +47,23 @@ class NullKeyCheck:
         self._disguised = disguised
         self._warned: set[str] = set()
 
-    def check(self, topic: str, key: Any, headers: Any, serializer: Any) -> None:
+    def check(
+        self,
+        topic: str,
+        key: Any,
+        headers: Any,
+        serializer: Any,
+        patience: float | None = None,
+    ) -> None:
         """Refuse a record, or let it pass.
 
-        A record with a key never waits for a look-up.
+        Args:
+            topic: Where it goes.
+            key: Its key as the application gave it.
+            headers: Its headers.
+            serializer: Makes bytes of the key; None: it is bytes.
+            patience: Seconds that it waits for a look-up at most. A record with a key
+                never does.
 
         Raises:
             InvalidRecordKeyError: It has no key and the topic is compacted.
@@ -66,7 +79,7 @@ class NullKeyCheck:
         disguised = key is None and sent in _DISGUISES
         if sent is not None and not (disguised and self._disguised != "send"):
             return
-        if self._lookup.facts(topic).compacted:
+        if self._lookup.facts(topic, patience).compacted:
             self._refuse(topic, disguised)
 
     def _refuse(self, topic: str, disguised: bool) -> None:

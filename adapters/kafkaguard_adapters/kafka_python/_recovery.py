@@ -34,6 +34,7 @@ from kafkaguard_adapters.kafka_python._death import death_of, died_of
 from kafkaguard_adapters.kafka_python._decisions import Decisions
 from kafkaguard_adapters.kafka_python._gate import (
     Gate,
+    Limit,
     still_closed,
     without_successor,
 )
@@ -170,16 +171,20 @@ class Recovery:
 
     # --- called by the application's threads -----------------------------------------
 
-    def wait_at_gate(self) -> None:
+    def wait_at_gate(self, timeout: float | None = None) -> None:
         """Let a send wait until the repair is done.
 
+        Args:
+            timeout: Seconds to wait at most. Default: ``max_block_ms``, which holds in
+                any case.
+
         Raises:
-            KafkaGuardError: It takes longer than ``max_block_ms``, or it failed.
+            KafkaGuardError: It takes longer, or it failed.
         """
         if self.is_own_thread():
             return
-        limit = self._session.producer.config["max_block_ms"] / 1000
-        if not self._gate.wait(limit):
+        limit = Limit.of(self._session.producer, timeout)
+        if not self._gate.wait(limit.seconds):
             raise still_closed(limit, self._succession.error)
 
     def _is_awaited(self) -> bool:
@@ -258,7 +263,7 @@ class Recovery:
             self._thread = None
             return False
 
-    def _open_gate(self, gate: Callable[[], None] | None) -> None:
+    def _open_gate(self, gate: Callable[[float | None], None] | None) -> None:
         self._session.gate = gate
         self._gate.open()
 
@@ -404,13 +409,13 @@ class Recovery:
         for batch in {rescue.batch for rescue in waiting}:
             self._session.tracker.resolve(batch)
 
-    def _try_again(self) -> None:
+    def _try_again(self, timeout: float | None = None) -> None:
         """A gate: let the sends wait for another attempt to replace the producer."""
         if self.is_own_thread():
             return
         with self._changed:
             if not self._closing.is_set():
                 self._run_thread(repairs=True)
-        self.wait_at_gate()
+        self.wait_at_gate(timeout)
         if self._session.gate is not None and not self._closing.is_set():
             raise without_successor(self._succession.error)

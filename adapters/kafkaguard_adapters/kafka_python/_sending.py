@@ -7,14 +7,16 @@ names on costs ten times as much, and a send looks up several.
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._classification import classify
 from kafkaguard.errors import InvalidRecordKeyError
-from kafkaguard_adapters.kafka_python import _insides, _reporting, errors
+from kafkaguard_adapters.kafka_python import _insides, _levers, _reporting, errors
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
+from kafkaguard_adapters.kafka_python._gate import Limit
 from kafkaguard_adapters.kafka_python._insides import Handed
 
 if TYPE_CHECKING:
@@ -54,8 +56,21 @@ class Sending:
         headers: Any = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        *,
+        timeout: float | None = None,
     ) -> Any:
         """Send a record, as ``KafkaProducer.send`` does.
+
+        Args:
+            topic: As in kafka-python, like all up to ``timestamp_ms``.
+            value: The value.
+            key: The key.
+            headers: The headers.
+            partition: The partition.
+            timestamp_ms: The time.
+            timeout: Seconds that this call takes at most, 0 or more: for the topic to
+                become known, or a dead producer replaced. Default: the client's
+                ``max_block_ms``, which holds in any case.
 
         Returns:
             A future with the interface of kafka-python's. Where the policy sets a
@@ -66,14 +81,18 @@ class Sending:
                 after serialisers. Nothing was sent. Also an ``InvalidRecordError`` of
                 kafka-python.
             KafkaGuardError: What else the client raises, also of its own class.
+            TypeError: ``timeout`` is not a number.
+            ValueError: It is negative.
         """
+        if timeout is not None:
+            timeout = self._await_topic(topic, partition, timeout)
         session = self.session
         if session.gate is not None:
-            session.gate()
+            session.gate(timeout)
             session = self.session  # a forked child gets one of its own
         if (key is None or session.serializes) and topic not in session.harmless:
             try:
-                self._check_key(topic, key, headers)
+                self._check_key(topic, key, headers, timeout)
             except InvalidRecordKeyError as error:
                 session.refused_at_once(error)
                 handed = Handed(topic, value, key, headers, partition, timestamp_ms)
@@ -83,7 +102,15 @@ class Sending:
             inner = producer.send(topic, value, key, headers, partition, timestamp_ms)
         except (KafkaError, RuntimeError) as error:  # a dying client raises both
             if session.is_replaced(producer):  # in this very moment
-                return self.send(topic, value, key, headers, partition, timestamp_ms)
+                return self.send(
+                    topic,
+                    value,
+                    key,
+                    headers,
+                    partition,
+                    timestamp_ms,
+                    timeout=timeout,
+                )
             if not isinstance(error, KafkaError):
                 raise
             refusal = self.not_sent(error, topic, partition)
@@ -97,12 +124,35 @@ class Sending:
         future._tracker = session.tracker  # noqa: SLF001
         return future
 
-    def _check_key(self, topic: str, key: Any, headers: Any) -> None:
+    def _await_topic(self, topic: str, partition: int | None, timeout: float) -> float:
+        """Wait for what would make ``send`` wait.
+
+        Returns:
+            The seconds that are left.
+        """
+        _reporting.check_timeout("send", timeout)
+        end = time.monotonic() + timeout
+        if self.session.gate is not None:
+            self.session.gate(timeout)
+        producer = self.session.producer
+        if not isinstance(topic, str) or _insides.is_closed(producer):
+            return timeout  # the client says so, at once
+        try:
+            _levers.wait_for_topic(producer, topic, end - time.monotonic())
+        except KafkaTimeoutError as error:
+            raise self.not_sent(error, topic, partition, timeout=timeout) from error
+        except (KafkaError, RuntimeError):  # what send itself will say, or mend
+            pass
+        return max(0.0, end - time.monotonic())
+
+    def _check_key(
+        self, topic: str, key: Any, headers: Any, patience: float | None
+    ) -> None:
         if not self.checks_keys:
             return
         try:
             serializer = self.session.producer.config["key_serializer"]
-            self.null_keys.check(topic, key, headers, serializer)
+            self.null_keys.check(topic, key, headers, serializer, patience)
         except InvalidRecordKeyError:
             raise
         except Exception:  # noqa: BLE001 - a fault of ours must not fail the send
@@ -118,7 +168,12 @@ class Sending:
             self.null_keys.check(topic, key, None, None)
 
     def not_sent(
-        self, error: KafkaError, topic: str, partition: int | None = None
+        self,
+        error: KafkaError,
+        topic: str,
+        partition: int | None = None,
+        *,
+        timeout: float | None = None,
     ) -> Any:
         """Make the error for a record that the client did not take."""
         context: dict[str, Any] = {"phase": "enqueue"}
@@ -132,7 +187,7 @@ class Sending:
             return session.transactions.judged(error, context, api="Produce")
         if session.is_transactional:
             context = {"transactional": True}
-        why, verdict = self._why_blocked(error, topic)
+        why, verdict = self._why_blocked(error, topic, timeout)
         known = {} if verdict is None else {"verdict": verdict}
         refusal = errors.translate(
             error,
@@ -147,13 +202,13 @@ class Sending:
         return refusal
 
     def _why_blocked(
-        self, error: KafkaError, topic: str
+        self, error: KafkaError, topic: str, timeout: float | None
     ) -> tuple[str | None, Verdict | None]:
         """Say which of the causes of a timeout in send() it was, and what to do."""
         if not isinstance(error, KafkaTimeoutError):
             return None, None
         producer = self.session.producer
-        limit = producer.config["max_block_ms"] / 1000
+        limit = Limit.of(producer, timeout)
         verdict = None
         if not _insides.has_connection(producer):
             why = "no broker answers: check bootstrap_servers and the network"
@@ -162,4 +217,4 @@ class Sending:
         else:
             why = f"the brokers do not know topic {topic}"
             verdict = classify(3, api="Produce", phase="enqueue")
-        return f"nothing was sent within {limit:g} s (max_block_ms): {why}", verdict
+        return f"nothing was sent within {limit}: {why}", verdict

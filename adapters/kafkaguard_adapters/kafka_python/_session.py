@@ -38,7 +38,8 @@ class Session:
         resend_in_doubt: Send records again that may have been written.
 
     Attributes:
-        gate: Called by a send before anything else, where there is a reason to wait.
+        gate: Called by a send before anything else, where there is a reason to wait,
+            with the seconds that it has.
         harmless: Topics for which a record without a key may pass unseen.
         serializes: The producer has a serialiser for keys.
         ask: Asks the cluster for settings of a topic, by name.
@@ -82,7 +83,7 @@ class Session:
         self.harmless = cache.harmless
         self.serializes = producer.config["key_serializer"] is not None
         self.is_transactional = bool(producer.config["transactional_id"])
-        self.gate: Callable[[], None] | None = None
+        self.gate: Callable[[float | None], None] | None = None
         self.ask = ask_with(lambda: settings_of(self.producer))
         self.limits = SizeLimits(self.ask)
         self.ledger = Ledger()
