@@ -101,20 +101,12 @@ class Sending:
         try:
             inner = producer.send(topic, value, key, headers, partition, timestamp_ms)
         except (KafkaError, RuntimeError) as error:  # a dying client raises both
+            handed = Handed(topic, value, key, headers, partition, timestamp_ms)
             if session.is_replaced(producer):  # in this very moment
-                return self.send(
-                    topic,
-                    value,
-                    key,
-                    headers,
-                    partition,
-                    timestamp_ms,
-                    timeout=timeout,
-                )
+                return self.send(*handed, timeout=timeout)
             if not isinstance(error, KafkaError):
                 raise
             refusal = self.not_sent(error, topic, partition)
-            handed = Handed(topic, value, key, headers, partition, timestamp_ms)
             return session.rejects.refused(refusal, handed)
         if inner.is_done and inner.failed():  # perhaps before it came into any batch
             handed = Handed(topic, value, key, headers, partition, timestamp_ms)
