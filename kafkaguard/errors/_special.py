@@ -108,7 +108,7 @@ class ClientMetadataError(RetriableError):
 
 
 class BatchMateRefusedError(RetriableError):
-    """Another record of the same batch was refused; this one was not looked at."""
+    """Its batch was refused, for another record or as a whole; it was not looked at."""
 
     name = "BATCH_MATE_REFUSED"
     origin = "client"

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka import KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, for_code
+from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
 from kafkaguard import Action, CallbackError, DeliveryFailed, errors, guard
 from kafkaguard._delivery import MAX_ERRORS, Ledger, Outcome
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.policies import StackingWarning
-from kafkaguard_adapters.kafka_python._failures import NOT_SENT
+from kafkaguard_adapters.kafka_python._failures import NOT_SENT, judge
+from kafkaguard_adapters.kafka_python._fate import Fate
+from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
 
 def producer_of(cluster, **settings):
@@ -199,3 +205,52 @@ def test_a_producer_that_nobody_uses_any_more_is_closed(kafka_cluster, kafka_top
     for thread in mine:
         thread.join(10)
     assert not any(thread.is_alive() for thread in mine)
+
+
+def test_a_time_that_cannot_be_encoded_is_refused_by_send(kafka_cluster, kafka_topic):
+    """The client would find it when it sends the batch, and never end it."""
+    with producer_of(kafka_cluster) as producer:
+        for wrong in (1 << 63, 1 << 70, -(1 << 63) - 1):
+            with pytest.raises(ValueError, match="in 64 bits"):
+                producer.send(kafka_topic, b"v", b"k", timestamp_ms=wrong)
+        assert producer.send(kafka_topic, b"v", b"k").get(10).offset == 0
+
+
+def test_a_batch_that_cannot_be_encoded_ends_in_time(kafka_cluster, kafka_topic):
+    """So does everything that waits for it; the next records are delivered."""
+    with producer_of(
+        kafka_cluster, delivery_timeout_ms=1_500, request_timeout_ms=1_000
+    ) as producer:
+        client = producer._session.producer
+        client.send(kafka_topic, b"v", b"k", timestamp_ms=1 << 63)
+        with pytest.raises(DeliveryFailed) as caught:
+            producer.flush(30)
+        assert (caught.value.report.failed, caught.value.report.pending) == (1, 0)
+        assert producer.send(kafka_topic, b"v", b"k").get(30).offset == 0
+
+
+@pytest.mark.parametrize("take", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_future_cannot_be_copied(kafka_cluster, kafka_topic, take):
+    """It says so in one sentence."""
+    with producer_of(kafka_cluster) as producer:
+        future = producer.send(kafka_topic, b"v", b"k")
+        with pytest.raises(TypeError, match="cannot be pickled or copied"):
+            take(future)
+
+
+@pytest.mark.parametrize("code", [10, 18])
+@pytest.mark.parametrize("count", [1, 45])
+def test_a_batch_that_was_too_large_says_nothing_about_its_records(code, count):
+    """The client does not split it when its time is over; none of them is to blame."""
+    result = FutureProduceResult(TopicPartition("t", 0))
+    inners = [FutureRecordMetadata(result, n, 0, None, 1, 1, -1) for n in range(count)]
+    producer = SimpleNamespace(config={"delivery_timeout_ms": 1_000})
+    source = SimpleNamespace(in_retry=lambda: True)
+    batch = TrackedBatch(producer, source, result, inners, (0, 0), 0.0)
+    error = for_code(code)()
+    result.success((-2, -1, lambda _: error))
+    for transactional in (False, True):
+        fate = Fate(inners[-1], Ledger())
+        found = judge(batch, fate, transactional=transactional).error
+        assert found.verdict.written == "no"
+        assert (found.verdict.action == "REJECT") == (count == 1 and not transactional)

@@ -149,6 +149,31 @@ class TestInDoubt:
         assert (report.delivered, report.failed, report.in_doubt) == (16, 1, 0)
         assert len(read(kafka_cluster, kafka_topic)) == 16
 
+    @pytest.mark.parametrize("rescue", [True, False])
+    def test_refusals_of_records_in_flight_are_heard_of(
+        self, kafka_cluster, kafka_faults, make, rescue
+    ):
+        """Their batch is too large as a whole: nothing was written, each is sent again."""
+        topic, stale = stale_topic(kafka_cluster)
+        small = kafka_cluster.create_topic(config={"max.message.bytes": 2_000})
+        kafka_faults.on("Produce").delay(LATENCY_S)
+        producer = make(kafka_faults, stale, {"rescue": rescue}, linger_ms=20)
+        producer.partitions_for(small)
+        keyless = producer.send(topic, b"-")
+        kafka_faults.wait_for("Produce", count=1)
+        others = [producer.send(small, b"x" * 900, b"k") for _ in range(8)]
+        kafka_faults.wait_for("Produce", count=2)
+        assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
+        if rescue:
+            assert list(range(8)) == [outcome(future) for future in others]
+        else:
+            ends = [outcome(future) for future in others]
+            assert {type(end) for end in ends} == {type(ends[0])}
+            assert isinstance(ends[0], errors.BatchMateRefusedError)
+            assert (ends[0].verdict.action, ends[0].verdict.written) == ("RETRY", "no")
+        report = producer.flush()
+        assert (report.delivered + report.failed, report.in_doubt) == (9, 0)
+
     def lose_answer(self, cluster, faults, topic, make, policy="default"):
         """Send a record whose answer is lost while its producer dies of another."""
         stale, facts = stale_topic(cluster)
@@ -355,6 +380,26 @@ class TestSuccessor:
                 producer.send(topic, b"v", b"k", timeout=0.1)
         with pytest.raises(IllegalStateError, match="closed"):
             producer.send(topic, b"v", b"k")
+
+    def test_a_send_that_waits_for_a_topic_goes_on_with_the_successor(
+        self, kafka_cluster, make
+    ):
+        """Nobody asks for the topic any more in the name of the dead one."""
+        topic, stale = stale_topic(kafka_cluster)
+        missing = f"{topic}-later"
+        producer = make(kafka_cluster, stale, allow_auto_create_topics=False)
+        sent = []
+        waiting = threading.Thread(
+            target=lambda: sent.append(producer.send(missing, b"v", b"k")), daemon=True
+        )
+        waiting.start()
+        until(lambda: missing in producer._session.producer._metadata._topics)
+        assert isinstance(
+            outcome(producer.send(topic, b"-")), errors.InvalidRecordKeyError
+        )
+        kafka_cluster.create_topic(missing)
+        waiting.join(30)  # the dead one would have waited for max_block_ms, 60 s
+        assert outcome(sent[0]) == 0
 
     def test_b103_twenty_deaths_under_load_do_not_crash(self, kafka_cluster):
         """Eight threads send while the producer dies 20 times; the process ends well."""

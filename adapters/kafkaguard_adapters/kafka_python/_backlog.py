@@ -78,4 +78,5 @@ class Backlog:
             return
         if self.death is None:
             self.death = death
+            death.hear_refusals()
         self.death.where = self.death.where or death.where

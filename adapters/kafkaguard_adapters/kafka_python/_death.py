@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard_adapters.kafka_python import _failures, _insides, _levers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkaguard_adapters.kafka_python._fate import Fate
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
@@ -22,6 +24,8 @@ class Death:
         where: The topic and partition whose answer it was, if it was one.
         acked: The last offsets that were confirmed to it.
         identity: What its successor writes with, to lock out what is on its way.
+        refusals: What says why by a record's index, for each of the client's batches
+            that was refused after the producer had given it up.
     """
 
     producer: Any
@@ -29,6 +33,11 @@ class Death:
     where: Any
     acked: dict[Any, int]
     identity: Any = None
+    refusals: dict[Any, Callable[[int], BaseException]] = field(default_factory=dict)
+
+    def hear_refusals(self) -> None:
+        """Take note of the refusals that come from now on."""
+        _levers.hear_refusals(self.producer, self.refusals.__setitem__)
 
     def leaves_in_doubt(self, batch: TrackedBatch) -> None:
         """Take note that one of its records may be written yet."""

@@ -159,7 +159,7 @@ class Decisions:
         return (
             self._rescue
             and not self._is_closing
-            and (failure.unsent or not fate.was_rescued)
+            and (failure.unsent or failure.as_a_whole or not fate.was_rescued)
             and batch.due > time.monotonic()
             and _failures.may_send_again(
                 failure, record, resend_in_doubt=self._resend_in_doubt

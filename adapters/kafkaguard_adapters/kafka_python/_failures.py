@@ -23,6 +23,8 @@ from kafkaguard.errors import (
 from kafkaguard_adapters.kafka_python import _insides, errors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkaguard_adapters.kafka_python._fate import Fate
     from kafkaguard_adapters.kafka_python._insides import RawRecord
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
@@ -32,6 +34,9 @@ PURGED_IN_FLIGHT = -151
 INVALID_RECORD = 87
 #: What brokers answer for a null key on a compacted topic: today's, and old ones.
 REFUSED_RECORD = frozenset({INVALID_RECORD, 2})
+#: What they answer for a batch that is too large as a whole, which the client splits
+#: while there is time: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
+REFUSED_BATCH = frozenset({10, 18})
 #: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
 SEQUENCE_ERRORS = frozenset({45, 59})
 #: What holds for each record of a transaction that has failed (KIP-1050).
@@ -52,12 +57,14 @@ class Failure:
         repeatable: The record itself was not refused, so it may be sent again.
         unsent: It certainly was never sent.
         in_flight: Its producer gave it up while it was on its way.
+        as_a_whole: Its batch was refused, and no record was looked at.
     """
 
     error: KafkaGuardError
     repeatable: bool = False
     unsent: bool = False
     in_flight: bool = False
+    as_a_whole: bool = False
 
 
 def judge(batch: TrackedBatch, fate: Fate, *, transactional: bool) -> Failure:
@@ -69,11 +76,7 @@ def judge(batch: TrackedBatch, fate: Fate, *, transactional: bool) -> Failure:
         transactional: Within a transaction nothing is sent again.
     """
     original = fate.original(batch.result)
-    place = {
-        "api": "Produce",
-        "topic": batch.topic_partition.topic,
-        "partition": batch.topic_partition.partition,
-    }
+    place = _place(batch)
     if batch.producer is None:
         context = {"transactional": transactional, "idempotent": False}
         return Failure(errors.translate(original, context=context, **place))
@@ -83,14 +86,49 @@ def judge(batch: TrackedBatch, fate: Fate, *, transactional: bool) -> Failure:
         if transactional:
             return Failure(_in_failed_transaction(original, place))
         return _given_up(batch, original, place)
-    if _is_mate(batch, fate, original):
-        error = _mate(original, place, transactional=transactional)
-        return Failure(error, repeatable=not transactional)
+    tell = batch.result.value[2]
+    return _judge_refusal(batch, fate, original, tell, transactional=transactional)
+
+
+def judge_late_refusal(
+    batch: TrackedBatch, fate: Fate, tell: Callable[[int], BaseException]
+) -> Failure:
+    """Decide what a refusal means that came after the producer gave the batch up.
+
+    Args:
+        batch: The batch.
+        fate: The record's fate.
+        tell: Says why, by a record's index.
+    """
+    original = tell(fate.index)
+    return _judge_refusal(batch, fate, original, tell, transactional=False)
+
+
+def _judge_refusal(
+    batch: TrackedBatch,
+    fate: Fate,
+    original: BaseException,
+    tell: Callable[[int], BaseException],
+    *,
+    transactional: bool,
+) -> Failure:
+    place = _place(batch)
+    if _is_mate(batch, fate, original, tell):
+        as_a_whole = getattr(original, "errno", None) in REFUSED_BATCH
+        error = _mate(
+            original, place, as_a_whole=as_a_whole, transactional=transactional
+        )
+        return Failure(error, repeatable=not transactional, as_a_whole=as_a_whole)
     error = _refused(fate, original, place, transactional=transactional)
     # A hole in the sequence is the producer's fault: the record was not looked at.
     first_try = batch.source is not None and not batch.source.in_retry()
     innocent = error.code in SEQUENCE_ERRORS and first_try and not transactional
     return Failure(error, repeatable=innocent, unsent=innocent)
+
+
+def _place(batch: TrackedBatch) -> dict[str, Any]:
+    where = batch.topic_partition
+    return {"api": "Produce", "topic": where.topic, "partition": where.partition}
 
 
 def _given_up(
@@ -181,23 +219,39 @@ def _in_failed_transaction(
     )
 
 
-def _is_mate(batch: TrackedBatch, fate: Fate, original: BaseException) -> bool:
-    """Tell whether another record of the batch was refused, and not this one."""
+def _is_mate(
+    batch: TrackedBatch,
+    fate: Fate,
+    original: BaseException,
+    tell: Callable[[int], BaseException],
+) -> bool:
+    """Tell whether the batch or another record was refused, and not this record."""
     if type(original) is KafkaError:
         # What kafka-python says of a record that the broker's record_errors leave out.
         return True
-    if getattr(original, "errno", None) not in REFUSED_RECORD or fate.key_is_null:
+    code = getattr(original, "errno", None)
+    if code in REFUSED_BATCH:
+        return batch.count > 1
+    if code not in REFUSED_RECORD or fate.key_is_null:
         return False
     # Of a record that it names, the client makes a new exception at each look.
-    tell = batch.result.value[2]
     named = tell(fate.index) is not tell(fate.index)
     return not named and batch.count > 1
 
 
 def _mate(
-    original: BaseException, place: dict[str, Any], *, transactional: bool
+    original: BaseException,
+    place: dict[str, Any],
+    *,
+    as_a_whole: bool,
+    transactional: bool,
 ) -> KafkaGuardError:
-    text = "another record of the same batch was refused; this one was not written"
+    why = (
+        "its batch was larger than the topic takes"
+        if as_a_whole
+        else "another record of the same batch was refused"
+    )
+    text = f"{why}; this one was not written"
     verdict = ABORT if transactional else None
     return errors.make(
         BatchMateRefusedError, text, original=original, verdict=verdict, **place

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafka.errors import KafkaTimeoutError
 
@@ -45,6 +45,12 @@ class GuardedFuture:
     def __getattr__(self, name: str) -> Any:
         """Hand everything else on to the client's future."""
         return getattr(self._inner, name)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse: the outcome comes to this process, and to one object."""
+        raise TypeError(
+            "a future of a record cannot be pickled or copied: take what get() returns"
+        )
 
     def __repr__(self) -> str:
         """Show the state, never the record."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaProducer, TopicPartition
 from kafka.errors import IllegalStateError
+from kafka.future import Future
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
 from kafkaguard_adapters.kafka_python._insides import is_ready, is_sender_thread
@@ -48,6 +49,40 @@ def tell_of_batches(producer: Any, tell: Callable[[Any], object]) -> None:
         tell(batch)
 
     incomplete.add = note_and_tell
+
+
+def hear_refusals(producer: Any, tell: Callable[[Any, Any], object]) -> None:
+    """Have refusals told of that come for batches which were given up already.
+
+    Args:
+        producer: Who gave them up.
+        tell: Called with the batch, and what says of each record by its index why.
+    """
+    sender = producer._sender
+    dispatch = sender._dispatch_error
+
+    def tell_and_dispatch(batch: Any, error: Any, answer: Any) -> None:
+        if answer is not None and batch.final_state is not None:
+            tell(
+                batch,
+                sender._record_exceptions_fn(
+                    error, answer.record_errors, answer.error_message
+                ),
+            )
+        dispatch(batch, error, answer)
+
+    sender._dispatch_error = tell_and_dispatch
+
+
+def let_go(producer: Any) -> None:
+    """Let the sends go that wait for a topic, now that nobody asks for it any more."""
+    metadata = producer._metadata
+    error = IllegalStateError("the producer has ended")
+    metadata.request_update = lambda: Future().failure(error)
+    with metadata._lock:
+        waiting = metadata._future
+    if waiting is not None and not waiting.is_done:
+        waiting.failure(error)
 
 
 def append(producer: Any, topic_partition: Any, record: RawRecord) -> Any:
@@ -144,7 +179,8 @@ def give_up(producer: Any, batch: Any, result: Any, error: BaseException) -> Non
         return
     accumulator = producer._accumulator
     with accumulator._tp_lock(batch.topic_partition):
-        batch.records.close()
+        with suppress(Exception):  # a record that cannot be encoded; nothing is sent
+            batch.records.close()
         with suppress(ValueError):
             accumulator._batches[batch.topic_partition].remove(batch)
     accumulator.deallocate(batch)

@@ -26,7 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 
-from kafkaguard_adapters.kafka_python import _insides, _levers, _successor
+from kafkaguard_adapters.kafka_python import (
+    _failures,
+    _insides,
+    _levers,
+    _successor,
+)
 from kafkaguard_adapters.kafka_python._answers import await_answers
 from kafkaguard_adapters.kafka_python._backlog import Backlog
 from kafkaguard_adapters.kafka_python._callbacks import Callbacks
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.kafka_python._answers import Unanswered
     from kafkaguard_adapters.kafka_python._backlog import Oversize
     from kafkaguard_adapters.kafka_python._death import Death
     from kafkaguard_adapters.kafka_python._fate import Fate
@@ -350,18 +356,33 @@ class Recovery:
         with self._changed:
             unanswered = list(self._backlog.unanswered)
         for each in unanswered:
-            base = each.base_offset(self._confirmed_before(each.batch))
-            for fate, error in each.failures:
-                if fate.is_decided:
-                    continue
-                if base is None:
-                    self._leave_in_doubt(each.batch, fate, error)
-                else:
-                    written = _levers.delivered(fate.inner, base)
-                    self._session.tracker.confirm(fate, written)
+            self._settle_unanswered_batch(each)
         with self._changed:
             self._backlog.unanswered = self._backlog.unanswered[len(unanswered) :]
             self._changed.notify_all()
+
+    def _settle_unanswered_batch(self, unanswered: Unanswered) -> None:
+        batch = unanswered.batch
+        base = unanswered.base_offset(self._confirmed_before(batch))
+        left = [each for each in unanswered.failures if not each[0].is_decided]
+        if base is not None:
+            for fate, _ in left:
+                written = _levers.delivered(fate.inner, base)
+                self._session.tracker.confirm(fate, written)
+        elif (tell := self._refusal_of(batch)) is not None:
+            judged = [
+                (fate, _failures.judge_late_refusal(batch, fate, tell))
+                for fate, _ in left
+            ]
+            with self._changed:
+                self._callbacks.add(self._decisions.decide(batch, judged))
+        else:
+            for fate, error in left:
+                self._leave_in_doubt(batch, fate, error)
+
+    def _refusal_of(self, batch: TrackedBatch) -> Callable[[int], BaseException] | None:
+        death = self._backlog.death
+        return None if death is None else death.refusals.get(batch.source)
 
     def _leave_in_doubt(
         self, batch: TrackedBatch, fate: Fate, error: KafkaGuardError

@@ -158,7 +158,10 @@ class Resender:
         except Exception as error:  # noqa: BLE001 - it becomes the record's outcome
             if self._put_back(rescue):
                 return False
-            self.fail(rescue, error)
+            if rescue.is_overdue:
+                self.expire(rescue)
+            else:
+                self.fail(rescue, error)
         return True
 
     def _hand_over(self, rescue: Rescue) -> None:

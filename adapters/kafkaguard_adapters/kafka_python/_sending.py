@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.producer")
 _new = object.__new__
+_LIMIT = 1 << 63
 
 
 class Sending:
@@ -82,8 +83,10 @@ class Sending:
                 kafka-python.
             KafkaGuardError: What else the client raises, also of its own class.
             TypeError: ``timeout`` is not a number.
-            ValueError: It is negative.
+            ValueError: It is negative, or ``timestamp_ms`` is no 64-bit number.
         """
+        if timestamp_ms is not None:
+            _check_timestamp(timestamp_ms)
         if timeout is not None:
             timeout = self._await_topic(topic, partition, timeout)
         session = self.session
@@ -210,3 +213,16 @@ class Sending:
             why = f"the brokers do not know topic {topic}"
             verdict = classify(3, api="Produce", phase="enqueue")
         return f"nothing was sent within {limit}: {why}", verdict
+
+
+def _check_timestamp(timestamp_ms: Any) -> None:
+    """Refuse what cannot be encoded: the client would find it when it sends the batch.
+
+    Raises:
+        ValueError: It has more than 64 bits.
+    """
+    if isinstance(timestamp_ms, int) and not -_LIMIT <= timestamp_ms < _LIMIT:
+        raise ValueError(
+            "send(timestamp_ms): milliseconds since 1970, in 64 bits; not "
+            f"{timestamp_ms}. Nothing was sent"
+        )

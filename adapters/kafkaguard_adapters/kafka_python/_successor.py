@@ -98,6 +98,7 @@ def end(tracker: Tracker, dead: Any) -> None:
     """End a dead producer: what it has not sent is given up."""
     _levers.shut(dead)
     _levers.stop(dead, STOP_S)
+    _levers.let_go(dead)
     tracker.settle_done()
 
 
