@@ -240,6 +240,8 @@ def _check_topics(topics: Any) -> None:
     wanted = "TopicFacts by topic name: topics={'t': TopicFacts(compacted=True)}"
     known = {} if topics is None else topics
     for topic, facts in mapping("guard(): topics", known, wanted).items():
+        if not isinstance(topic, str):
+            raise TypeError(f"guard(): topics takes names (str), not {topic!r}")
         if not isinstance(facts, TopicFacts):
             raise TypeError(
                 f"guard(): topics={{{topic!r}: ...}} takes TopicFacts(compacted=..., "

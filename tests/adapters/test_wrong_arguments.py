@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
-from kafkaguard import RemoteStorageWatch, guard, load_policy, protocol
+from kafkaguard import RemoteStorageWatch, TopicFacts, guard, load_policy, protocol
 from kafkaguard.testing import ClusterError, KafkaCluster
 from kafkaguard_policies import check_stacking
 
@@ -80,6 +80,7 @@ def test_one_name_is_one_name(kafka_cluster, kafka_topic):
         ({"topics": "t"}, "topics takes .*, not str"),
         ({"topics": 0}, "topics takes .*, not int"),
         ({"topics": {"t": True}}, "topics=.* takes TopicFacts"),
+        ({"topics": {5: TopicFacts()}}, "topics takes names .str., not 5"),
         ({"on_event": 5}, "on_event takes a function, not int"),
         ({"config": ["a"]}, "config takes a mapping .*, not list"),
     ],
