@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkaguard.cli._java_process import java_ends
 from kafkaguard.cli._main import Problem
 from kafkaguard.testing import JavaNotFoundError, java
 
@@ -34,7 +35,7 @@ def connector() -> str:
 def spark_session(
     name: str, *, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Start Spark on this machine, and stop it.
+    """Start Spark on this machine; stop it, and the Java that was started for it.
 
     Args:
         name: The application's name.
@@ -49,7 +50,10 @@ def spark_session(
     os.environ["PYSPARK_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", ".*pandas.*", FutureWarning)
     logging.getLogger().addFilter(_is_no_cut_off_call)
-    with tempfile.TemporaryDirectory(prefix="kafkaguard-spark-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="kafkaguard-spark-") as folder,
+        java_ends(),
+    ):
         builder = SparkSession.builder.appName(name)
         for key, value in (_quiet(folder) | dict(settings or {})).items():
             builder = builder.config(key, value)
