@@ -1,4 +1,4 @@
-"""The Java that PySpark starts ends with the command that needed it.
+"""The Java that PySpark starts ends with the command, whenever Ctrl-C comes.
 
 PySpark tells of the process once Java has reported back, which takes seconds. A Ctrl-C
 before that leaves nobody who knows it: PySpark removes the folder to which Java is to
@@ -7,6 +7,7 @@ report, Java fails to, and stays.
 
 from __future__ import annotations
 
+import atexit
 import signal
 import subprocess
 import threading
@@ -23,10 +24,10 @@ _GRACE_S: Final = 10
 
 @contextmanager
 def java_ends() -> Iterator[None]:
-    """End every process that PySpark starts in the block, however the block ends.
+    """End what PySpark starts in the block: with the block if it fails, else at exit.
 
-    Each has 10 s after SIGTERM, and is killed then. If PySpark has a Java from before,
-    it starts none, and that one stays.
+    A process has 10 s after SIGTERM, and is killed then. If PySpark has a Java from
+    before, it starts none, and that one stays.
     """
     from pyspark import SparkContext
 
@@ -44,12 +45,16 @@ def java_ends() -> Iterator[None]:
     former, gateway.Popen = gateway.Popen, Noted
     try:
         yield
-    finally:
-        gateway.Popen = former
+    except BaseException:
         for process in started:
             _end(process)
         if started:
             SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - it is gone
+        raise
+    finally:
+        gateway.Popen = former
+    for process in started:
+        atexit.register(_end, process)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def connector() -> str:
 def spark_session(
     name: str, *, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Start Spark on this machine; stop it, and the Java that was started for it.
+    """Start Spark on this machine, and stop it; its Java ends with the program.
 
     Args:
         name: The application's name.
@@ -50,10 +50,7 @@ def spark_session(
     os.environ["PYSPARK_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", ".*pandas.*", FutureWarning)
     logging.getLogger().addFilter(_is_no_cut_off_call)
-    with (
-        tempfile.TemporaryDirectory(prefix="kafkaguard-spark-") as folder,
-        java_ends(),
-    ):
+    with tempfile.TemporaryDirectory(prefix="kafkaguard-spark-") as folder:
         builder = SparkSession.builder.appName(name)
         for key, value in (_quiet(folder) | dict(settings or {})).items():
             builder = builder.config(key, value)
@@ -84,7 +81,7 @@ def _quiet(folder: str) -> dict[str, str]:
 
 def _start(builder: SparkSession.Builder, log: Path) -> SparkSession:
     try:
-        with _output_to(log):
+        with java_ends(), _output_to(log):
             return builder.getOrCreate()
     except Exception as error:
         said = _reason(log.read_text(errors="replace")) or str(error).splitlines()[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
@@ -51,10 +52,15 @@ def test_process_of_pyspark_ends_with_an_interrupted_block():
 
 
 def test_process_that_does_not_end_is_killed(monkeypatch):
-    """After the time that it is given."""
+    """At the exit of the program, after the time that it is given."""
     monkeypatch.setattr(_java_process, "_GRACE_S", 0.1)
+    registered = []
+    monkeypatch.setattr(atexit, "register", lambda *call: registered.append(call))
     with java_ends():
         process = start(DEAF)
+    ((at_exit, *arguments),) = registered
+    assert process.poll() is None
+    at_exit(*arguments)
     assert process.returncode == -signal.SIGKILL
 
 
@@ -72,6 +78,7 @@ def test_second_ctrl_c_does_not_save_the_process(monkeypatch):
         with java_ends():
             started.append(start(DEAF))
             monkeypatch.setattr(type(started[0]), "wait", interrupted)
+            raise InterruptedError
 
     with pytest.raises(KeyboardInterrupt):
         block()
