@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from rich.table import Table
 
 from kafkaguard.cli._main import Problem
 from kafkaguard.cli._progress import Progress
-from kafkaguard.cli._session import connector, java_home, spark_session
+from kafkaguard.cli._session import NotStarted, connector, java_home, spark_session
+from kafkaguard.cli._spark_settings import check_settings, setting_in
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark import _pipeline_run, error_from
 from kafkaguard_adapters.spark._pipeline_file import (
@@ -23,6 +25,8 @@ from kafkaguard_adapters.spark._pipeline_file import (
 from kafkaguard_adapters.spark._pipeline_place import MistakeError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
     from kafkaguard_adapters.spark import WriteReport
@@ -62,7 +66,7 @@ def run(file: Path, *, as_json: bool) -> None:
     try:
         definition = _load(file)
         progress = Progress()
-        with spark_session(definition.name, settings=_settings(definition)) as spark:
+        with _session(definition, file) as spark:
             frame = _plan(spark, definition, file)
             written = _maybe_written(definition)
             with progress.of(spark):
@@ -97,6 +101,7 @@ def _load(file: Path) -> Pipeline:
     """Read and check everything that needs no Spark: it takes seconds to start."""
     try:
         definition = load_pipeline(file)
+        check_settings(definition.spark)
         java_home()
         _pipeline_run.check_target(definition)
     except MistakeError as error:
@@ -104,6 +109,23 @@ def _load(file: Path) -> Pipeline:
     except (PipelineError, KafkaGuardError) as error:
         raise Problem(str(error)) from None
     return definition
+
+
+@contextmanager
+def _session(definition: Pipeline, file: Path) -> Iterator[SparkSession]:
+    """Start Spark; where it does not, say which key of the file is the cause."""
+    try:
+        with spark_session(definition.name, settings=_settings(definition)) as spark:
+            yield spark
+    except NotStarted as error:
+        raise _blamed(file, definition, error.message) or error from None
+
+
+def _blamed(file: Path, definition: Pipeline, message: str) -> Problem | None:
+    setting = setting_in(message, definition.spark)
+    if setting is None:
+        return None
+    return _mistake(file, MistakeError(("spark", setting), message))
 
 
 def _settings(definition: Pipeline) -> dict[str, str]:
@@ -122,9 +144,8 @@ def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
     except KafkaGuardError as error:
         raise Problem(str(error)) from None
     except _pipeline_run.OF_SPARK as error:
-        raise Problem(
-            f"Spark refuses the pipeline: {_pipeline_run.first_line(error)}"
-        ) from None
+        said = f"Spark refuses the pipeline: {_pipeline_run.first_line(error)}"
+        raise _blamed(file, definition, said) or Problem(said) from None
 
 
 def _mistake(file: Path, error: MistakeError) -> Problem:

@@ -86,7 +86,15 @@ def test_second_ctrl_c_does_not_save_the_process(monkeypatch):
     assert started[0].returncode == -signal.SIGKILL
 
 
-def test_ctrl_c_waits_until_the_process_is_known():
+@pytest.fixture
+def handler():
+    """Handle Ctrl-C as Python does; a session of Spark in this process does not."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
+    signal.signal(signal.SIGINT, former)
+
+
+def test_ctrl_c_waits_until_the_process_is_known(handler):
     """It comes, but after the block."""
     done = []
 
@@ -98,10 +106,10 @@ def test_ctrl_c_waits_until_the_process_is_known():
     with pytest.raises(KeyboardInterrupt):
         block()
     assert done == ["the block"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_other_threads_are_never_interrupted():
+def test_other_threads_are_never_interrupted(handler):
     """So nothing waits there, and no handler is touched."""
     seen = []
 
@@ -112,7 +120,7 @@ def test_other_threads_are_never_interrupted():
     thread = Thread(target=block)
     thread.start()
     thread.join(10)
-    assert seen == [signal.default_int_handler]
+    assert seen == [handler]
 
 
 def test_ctrl_c_while_spark_starts_leaves_no_java_behind(tmp_path):
