@@ -105,7 +105,7 @@ def _load(file: Path) -> Pipeline:
         java_home()
         _pipeline_run.check_target(definition)
     except MistakeError as error:
-        raise _mistake(file, error) from None
+        raise _mistake(file, _as_advice(error)) from None
     except (PipelineError, KafkaGuardError) as error:
         raise Problem(str(error)) from None
     return definition
@@ -146,6 +146,16 @@ def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
     except _pipeline_run.OF_SPARK as error:
         said = f"Spark refuses the pipeline: {_pipeline_run.first_line(error)}"
         raise _blamed(file, definition, said) or Problem(said) from None
+
+
+def _as_advice(error: MistakeError) -> MistakeError:
+    """Tell people what to do where the verdict is about the request, not about them."""
+    cause = error.__cause__
+    if not isinstance(cause, KafkaGuardError) or not cause.verdict.retriable:
+        return error
+    what, _, _ = error.message.partition(" -> ")
+    advice = "nothing was written; run it again when a broker answers there"
+    return MistakeError(error.place, f"{what}; {advice}")
 
 
 def _mistake(file: Path, error: MistakeError) -> Problem:

@@ -231,6 +231,9 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
         ({"select": {"key": "k"}}, "select.value: must be given"),
         ({"guard": {"max_record_bytes": 0}}, "max_record_bytes"),
         ({"guard": {"on_reject": "drop"}}, "on_reject"),
+        ({"guard": {"order_by": ["k"]}}, "'order_by' belongs at the top level. "),
+        ({"on_doubt": "fail"}, "'on_doubt' belongs in 'guard'. "),
+        ({"guard": {"path": "x"}}, "'path' belongs in 'source'. "),
         ({"dead_letter": {"topic": "nope"}}, "there is no such topic"),
         ({"dead_letter": {"topic": "nope"}}, "CONFIGURE: create the topic, or mend"),
         ({"sink": {"bootstrap_servers": "a:b:c", "topic": "t"}}, "cannot be parsed"),
@@ -393,6 +396,9 @@ def test_wrong_key_is_named_with_its_line_and_the_nearest_one(run, pipeline):
         ("source: [", "no well-formed YAML"),
         ("", "must be a mapping"),
         ("- a", "must be a mapping"),
+        ("a: &a [*a]", "a policy or a pipeline needs four"),
+        ("source: {path: ${NAME}}", 'write "${NAME}" in quotes'),
+        ("source:\n  {path: [${NAME}]}", "line 2: is no well-formed YAML"),
     ],
 )
 def test_what_is_no_pipeline_is_refused(run, text, said):
@@ -411,7 +417,11 @@ def test_unreachable_broker_is_said_within_ten_seconds(run, pipeline):
     """Before Spark starts."""
     pipeline["sink"]["bootstrap_servers"] = "localhost:1"
     started = time.monotonic()
-    assert "no broker at localhost:1 answered" in refused(run(pipeline))
+    said = refused(run(pipeline))
+    assert "sink.bootstrap_servers: " in said
+    assert "no broker at localhost:1 answered" in said
+    assert "nothing was written; run it again when a broker answers there" in said
+    assert "RETRY" not in said
     assert time.monotonic() - started < 10
 
 
