@@ -25,7 +25,8 @@ from kafkaguard.cli._session import NotStarted
 from kafkaguard.cli._spark_settings import check_settings
 
 pytestmark = pytest.mark.xdist_group("spark")
-EXAMPLE = Path(__file__).parents[2] / "examples" / "flights.yaml"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "flights.yaml"
 DEAD_JAVA = """Invalid maximum heap size: -Xmx1x
 Error: Could not create the Java Virtual Machine.
 Error: A fatal exception has occurred. Program will exit.
@@ -469,10 +470,24 @@ def test_missing_extra_is_one_message_and_exit_code_2(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_example_runs(run, kafka_cluster, tmp_path, monkeypatch):
-    """The file in the examples folder, over the first five thousand flights."""
+def yaml_of(page):
+    """Return the pipeline that a page shows."""
+    return page.read_text().partition("```yaml\nsource:")[2].partition("```")[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EXAMPLE.read_text(),
+        "source:" + yaml_of(ROOT / "README.md"),
+        "source:" + yaml_of(ROOT / "docs" / "spark.md"),
+    ],
+    ids=["examples", "README", "docs"],
+)
+def test_example_runs(text, run, kafka_cluster, tmp_path, monkeypatch):
+    """Each file that is shown, over the first five thousand flights."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
-    text = EXAMPLE.read_text().replace("flights-refused", kafka_cluster.create_topic())
+    text = text.replace("flights-refused", kafka_cluster.create_topic())
     text = text.replace("topic: flights\n", f"topic: {topic}\n")
     with unpack(tmp_path).open() as file:
         head = list(islice(file, 5001))
