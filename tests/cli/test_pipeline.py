@@ -316,6 +316,22 @@ def test_wrong_setting_of_spark_is_said_with_its_line_before_anything_starts(
     assert said in message
 
 
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"source": {"format": "json", "path": "${KG}/a.json"}}, "source.path"),
+        ({"source": {"format": "json", "path": "s3a://${KG}/a"}}, "source.path"),
+        ({"stream": {"checkpoint": "${KG}/c"}}, "stream.checkpoint"),
+    ],
+)
+def test_variable_in_a_path_is_refused(written, pipeline, change, key):
+    """It would become the name of a folder."""
+    text = yaml.safe_dump(pipeline | change)
+    line = text[: text.index("${KG}")].count("\n") + 1
+    message = refused(CliRunner().invoke(cli, ["pipeline", "run", written(text)]))
+    assert f"cannot be run:\n  line {line}: {key}: ${{NAME}} is a variable" in message
+
+
 @pytest.mark.parametrize("size", ["450m", "1G", "471859200", "1t"])
 def test_memory_that_is_enough_is_taken(size):
     """In each way that Java writes it."""
