@@ -62,7 +62,7 @@ def recipe(consumers, topic):
 def one_call(admin, groups):
     report = admin.lag(groups)
     report.raise_for_errors()
-    return sum(group.total for group in report.groups.values())
+    return sum(group.total or 0 for group in report.groups.values())
 
 
 def timed(function, *arguments):

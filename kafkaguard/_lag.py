@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 
 class LagReason(StrEnum):
-    """Why a partition has no lag."""
+    """Why a partition, or a whole group, has no lag."""
 
+    NO_GROUP = "no group"
+    """The cluster has no such group, or none that we may see."""
     NO_COMMIT = "no commit"
     """The group never committed here, or the commit has expired."""
     NO_LEADER = "no leader"
@@ -49,7 +51,9 @@ class LagState(StrEnum):
 
 
 _GRAVITY = tuple(LagState)
-_WITHOUT_MEMBERS = frozenset({"Empty", "Dead", "unknown"})
+#: What stands for the state of a group that the cluster does not have.
+NO_SUCH_GROUP = "unknown"
+_WITHOUT_MEMBERS = frozenset({"Empty", "Dead", NO_SUCH_GROUP})
 _NO_TELLING = frozenset(LagReason) - {LagReason.NO_COMMIT}
 
 
@@ -168,9 +172,22 @@ class GroupLag:
     partitions: Mapping[TopicPartition, PartitionLag] = field(default_factory=dict)
 
     @property
-    def total(self) -> int:
-        """The sum of the lags that are known; see :attr:`unknown` beside it."""
-        return sum(each.lag or 0 for each in self.partitions.values())
+    def total(self) -> int | None:
+        """The sum of the lags that are known; None: none is.
+
+        See :attr:`unknown` beside it, and :attr:`reason` where there are no partitions.
+        """
+        known = [each.lag for each in self.partitions.values() if each.lag is not None]
+        return sum(known) if known else None
+
+    @property
+    def reason(self) -> LagReason | None:
+        """Why there are no partitions; None: there are, or :attr:`error` says why."""
+        if self.error is not None or self.partitions:
+            return None
+        if self.state == NO_SUCH_GROUP:
+            return LagReason.NO_GROUP
+        return LagReason.NO_COMMIT
 
     @property
     def unknown(self) -> int:
@@ -184,8 +201,11 @@ class GroupLag:
         return [error for error in own if error is not None]
 
     def is_caught_up(self, tolerance: int = 0) -> bool:
-        """Whether each partition is (see :meth:`PartitionLag.is_caught_up`)."""
-        return self.error is None and all(
+        """Whether each partition is (see :meth:`PartitionLag.is_caught_up`).
+
+        A group of which no partition is known is not.
+        """
+        return bool(self.partitions) and all(
             each.is_caught_up(tolerance) for each in self.partitions.values()
         )
 
@@ -262,7 +282,7 @@ class LagReport:
 
 def group_state(earlier: GroupLag | None, now: GroupLag) -> LagState:
     """Say how a group is doing: the gravest of its partitions' states."""
-    if now.error is not None:
+    if now.error is not None or now.reason in _NO_TELLING:
         return LagState.ERROR
     before = earlier.partitions if earlier is not None else {}
     is_empty = now.state in _WITHOUT_MEMBERS

@@ -93,7 +93,7 @@ def _name(source: str) -> str:
 
 def _is_there(source: str) -> bool:
     try:
-        return Path(source).exists()
+        return bool(source) and Path(source).exists()
     except (OSError, ValueError):  # digits too long for a name, or what can be none
         return False
 

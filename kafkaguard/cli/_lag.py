@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from kafkaguard._lag import LagReason, LagState, group_state
+from kafkaguard._lag import NO_SUCH_GROUP, LagReason, LagState, group_state
 from kafkaguard.cli._connect import ask, connect, connection_options, tell
 from kafkaguard.cli._lag_plot import check_writable, picture
 from kafkaguard.cli._numbers import AMOUNT, COUNT, PAUSE
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _INCOMPLETE = 1
 _BEHIND = 3
-_UNKNOWN = "unknown"
 _COLUMNS = ("log_start", "last_stable", "time", "members", "facts")
 _STYLES = {
     LagState.OK: "green",
@@ -203,7 +202,7 @@ def _missing(
         for place, each in group.partitions.items()
         if each.reason is not LagReason.GONE
     }
-    unknown = [n for n in groups if report.groups[n].state == _UNKNOWN]
+    unknown = [n for n in groups if report.groups[n].state == NO_SUCH_GROUP]
     return [f"there is no group {name}, {hidden}" for name in unknown] + [
         f"topic {name}: there is none, or no such group has read it"
         for name in topics
@@ -215,15 +214,16 @@ def _unmeasured(report: LagReport, limit: int | None) -> list[str]:
     """Say where an alarm has nothing to go by, so that nobody takes it for green."""
     if limit is None or not report.complete:
         return []
-    if any(
-        p.lag is not None for g in report.groups.values() for p in g.partitions.values()
-    ):
+    if any(group.total is not None for group in report.groups.values()):
         return []
     return [f"--max {limit}: no lag was measured, so nothing is known to be within it"]
 
 
 def _exit_code(report: LagReport, limit: int | None) -> int:
-    if limit is not None and any(g.total > limit for g in report.groups.values()):
+    if limit is not None and any(
+        group.total is not None and group.total > limit
+        for group in report.groups.values()
+    ):
         return _BEHIND
     return 0 if report.complete else _INCOMPLETE
 
@@ -231,7 +231,7 @@ def _exit_code(report: LagReport, limit: int | None) -> int:
 def _plot(history: list[LagReport]) -> str:
     names = sorted({name for report in history for name in report.groups})
     totals = {
-        name: [r.groups[name].total if name in r.groups else 0 for r in history]
+        name: [r.groups[name].total if name in r.groups else None for r in history]
         for name in names
     }
     return picture([report.taken_at for report in history], totals)
@@ -271,13 +271,14 @@ def _state(group: GroupLag, earlier: LagReport | None) -> str:
 
 def _total(group: GroupLag) -> str:
     """Write a group's lag; nothing where no partition has one."""
-    has_any = any(each.lag is not None for each in group.partitions.values())
-    return str(group.total) if has_any else ""
+    return "" if group.total is None else str(group.total)
 
 
 def _remarks(group: GroupLag) -> str:
     if group.error is not None:
         return group.error.name
+    if group.reason is not None:
+        return group.reason
     reasons: dict[str, int] = {}
     for each in group.partitions.values():
         if each.reason is not None:
@@ -328,6 +329,7 @@ def _as_data(report: LagReport, states: dict[str, LagState]) -> dict[str, Any]:
                 "lag_state": states.get(name),
                 "total": group.total,
                 "unknown": group.unknown,
+                "reason": group.reason,
                 "error": None if group.error is None else str(group.error),
                 "partitions": [_partition(each) for each in group.partitions.values()],
             }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from html import escape
+from itertools import groupby, starmap
 from typing import TYPE_CHECKING, Final
 
 from kafkaguard.cli._main import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 _WIDTH: Final = 720
@@ -40,16 +41,16 @@ def check_writable(path: Path, option: str = "--plot") -> None:
         path.unlink()
 
 
-def picture(times: Sequence[float], lags: Mapping[str, Sequence[int]]) -> str:
+def picture(times: Sequence[float], lags: Mapping[str, Sequence[int | None]]) -> str:
     """Draw it.
 
     Args:
         times: Seconds of each look.
-        lags: Total lag at each look, by group.
+        lags: Total lag at each look, by group; None leaves a gap.
     """
     start = times[0]
     span = max(times[-1] - start, 1e-9)
-    top = max((max(each, default=0) for each in lags.values()), default=0) or 1
+    top = max((lag or 0 for each in lags.values() for lag in each), default=0) or 1
 
     def point(time: float, lag: float) -> str:
         x = _LEFT + (time - start) / span * (_WIDTH - _LEFT - _RIGHT)
@@ -70,12 +71,24 @@ def picture(times: Sequence[float], lags: Mapping[str, Sequence[int]]) -> str:
         )
     for position, (group, values) in enumerate(lags.items()):
         colour = _COLOURS[position % len(_COLOURS)]
-        points = " ".join(map(point, times, values))
         row = _TOP + 16 * position
+        parts += [
+            f'<polyline points="{" ".join(starmap(point, run))}" fill="none" '
+            f'stroke="{colour}" stroke-width="2"/>'
+            for run in _runs(times, values)
+        ]
         parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" '
-            'stroke-width="2"/>'
             f'<text x="{_WIDTH - _RIGHT + 10}" y="{row}" fill="{colour}">'
             f"{escape(group)}</text>"
         )
     return "\n".join([*parts, "</svg>\n"])
+
+
+def _runs(
+    times: Sequence[float], values: Sequence[int | None]
+) -> Iterator[list[tuple[float, int]]]:
+    """Split a line where it has no value."""
+    looks = zip(times, values, strict=True)
+    for is_known, run in groupby(looks, lambda look: look[1] is not None):
+        if is_known:
+            yield [(time, lag) for time, lag in run if lag is not None]

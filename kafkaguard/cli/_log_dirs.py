@@ -58,15 +58,17 @@ def log_dirs(
     calls = connect(bootstrap_servers, config)
     report = ask(calls.log_dirs, topics or None, brokers or None, timeout)
     calls.close_view()
+    missing = [
+        f"topic {name}: there is none, or this user may not see it"
+        for name in topics
+        if report.complete and not _has(report, name)
+    ]
     if as_json:
-        click.echo(json.dumps(_as_data(report), indent=2))
+        click.echo(json.dumps({**_as_data(report), "remarks": missing}, indent=2))
     else:
         _print(report)
-    missing = [name for name in topics if report.complete and not _has(report, name)]
-    for name in missing:
-        click.echo(
-            f"topic {name}: there is none, or this user may not see it", err=True
-        )
+    for text in missing:
+        click.echo(text, err=True)
     ctx.exit(_exit_code(report, full) or bool(missing))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from rich.table import Table
 
 from kafkaguard.cli._main import Problem
 from kafkaguard.cli._progress import Progress
-from kafkaguard.cli._session import connector, java_home, spark_session
+from kafkaguard.cli._session import NotStarted, connector, java_home, spark_session
+from kafkaguard.cli._spark_settings import check_settings, setting_in
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark import _pipeline_run, error_from
 from kafkaguard_adapters.spark._pipeline_file import (
@@ -23,12 +25,19 @@ from kafkaguard_adapters.spark._pipeline_file import (
 from kafkaguard_adapters.spark._pipeline_place import MistakeError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
     from kafkaguard_adapters.spark import WriteReport
     from kafkaguard_adapters.spark._pipeline_model import Pipeline
 
 _PACKAGES = "spark.jars.packages"
+_SOURCE, _CHECKPOINT = ("source", "path"), ("stream", "checkpoint")
+_NO_VARIABLE = (
+    "${NAME} is a variable in sink.bootstrap_servers, sink.config and source.options "
+    "only: write the path itself, relative to the file or absolute"
+)
 
 
 class JobFailed(Problem):
@@ -62,7 +71,7 @@ def run(file: Path, *, as_json: bool) -> None:
     try:
         definition = _load(file)
         progress = Progress()
-        with spark_session(definition.name, settings=_settings(definition)) as spark:
+        with _session(definition, file) as spark:
             frame = _plan(spark, definition, file)
             written = _maybe_written(definition)
             with progress.of(spark):
@@ -97,13 +106,36 @@ def _load(file: Path) -> Pipeline:
     """Read and check everything that needs no Spark: it takes seconds to start."""
     try:
         definition = load_pipeline(file)
+        _check_paths(definition)
+        check_settings(definition.spark)
         java_home()
         _pipeline_run.check_target(definition)
     except MistakeError as error:
-        raise _mistake(file, error) from None
-    except (PipelineError, KafkaGuardError) as error:
+        raise _mistake(file, _as_advice(error)) from None
+    except PipelineError as error:
+        if any(p.path == _SOURCE and "${" in p.message for p in error.problems):
+            raise _mistake(file, MistakeError(_SOURCE, _NO_VARIABLE)) from None
+        raise Problem(str(error)) from None
+    except KafkaGuardError as error:
         raise Problem(str(error)) from None
     return definition
+
+
+@contextmanager
+def _session(definition: Pipeline, file: Path) -> Iterator[SparkSession]:
+    """Start Spark; where it does not, say which key of the file is the cause."""
+    try:
+        with spark_session(definition.name, settings=_settings(definition)) as spark:
+            yield spark
+    except NotStarted as error:
+        raise _blamed(file, definition, error.message) or error from None
+
+
+def _blamed(file: Path, definition: Pipeline, message: str) -> Problem | None:
+    setting = setting_in(message, definition.spark)
+    if setting is None:
+        return None
+    return _mistake(file, MistakeError(("spark", setting), message))
 
 
 def _settings(definition: Pipeline) -> dict[str, str]:
@@ -122,9 +154,27 @@ def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
     except KafkaGuardError as error:
         raise Problem(str(error)) from None
     except _pipeline_run.OF_SPARK as error:
-        raise Problem(
-            f"Spark refuses the pipeline: {_pipeline_run.first_line(error)}"
-        ) from None
+        said = f"Spark refuses the pipeline: {_pipeline_run.first_line(error)}"
+        raise _blamed(file, definition, said) or Problem(said) from None
+
+
+def _check_paths(definition: Pipeline) -> None:
+    """Refuse a variable where it would become the name of a folder."""
+    stream = definition.stream
+    checkpoint = None if stream is None else stream.checkpoint
+    for place, path in ((_SOURCE, definition.source.path), (_CHECKPOINT, checkpoint)):
+        if path and "${" in path:
+            raise MistakeError(place, _NO_VARIABLE)
+
+
+def _as_advice(error: MistakeError) -> MistakeError:
+    """Tell people what to do where the verdict is about the request, not about them."""
+    cause = error.__cause__
+    if not isinstance(cause, KafkaGuardError) or not cause.verdict.retriable:
+        return error
+    what, _, _ = error.message.partition(" -> ")
+    advice = "nothing was written; run it again when a broker answers there"
+    return MistakeError(error.place, f"{what}; {advice}")
 
 
 def _mistake(file: Path, error: MistakeError) -> Problem:

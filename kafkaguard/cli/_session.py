@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkaguard.cli._java_process import java_ends
 from kafkaguard.cli._main import Problem
 from kafkaguard.testing import JavaNotFoundError, java
 
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+#: PySpark writes what it raises to these as well, as JSON.
+_ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+#: Lines of Java that say that something is wrong, and not what.
+_EMPTY_WORDS = (
+    "Error: Could not create the Java Virtual Machine.",
+    "Error: A fatal exception has occurred.",
+    "Error: A JNI error has occurred",
+)
 #: Two cores, and four attempts at each task, as on a cluster.
 LOCAL = "local[2,4]"
 
@@ -30,18 +39,23 @@ def connector() -> str:
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 
 
+class NotStarted(Problem):
+    """Spark does not start."""
+
+
 @contextmanager
 def spark_session(
     name: str, *, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Start Spark on this machine, and stop it.
+    """Start Spark on this machine, and stop it; its Java ends with the program.
 
     Args:
         name: The application's name.
         settings: Spark settings beside and above our own.
 
     Raises:
-        Problem: There is no Java that Spark can run on, or Spark does not start.
+        Problem: There is no Java that Spark can run on.
+        NotStarted: Spark does not start.
     """
     from pyspark.sql import SparkSession
 
@@ -49,6 +63,8 @@ def spark_session(
     os.environ["PYSPARK_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", ".*pandas.*", FutureWarning)
     logging.getLogger().addFilter(_is_no_cut_off_call)
+    for echo in _ECHOES:
+        logging.getLogger(echo).disabled = True
     with tempfile.TemporaryDirectory(prefix="kafkaguard-spark-") as folder:
         builder = SparkSession.builder.appName(name)
         for key, value in (_quiet(folder) | dict(settings or {})).items():
@@ -80,17 +96,19 @@ def _quiet(folder: str) -> dict[str, str]:
 
 def _start(builder: SparkSession.Builder, log: Path) -> SparkSession:
     try:
-        with _output_to(log):
+        with java_ends(), _output_to(log):
             return builder.getOrCreate()
     except Exception as error:
         said = _reason(log.read_text(errors="replace")) or str(error).splitlines()[0]
-        raise Problem(f"Spark does not start: {said}") from error
+        raise NotStarted(f"Spark does not start: {said}") from error
 
 
 def _reason(log: str) -> str | None:
     """Find the line of Spark's output that says why; its last one is a stack frame."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("at ", "..."))]
+    told = [
+        line for line in lines if not line.startswith(("at ", "...", *_EMPTY_WORDS))
+    ]
     for sign in ("unresolved dependency", "Exception", "rror"):
         found = [line for line in told if sign in line]
         if found:

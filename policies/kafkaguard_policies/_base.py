@@ -1,8 +1,9 @@
 """What every part of a policy has in common: frozen, strict, helpful about names."""
 
 import re
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -36,22 +37,55 @@ class Part(BaseModel):
 
     @classmethod
     def _explained(cls, item: Any) -> InitErrorDetails:
-        if item["type"].startswith(_SAID):  # by the part itself
+        kind = item["type"].removeprefix(_SAID)
+        if kind == "extra_forbidden":
+            said = cls._unknown(item)
+        elif item["type"].startswith(_SAID):  # by the part itself
             said = PydanticCustomError(item["type"], item["msg"])
-            return InitErrorDetails(type=said, loc=item["loc"], input=item["input"])
-        kind, text = item["type"], _in_words(item)
-        if kind == "extra_forbidden" and len(item["loc"]) == 1:
-            text = cls._unknown(str(item["loc"][0]))
         elif kind == "model_type" and not item["loc"]:
             text = f"must be a mapping of {', '.join(cls.model_fields)}"
-        said = PydanticCustomError(_SAID + kind, text)
+            said = PydanticCustomError(_SAID + kind, text)
+        else:
+            said = PydanticCustomError(_SAID + kind, _in_words(item))
         return InitErrorDetails(type=said, loc=item["loc"], input=item["input"])
 
     @classmethod
-    def _unknown(cls, key: str) -> str:
-        near = get_close_matches(key.lower(), cls.model_fields, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        return f"no such setting; {hint}Allowed here: {', '.join(cls.model_fields)}"
+    def _unknown(cls, item: Any) -> PydanticCustomError:
+        """Say where a key belongs, as seen from here; else what its own part has said.
+
+        Each part around it says so anew, so that the whole document has the last word.
+        """
+        key = str(item["loc"][-1])
+        told = item.get("ctx") or {
+            "hint": _did_you_mean(key, cls.model_fields),
+            "allowed": ", ".join(cls.model_fields),
+        }
+        if places := list(_places_of(key, cls)):
+            told = told | {"hint": f"{key!r} belongs {' or '.join(places)}. "}
+        text = "no such setting; {hint}Allowed here: {allowed}"
+        return PydanticCustomError(_SAID + "extra_forbidden", text, told)
+
+
+def _did_you_mean(key: str, names: Iterable[str]) -> str:
+    near = get_close_matches(key.lower(), names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}? " if near else ""
+
+
+def _places_of(key: str, part: type[Part], path: str = "") -> Iterator[str]:
+    """Find where a key may stand: in this part, and in all that are within it."""
+    if key in part.model_fields:
+        yield f"in {path!r}" if path else "at the top level"
+    for name, field in part.model_fields.items():
+        for inner in _parts(field.annotation):
+            yield from _places_of(key, inner, f"{path}.{name}".lstrip("."))
+
+
+def _parts(annotation: Any) -> Iterator[type[Part]]:
+    """Find the parts that a field may hold."""
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _parts(inner)
 
 
 #: Begins the kind of what needs no other words.

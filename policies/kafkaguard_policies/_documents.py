@@ -93,12 +93,20 @@ def _yaml(text: str, source: str) -> _Read:
         mark = error.problem_mark
         at = None if mark is None else mark.line + 1
         said = error.problem or error.context or ""
-        hint = "; indent with spaces" if "\\t" in said else ""
-        message = f"is no well-formed YAML: {said}{hint}"
+        message = f"is no well-formed YAML: {said}{_hint(said, text, at)}"
         raise PolicyError(source, [Problem(message, line=at)]) from None
     except (yaml.YAMLError, ValueError) as error:
         message = f"holds a value that YAML cannot read: {error}"
         raise PolicyError(source, [Problem(message, line=1)]) from None
+
+
+def _hint(said: str, text: str, line: int | None) -> str:
+    """Say how to write what YAML reads in another way than people."""
+    if "\\t" in said:
+        return "; indent with spaces"
+    if line is not None and "${" in text.splitlines()[line - 1]:
+        return '; within braces or brackets write "${NAME}" in quotes'
+    return ""
 
 
 def _yaml_values(text: str) -> _Read:
@@ -124,7 +132,7 @@ def _toml(text: str, source: str) -> _Read:
     try:
         content = tomllib.loads(text)
     except RecursionError:
-        message = "is nested too deeply: a policy needs four levels"
+        message = "is nested too deeply: a policy or a pipeline needs four levels"
         raise PolicyError(source, [Problem(message, line=1)]) from None
     except ValueError as error:
         found = re.search(r"at line (\d+)", str(error))

@@ -36,18 +36,19 @@ def explain_ruling(
         error: The exception or code, for overrides by code and client.
     """
     ruling = policy.ruling(verdict, context or CallContext(), error)
-    step = _first_step(policy, verdict, ruling)
+    step = first_step(policy, verdict, ruling)
     by = "" if ruling.override is None else f" (overrides[{ruling.override}])"
-    return f"policy {policy.name} ({policy.policy_id}){by} {_words(ruling, step)}"
+    return f"policy {policy.name} ({policy.policy_id}){by} {words(ruling, step)}"
 
 
-def _first_step(policy: RetryPolicy, verdict: Verdict, ruling: Ruling) -> Step:
+def first_step(policy: RetryPolicy, verdict: Verdict, ruling: Ruling) -> Step:
     """Ask the engine itself, as if all repairs could be done."""
     machine = Machine(0.0, lambda: 0.0, repairs=_REPAIRS, until=policy.deadline)
     return machine.failed(verdict, ruling, 0.0)
 
 
-def _words(ruling: Ruling, step: Step) -> str:
+def words(ruling: Ruling, step: Step) -> str:
+    """Say what the engine does at the first failure."""
     if step.kind == "done":
         return "goes on: it is no failure"
     if step.reason is not None:

@@ -418,7 +418,8 @@ class RetryPolicy(Part):
 
         Args:
             action: The kind of failure: RETRY, REFRESH and the repairs count
-                attempts; WAIT does not.
+                attempts; WAIT does not. After what ends a call there is no wait, and
+                ``ending`` says why. Overrides by nothing but the action count.
             seed: Of the random numbers; the same seed gives the same preview.
             runs: How many schedules are drawn for averages and percentiles.
             limit: How many waits are shown at most.

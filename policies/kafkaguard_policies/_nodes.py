@@ -50,7 +50,7 @@ def check_depth(text: str) -> None:
 def _too_deep(mark: Any) -> Problem:
     return Problem(
         f"is nested more than {_MOST_LEVELS} levels deep (or an anchor holds itself): "
-        f"a policy needs four",
+        f"a policy or a pipeline needs four",
         line=mark.line + 1 if mark else None,
     )
 

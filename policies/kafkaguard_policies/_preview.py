@@ -9,9 +9,13 @@ from statistics import fmean, quantiles
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._backoff import draw_wait, worst_wait
-from kafkaguard._verdict import Action
+from kafkaguard._engine import CallContext, Ruling, Step, StopReason
+from kafkaguard._verdict import RETRIABLE_ACTIONS, Action, RuleInfo, Verdict
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_policies._explain import first_step, words
 
 if TYPE_CHECKING:
+    from kafkaguard._verdict import Written
     from kafkaguard_policies._models import RetryPolicy
 
 
@@ -53,6 +57,7 @@ class Preview:
         runs: How many schedules were drawn.
         rows: The waits, in order.
         complete: Whether there is no wait beyond these rows.
+        ending: Why there is no wait at all; None: there is one.
     """
 
     policy: str
@@ -63,6 +68,7 @@ class Preview:
     runs: int
     rows: tuple[PreviewRow, ...]
     complete: bool
+    ending: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON; an unbounded deadline is the word."""
@@ -82,6 +88,8 @@ class Preview:
     def __str__(self) -> str:
         """Return a table."""
         head = f"{self.policy} ({self.policy_id}), after {self.action}, in seconds"
+        if self.ending is not None:
+            return f"{head}\n{self.ending}"
         columns = (
             "attempt  expected      5 %     95 %    worst  elapsed  (worst)  reached"
         )
@@ -108,54 +116,68 @@ def draw_preview(
     """
     if runs < 2 or limit < 1:  # noqa: PLR2004 - no percentile of one number
         raise ValueError("a preview needs at least 2 runs and 1 row")
-    waiting = action is Action.WAIT
-    count = policy.max_waits if waiting else policy.max_attempts - 1
-    schedules = _schedules(
-        policy, min(count, limit), waiting=waiting, seed=seed, runs=runs
-    )
-    rows = _rows(policy, schedules, waiting=waiting)
+    verdict = _verdict(action)
+    ruling = policy.ruling(verdict, CallContext())
+    step = first_step(policy, verdict, ruling)
+    count = _count(ruling) if step.kind == "again" else 0
+    schedules = _schedules(ruling, min(count, limit), seed=seed, runs=runs)
+    rows = _rows(ruling, schedules)
+    if not rows and step.kind == "again":
+        step = Step("stop", reason=StopReason.DEADLINE)
     return Preview(
         policy.name,
         policy.policy_id,
         action,
-        policy.deadline,
+        ruling.deadline,
         seed,
         runs,
         rows,
         complete=len(rows) < limit or count <= limit,
+        ending=None if rows else words(ruling, step),
     )
 
 
+def _verdict(action: Action) -> Verdict:
+    """Make a verdict of which nothing is known but its action."""
+    rule = RuleInfo(f"preview-{action}", "", "", "")
+    written: Written = "maybe" if action is Action.IN_DOUBT else "no"
+    return Verdict(action, action in RETRIABLE_ACTIONS, written, KafkaGuardError, rule)
+
+
+def _count(ruling: Ruling) -> int:
+    waiting = ruling.action is Action.WAIT
+    return ruling.max_waits if waiting else ruling.max_attempts - 1
+
+
 def _schedules(
-    policy: RetryPolicy, count: int, *, waiting: bool, seed: int, runs: int
+    ruling: Ruling, count: int, *, seed: int, runs: int
 ) -> list[list[float]]:
+    waiting = ruling.action is Action.WAIT
     draw = random.Random(seed).random  # noqa: S311 - a simulation, not a secret
     schedules = []
     for _ in range(runs):
         waits: list[float] = []
         for number in range(1, count + 1):
             previous = waits[-1] if waits and not waiting else 0.0
-            waits.append(draw_wait(policy.backoff, number, previous, draw))
+            waits.append(draw_wait(ruling.backoff, number, previous, draw))
         schedules.append(waits)
     return schedules
 
 
-def _rows(
-    policy: RetryPolicy, schedules: list[list[float]], *, waiting: bool
-) -> tuple[PreviewRow, ...]:
+def _rows(ruling: Ruling, schedules: list[list[float]]) -> tuple[PreviewRow, ...]:
     rows = []
     elapsed = [0.0] * len(schedules)
     worst_elapsed = 0.0
     for number, drawn in enumerate(zip(*schedules, strict=True), 1):
         elapsed = [before + wait for before, wait in zip(elapsed, drawn, strict=True)]
-        reached = sum(time < policy.deadline for time in elapsed) / len(elapsed)
+        reached = sum(time < ruling.deadline for time in elapsed) / len(elapsed)
         if not reached:
             break
         twentieths = quantiles(drawn, n=20)
-        worst = worst_wait(policy.backoff, number)
+        worst = worst_wait(ruling.backoff, number)
         worst_elapsed += worst
         row = PreviewRow(
-            attempt=1 if waiting else number + 1,
+            attempt=1 if ruling.action is Action.WAIT else number + 1,
             expected=fmean(drawn),
             low=max(min(drawn), twentieths[0]),
             high=min(max(drawn), twentieths[-1]),

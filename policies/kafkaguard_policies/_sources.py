@@ -81,14 +81,17 @@ def load_policy(source: RetryPolicy | Mapping[str, Any] | str | Path) -> RetryPo
 def _read(source: str, folder: Path | None) -> tuple[Document, Path | None]:
     """Read a file or a preset, and tell the folder that ``extends`` starts from."""
     if not source.endswith(_ENDINGS):
-        _refuse_other_ending(source)
+        _refuse_other_ending(source, folder or Path())
         return read_document(preset_text(source), f"preset {source!r}"), None
     path = (folder or Path()) / source
     return read_document(read_text(path), str(path)), path.parent
 
 
-def _refuse_other_ending(source: str) -> None:
+def _refuse_other_ending(source: str, folder: Path) -> None:
     """Refuse what looks like a file: no preset has a dot or a folder."""
+    if source and source not in presets() and (folder / source).is_dir():
+        message = f"{source!r} is a directory: name a file, or a preset"
+        raise PolicyError(source, [Problem(f"{message}: {', '.join(presets())}")])
     if Path(source).suffix or os.sep in source:
         message = (
             f"a policy file's name ends in .yaml, .yml or .toml, and {source!r} does "

@@ -38,7 +38,13 @@ def picture(preview: Preview) -> str:
 def _title(preview: Preview) -> str:
     words = f"{preview.policy} ({preview.policy_id}) after {preview.action}"
     first = _label(_TOP, "attempt 1") + _dot(0.0, _TOP)
-    return f'<text x="{_LEFT}" y="20" font-weight="bold">{escape(words)}</text>{first}'
+    ending = "" if preview.ending is None else _ending(preview.ending)
+    title = f'<text x="{_LEFT}" y="20" font-weight="bold">{escape(words)}</text>'
+    return title + first + ending
+
+
+def _ending(words: str) -> str:
+    return f'<text x="{_LEFT}" y="{_TOP + _ROW}">{escape(words)}</text>'
 
 
 def _axis(shown: float, height: int) -> str:

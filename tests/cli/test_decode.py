@@ -151,6 +151,7 @@ def test_long_bytes_are_shortened_for_people_only():
     [
         (["nosuch.bin"], None, "no such file"),
         (["/"], None, "/ is a directory"),
+        ([""], None, "the argument: no such file, and no hexadecimal digits"),
         (["/dev/zero"], None, "/dev/zero: more than"),
         (["zz"], None, "the argument: no such file, and no hexadecimal digits"),
         (["-"], b"", "standard input: no bytes, and no hexadecimal digits"),

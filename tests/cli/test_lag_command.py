@@ -161,6 +161,42 @@ def test_settings_file_with_a_broken_line_names_it(capsys, tmp_path):
     assert "line 2" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("arguments", [("GROUP",), ("GROUP", "--topic", "no-topic")])
+def test_what_is_not_there_is_null_in_json_and_blank_in_a_table(
+    call, kafka_topic, arguments
+):
+    """No 0 stands for the lag of a group or a topic that there is not."""
+    arguments = [each.replace("GROUP", kafka_topic) for each in arguments]
+    code, printed = call("lag", *arguments, "--json")
+    found = json.loads(printed.out)
+    (group,) = found["groups"]
+    assert code == 1
+    assert f"there is no group {kafka_topic}" in found["remarks"][0]
+    assert (group["total"], group["state"]) == (None, "unknown")
+    partitions = [(each["lag"], each["reason"]) for each in group["partitions"]]
+    if "--topic" in arguments:
+        assert (partitions, group["reason"]) == ([(None, "gone")], None)
+    else:
+        assert (partitions, group["reason"]) == ([], "no group")
+    _, printed = call("lag", *arguments)
+    assert re.search(rf"{kafka_topic}\s+│\s+│ unknown │", printed.out)
+
+
+def test_topic_that_is_not_there_is_a_remark_of_log_dirs_in_json(call):
+    """As in words."""
+    code, printed = call("log-dirs", "--topic", "no-topic", "--json")
+    (remark,) = json.loads(printed.out)["remarks"]
+    assert code == 1
+    assert "topic no-topic: there is none" in remark
+
+
+def test_picture_has_a_gap_where_no_lag_is_known():
+    """A line at 0 would say that the group was at the end."""
+    root = ET.fromstring(picture([1.0, 2.0, 3.0, 4.0], {"g": [4, None, 0, 4]}))
+    lines = [each.get("points").split() for each in root.findall("{*}polyline")]
+    assert [len(points) for points in lines] == [1, 2]
+
+
 def test_picture_of_a_single_look_and_of_none():
     """It is drawn whatever there is, with names that need escaping."""
     for lags in ({}, {"a<b": [5]}):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -16,13 +17,20 @@ import yaml
 from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
 
-from kafkaguard.cli import _pipeline
+from kafkaguard.cli import _pipeline, _session
 from kafkaguard.cli._demo_flights import unpack
 from kafkaguard.cli._main import cli
 from kafkaguard.cli._main import run as command
+from kafkaguard.cli._session import NotStarted
+from kafkaguard.cli._spark_settings import check_settings
 
 pytestmark = pytest.mark.xdist_group("spark")
-EXAMPLE = Path(__file__).parents[2] / "examples" / "flights.yaml"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "flights.yaml"
+DEAD_JAVA = """Invalid maximum heap size: -Xmx1x
+Error: Could not create the Java Virtual Machine.
+Error: A fatal exception has occurred. Program will exit.
+"""
 COMPACTED = {"cleanup.policy": "compact"}
 
 
@@ -175,6 +183,16 @@ def test_job_that_failed_says_so_in_json(error_of, pipeline, topics):
     assert f"0 records were appended to {topics[0]}" in error
 
 
+def test_bad_cast_is_one_message(run, written, pipeline, capfd):
+    """Spark's own line of JSON is not beside it."""
+    pipeline["select"]["value"] = "cast(cast(concat('x', v) as int) as string)"
+    assert command(["pipeline", "run", written(pipeline)]) == 1
+    said = capfd.readouterr().err
+    assert "Error: the job failed: [CAST_INVALID_INPUT]" in said
+    assert '"logger"' not in said
+    assert all(logging.getLogger(name).disabled for name in _session._ECHOES)
+
+
 def interrupt(*_, **__):
     """Press Ctrl-C."""
     raise KeyboardInterrupt
@@ -214,6 +232,9 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
         ({"select": {"key": "k"}}, "select.value: must be given"),
         ({"guard": {"max_record_bytes": 0}}, "max_record_bytes"),
         ({"guard": {"on_reject": "drop"}}, "on_reject"),
+        ({"guard": {"order_by": ["k"]}}, "'order_by' belongs at the top level. "),
+        ({"on_doubt": "fail"}, "'on_doubt' belongs in 'guard'. "),
+        ({"guard": {"path": "x"}}, "'path' belongs in 'source'. "),
         ({"dead_letter": {"topic": "nope"}}, "there is no such topic"),
         ({"dead_letter": {"topic": "nope"}}, "CONFIGURE: create the topic, or mend"),
         ({"sink": {"bootstrap_servers": "a:b:c", "topic": "t"}}, "cannot be parsed"),
@@ -273,6 +294,91 @@ def test_mistake_found_while_starting_is_said_with_file_line_and_key(
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("nonsense", 1, "their names begin with 'spark.'"),
+        ("fs.s3a.endpoint", "s3", "those of Hadoop with 'spark.hadoop.'"),
+        ("spark.driver.memory", "lots", "'lots' is not enough, or no size"),
+        ("spark.driver.memory", "8m", "Spark needs 450m at least"),
+        ("spark.driver.memory", "1gb", "write it as '512m' or '4g'"),
+        ("spark.driver.memory", 4, "'4' is not enough"),
+    ],
+)
+def test_wrong_setting_of_spark_is_said_with_its_line_before_anything_starts(
+    written, pipeline, name, value, said
+):
+    """Spark would pass over it, or die of it without a word."""
+    pipeline["sink"]["bootstrap_servers"] = "localhost:1"
+    text = yaml.safe_dump(pipeline | {"spark": {"spark.a": 1, name: value}})
+    line = text[: text.index(f"  {name}:")].count("\n") + 1
+    message = refused(CliRunner().invoke(cli, ["pipeline", "run", written(text)]))
+    assert f"pipeline.yaml cannot be run:\n  line {line}: spark.{name}: " in message
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"source": {"format": "json", "path": "${KG}/a.json"}}, "source.path"),
+        ({"source": {"format": "json", "path": "s3a://${KG}/a"}}, "source.path"),
+        ({"stream": {"checkpoint": "${KG}/c"}}, "stream.checkpoint"),
+    ],
+)
+def test_variable_in_a_path_is_refused(written, pipeline, change, key):
+    """It would become the name of a folder."""
+    text = yaml.safe_dump(pipeline | change)
+    line = text[: text.index("${KG}")].count("\n") + 1
+    message = refused(CliRunner().invoke(cli, ["pipeline", "run", written(text)]))
+    assert f"cannot be run:\n  line {line}: {key}: ${{NAME}} is a variable" in message
+
+
+@pytest.mark.parametrize("size", ["450m", "1G", "471859200", "1t"])
+def test_memory_that_is_enough_is_taken(size):
+    """In each way that Java writes it."""
+    check_settings({"spark.driver.memory": size})
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        (
+            "Spark does not start: Could not parse Master URL: 'local[x]'",
+            "spark.master",
+        ),
+        ("Spark does not start: spark.b must be a number", "spark.b"),
+        ("Spark does not start: no idea", None),
+    ],
+)
+def test_spark_that_does_not_start_is_told_with_the_setting_that_it_names(
+    run, pipeline, monkeypatch, said, place
+):
+    """By the name of the setting, or by its value."""
+
+    def fail(name, settings):
+        raise NotStarted(said)
+
+    monkeypatch.setattr(_pipeline, "spark_session", fail)
+    settings = {"spark.b": 1, "spark.master": "local[x]"}
+    message = refused(run(pipeline | {"spark": settings}))
+    assert said in message
+    assert ("cannot be run" in message) == (place is not None)
+    assert place is None or f": spark.{place}: " in message
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        (DEAD_JAVA, "Invalid maximum heap size: -Xmx1x"),
+        ("WARN a\norg.X: SparkException: b\n\tat c\n", "org.X: SparkException: b"),
+        ("\n", None),
+    ],
+)
+def test_reason_is_the_line_that_says_something(log, reason):
+    """Not the one that says that there was an error."""
+    assert _session._reason(log) == reason
+
+
+@pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ("key: k", "key: kk", "line 5: select.key: 'kk': there is no column kk"),
@@ -307,6 +413,9 @@ def test_wrong_key_is_named_with_its_line_and_the_nearest_one(run, pipeline):
         ("source: [", "no well-formed YAML"),
         ("", "must be a mapping"),
         ("- a", "must be a mapping"),
+        ("a: &a [*a]", "a policy or a pipeline needs four"),
+        ("source: {path: ${NAME}}", 'write "${NAME}" in quotes'),
+        ("source:\n  {path: [${NAME}]}", "line 2: is no well-formed YAML"),
     ],
 )
 def test_what_is_no_pipeline_is_refused(run, text, said):
@@ -325,7 +434,11 @@ def test_unreachable_broker_is_said_within_ten_seconds(run, pipeline):
     """Before Spark starts."""
     pipeline["sink"]["bootstrap_servers"] = "localhost:1"
     started = time.monotonic()
-    assert "no broker at localhost:1 answered" in refused(run(pipeline))
+    said = refused(run(pipeline))
+    assert "sink.bootstrap_servers: " in said
+    assert "no broker at localhost:1 answered" in said
+    assert "nothing was written; run it again when a broker answers there" in said
+    assert "RETRY" not in said
     assert time.monotonic() - started < 10
 
 
@@ -373,10 +486,24 @@ def test_missing_extra_is_one_message_and_exit_code_2(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_example_runs(run, kafka_cluster, tmp_path, monkeypatch):
-    """The file in the examples folder, over the first five thousand flights."""
+def yaml_of(page):
+    """Return the pipeline that a page shows."""
+    return page.read_text().partition("```yaml\nsource:")[2].partition("```")[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EXAMPLE.read_text(),
+        "source:" + yaml_of(ROOT / "README.md"),
+        "source:" + yaml_of(ROOT / "docs" / "spark.md"),
+    ],
+    ids=["examples", "README", "docs"],
+)
+def test_example_runs(text, run, kafka_cluster, tmp_path, monkeypatch):
+    """Each file that is shown, over the first five thousand flights."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
-    text = EXAMPLE.read_text().replace("flights-refused", kafka_cluster.create_topic())
+    text = text.replace("flights-refused", kafka_cluster.create_topic())
     text = text.replace("topic: flights\n", f"topic: {topic}\n")
     with unpack(tmp_path).open() as file:
         head = list(islice(file, 5001))

@@ -91,6 +91,25 @@ def test_b70_compacted_topics_are_flagged():
     assert measure(PLACE, 9, 9, compacted=True).notes == ()
 
 
+def test_b68_group_without_a_partition_has_a_reason_and_no_number():
+    """One that there is not, one that committed nothing, one that may not be read."""
+    unknown = GroupLag("g", "unknown")
+    assert (unknown.total, unknown.reason) == (None, LagReason.NO_GROUP)
+    assert group_state(None, unknown) == LagState.ERROR
+    new = GroupLag("g", "Stable")
+    assert (new.total, new.reason) == (None, LagReason.NO_COMMIT)
+    denied = GroupLag("g", error=GroupAuthorizationFailedError())
+    assert (denied.total, denied.reason) == (None, None)
+    assert not any(group.is_caught_up() for group in (unknown, new, denied))
+
+
+def test_total_is_none_where_no_partition_has_a_lag():
+    """And 0 where one has, and nothing is left."""
+    gone = PartitionLag("t", 0, reason=LagReason.GONE)
+    assert GroupLag("g", partitions={PLACE: gone}).total is None
+    assert GroupLag("g", partitions={PLACE: measure(PLACE, 3, 3)}).total == 0
+
+
 LOOKS = (
     # committed then and now, end then and now, state of the group
     ((5, 9), (10, 10), "Stable", LagState.OK),

@@ -51,6 +51,25 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(settings, wrong, right)
 
 
 @pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"jitter": "full"},
+            "'jitter' belongs in 'backoff' or in 'overrides.backoff'. ",
+        ),
+        (
+            {"backoff": {"deadline": 3}},
+            "'deadline' belongs at the top level or in 'overrides'. ",
+        ),
+        ({"overrides": [{"code": 3}]}, "'code' belongs in 'overrides.when'. "),
+    ],
+)
+def test_a_key_that_stands_in_the_wrong_part_is_told_where_it_belongs(settings, said):
+    """That is nearer to what was meant than another name."""
+    assert said in refusal(**settings)
+
+
+@pytest.mark.parametrize(
     "settings",
     [
         {"max_attempts": 0},

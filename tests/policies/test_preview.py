@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaguard import Action, RetryPolicy, load_policy
+from kafkaguard import Action, RetryPolicy, classify, load_policy
+from kafkaguard.errors import BY_CODE
 from kafkaguard.policies import presets
+from kafkaguard_policies._explain import explain_ruling
 
 
 def test_without_jitter_the_preview_is_the_schedule():
@@ -66,6 +68,57 @@ def test_waits_cost_no_attempt():
     """The schedule of WAIT stays at attempt 1."""
     preview = RetryPolicy(max_waits=3).preview(action=Action.WAIT, runs=5)
     assert [row.attempt for row in preview.rows] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        (Action.REJECT, "stops: it can never succeed"),
+        (Action.CONFIGURE, "stops: configuration"),
+        (Action.FENCED, "stops: another instance"),
+        (Action.IN_DOUBT, "stops: it may have been done already"),
+        (Action.IGNORE, "goes on: it is no failure"),
+    ],
+)
+def test_what_ends_a_call_has_no_wait_and_says_why(action, said):
+    """In the table, in JSON and in the picture."""
+    preview = RetryPolicy().preview(action=action, runs=5)
+    assert (preview.rows, preview.complete) == ((), True)
+    assert str(preview).splitlines()[1].startswith(said)
+    assert json.loads(preview.to_json())["ending"].startswith(said)
+    assert said in preview.to_svg()
+
+
+@pytest.mark.parametrize("action", Action)
+def test_preview_is_what_the_engine_does_with_the_first_failure(action):
+    """With and without leave to do again what is in doubt."""
+    for policy in (RetryPolicy(), RetryPolicy(resend_in_doubt=True)):
+        code = next(c for c in BY_CODE if classify(c).action is action)
+        said = explain_ruling(policy, classify(code), error=code)
+        preview = policy.preview(action=action, runs=5)
+        assert bool(preview.rows) == ("tries again" in said)
+        assert preview.ending is None or preview.ending in said
+
+
+def test_preview_heeds_an_override_of_the_action():
+    """But none overrules FENCED."""
+    override = {"when": {"action": "REJECT"}, "action": "RETRY", "max_attempts": 3}
+    rows = RetryPolicy(overrides=[override]).preview(action=Action.REJECT).rows
+    assert [row.attempt for row in rows] == [2, 3]
+    override = {"when": {"topic": "*"}, "action": "RETRY"}
+    assert not RetryPolicy(overrides=[override]).preview(action=Action.FENCED).rows
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ({"max_attempts": 1}, "stops: all attempts"),
+        ({"deadline": 0.001, "backoff": {"jitter": "none"}}, "after the deadline"),
+    ],
+)
+def test_a_policy_without_waits_says_why(policy, said):
+    """One attempt only, or no time for another."""
+    assert said in RetryPolicy(**policy).preview(runs=5).ending
 
 
 @pytest.mark.parametrize("name", presets())

@@ -53,6 +53,7 @@ _BOMB = "a: &a [1]\n" + "".join(
         ("a.toml", b"# nothing\n", "must be a mapping of settings, not nothing"),
         ("a.toml", b"a = " + b"[" * 3000, "is nested too deeply"),
         ("a.toml", b"deadline = inf\n", "or the word 'unbounded'"),
+        ("a.yaml", b"name: {a: ${A}}\n", 'write "${NAME}" in quotes'),
         ("a.json", b"{}", "a policy file's name ends in .yaml, .yml or .toml"),
         ("a.conf", b"", "a policy file's name ends in .yaml, .yml or .toml"),
     ],
@@ -63,6 +64,21 @@ def test_what_is_no_policy_is_refused_in_a_line(tmp_path, name, content, said):
     path.write_bytes(content)
     result = CliRunner().invoke(cli, ["policy", "check", str(path)])
     assert (result.exit_code, said in result.output) == (2, True), result.output
+
+
+def test_a_directory_is_said_to_be_one(tmp_path, monkeypatch):
+    """It is no preset's name, and a preset's name is no directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "default").mkdir()
+    (tmp_path / "a.yaml").write_text("extends: orders\n")
+    for source in (".", "orders", "..", str(tmp_path), "a.yaml"):
+        result = CliRunner().invoke(cli, ["policy", "check", source])
+        assert result.exit_code == 2
+        assert "is a directory: name a file, or a preset" in result.output
+    assert CliRunner().invoke(cli, ["policy", "check", "default"]).exit_code == 0
+    empty = CliRunner().invoke(cli, ["policy", "check", ""])
+    assert "there is no preset ''" in empty.output
 
 
 def test_what_is_no_regular_file_is_refused(tmp_path):
