@@ -169,9 +169,16 @@ def test_a_record_that_send_refuses_fails_its_transaction(kafka_cluster, make):
 def test_calls_in_a_wrong_order_are_nobodys_death(make, kafka_topic):
     """The producer is fine: nobody is told to build a new one."""
     producer = make(kafka_topic)
-    with pytest.raises(errors.KafkaGuardError, match="transition") as caught:
+    with pytest.raises(errors.ClientStateError, match=r"begin_transaction\(\) comes"):
+        producer.commit_transaction()
+    with pytest.raises(errors.KafkaGuardError, match="no transaction has") as caught:
         producer.abort_transaction()
     assert caught.value.verdict.action is Action.REJECT
+    producer.begin_transaction()
+    with pytest.raises(errors.ClientStateError, match="a transaction is open") as twice:
+        producer.begin_transaction()
+    assert twice.value.api is None
+    producer.commit_transaction()
     in_transaction(producer, kafka_topic, b"1")
 
 

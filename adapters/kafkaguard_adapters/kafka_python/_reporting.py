@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery import DeliveryReport
     from kafkaguard._verdict import Verdict
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.kafka_python._insides import Handed
 
 
 def check_timeout(method: str, timeout: Any) -> None:
@@ -71,6 +72,20 @@ def closed(topic: str) -> KafkaGuardError:
         api="Produce",
         topic=topic,
         client=errors.CLIENT,
+    )
+
+
+def not_taken(error: Exception, handed: Handed) -> KafkaGuardError:
+    """Make the error for a record at which ``send`` raised something of its own.
+
+    It carries no text of the other error, which may quote the record.
+    """
+    topic = handed.topic if isinstance(handed.topic, str) else None
+    return errors.translate(
+        error,
+        message=f"send() raised {type(error).__name__}, and nothing was sent",
+        api="Produce",
+        topic=topic,
     )
 
 
