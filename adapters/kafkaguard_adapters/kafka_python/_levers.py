@@ -13,18 +13,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaProducer, TopicPartition
-from kafka.errors import (
-    IllegalStateError,
-    KafkaConnectionError,
-    RequestTimedOutError,
-    TransactionAbortedError,
-)
+from kafka.errors import IllegalStateError
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
-from kafka.producer.transaction_manager import (
-    InitProducerIdHandler,
-    TransactionState,
-    TxnOffsetCommitHandler,
-)
 
 from kafkaguard_adapters.kafka_python._insides import is_ready, is_sender_thread
 
@@ -224,95 +214,6 @@ def delivered(future: Any, base_offset: int) -> Any:
     again = FutureRecordMetadata(result, *future.args)
     result.success((base_offset, -1, None))
     return again
-
-
-def mend_transactions(producer: Any) -> None:
-    """Let a transactional producer outlive a lost answer, and abort what is stuck.
-
-    kafka-python gives up for good when a request of a transaction has no answer within
-    ``request_timeout_ms``, where Java's client sends it again. And it repeats a refused
-    TxnOffsetCommit for ever, even where the transaction is to be aborted.
-    """
-    manager = producer._transaction_manager
-    enqueue = type(manager)._enqueue_request
-
-    def enqueue_mended(handler: Any) -> None:
-        if isinstance(handler, TxnOffsetCommitHandler) and manager.is_aborting():
-            handler.fail(TransactionAbortedError())
-            return
-        if "on_complete" not in vars(handler):
-            handler.on_complete = _repeats_if_lost(handler)
-        enqueue(manager, handler)
-
-    manager._enqueue_request = enqueue_mended
-
-
-def _repeats_if_lost(handler: Any) -> Callable[[int, Any], None]:
-    complete = handler.on_complete
-
-    def on_complete(number: int, answer: Any) -> None:
-        if isinstance(answer, RequestTimedOutError):
-            answer = KafkaConnectionError(str(answer))
-        if isinstance(answer, KafkaConnectionError):
-            handler.result.was_lost = True
-        complete(number, answer)
-
-    return on_complete
-
-
-def init_after(producer: Any, identity: ProducerIdAndEpoch | None) -> None:
-    """Have a new producer take a ``transactional.id`` over, unless others have.
-
-    Args:
-        producer: The new producer.
-        identity: The predecessor's id and epoch, which the coordinator compares
-            (KIP-360). None where that is not known, or brokers are too old for it.
-
-    Raises:
-        ProducerFencedError: Another producer has taken over in between.
-        KafkaError: It cannot be initialised.
-    """
-    if identity is not None:
-        manager = producer._transaction_manager
-        with manager._lock:
-            manager._transition_to(TransactionState.INITIALIZING)
-            manager.set_producer_id_and_epoch(identity)
-            handler = InitProducerIdHandler(
-                manager, manager.transaction_timeout_ms, is_epoch_bump=True
-            )
-            # Else it would ask again without the identity, and so fence the others.
-            handler._is_epoch_bump = False
-            manager._enqueue_request(handler)
-        producer._init_transactions_result = handler.result
-        producer._sender.wakeup()
-    producer.init_transactions()
-
-
-def condemn(producer: Any, error: BaseException) -> None:
-    """Have a transactional producer refuse whatever comes, for this reason."""
-    producer._transaction_manager.transition_to_fatal_error(error)
-
-
-def begin_transaction(producer: Any) -> None:
-    """Begin a transaction without offsets that an aborted one has left behind."""
-    producer.begin_transaction()
-    producer._transaction_manager._pending_txn_offset_commits.clear()
-
-
-def end_transaction(producer: Any, *, commit: bool) -> Any:
-    """Begin to end a transaction; what is returned can be waited for."""
-    manager = producer._transaction_manager
-    result = manager.begin_commit() if commit else manager.begin_abort()
-    producer._sender.wakeup()
-    return result
-
-
-def add_offsets(producer: Any, offsets: Any, group: Any) -> Any:
-    """Begin to add offsets to a transaction; what is returned can be waited for."""
-    manager = producer._transaction_manager
-    result = manager.send_offsets_to_transaction(offsets, group)
-    producer._sender.wakeup()
-    return result
 
 
 def detach_serializers(producer: Any) -> None:

@@ -25,6 +25,7 @@ from kafkaguard_adapters.kafka_python import (
     _levers,
     _reporting,
     _transaction_errors,
+    _transaction_levers,
     errors,
 )
 from kafkaguard_adapters.kafka_python._successor import retire
@@ -75,7 +76,7 @@ class Transactions:
     def adopt(self, producer: Any) -> None:
         """Use another producer from now on."""
         if self._session.is_transactional:
-            _levers.mend_transactions(producer)
+            _transaction_levers.mend(producer)
 
     def failed(self, error: KafkaGuardError) -> None:
         """Take note that a record of this transaction failed on its way."""
@@ -122,7 +123,7 @@ class Transactions:
         with self._judging(BEGIN):
             if is_unfit and not self._is_over_for_good():
                 self._renew()
-            _levers.begin_transaction(self._session.producer)
+            _transaction_levers.begin_transaction(self._session.producer)
         self._forget()
         self._began = time.monotonic()
 
@@ -210,7 +211,9 @@ class Transactions:
             if self._open_offsets is None or self._open_offsets[:2] != (offsets, group):
                 # kafka-python mixes two such requests up.
                 self._raise_unconfirmed()
-                result = _levers.add_offsets(self._session.producer, offsets, group)
+                result = _transaction_levers.add_offsets(
+                    self._session.producer, offsets, group
+                )
                 self._open_offsets = (dict(offsets), group, result)
             happened = _transaction_errors.unconfirmed(
                 offsets, group, self._limit(None)
@@ -236,7 +239,7 @@ class Transactions:
     def _end(self, call: Call, seconds: float | None = None) -> None:
         producer, commit = self._session.producer, call is COMMIT
         if self._open_end is None or self._open_end[:2] != (commit, producer):
-            result = _levers.end_transaction(producer, commit=commit)
+            result = _transaction_levers.end_transaction(producer, commit=commit)
             self._open_end = (commit, producer, result)
         result = self._open_end[2]
         happened = (
@@ -292,9 +295,9 @@ class Transactions:
         session, old = self._session, self._session.producer
         session.teller.recreated(None)
         successor = session.builder.build(old)
-        _levers.mend_transactions(successor)
+        _transaction_levers.mend(successor)
         try:
-            _levers.init_after(successor, _insides.identity(old))
+            _transaction_levers.init_after(successor, _insides.identity(old))
         except KafkaError as error:
             retire(successor)
             raise self._not_renewed(error, old) from error
@@ -309,7 +312,7 @@ class Transactions:
     def _not_renewed(self, error: KafkaError, old: Any) -> KafkaGuardError:
         made = errors.translate(error, api=INIT.api, context={"transactional": True})
         if isinstance(error, ProducerFencedError):
-            _levers.condemn(old, error)
+            _transaction_levers.condemn(old, error)
         if made.verdict.action is Action.FENCED:
             self._explain(made)
         return made
