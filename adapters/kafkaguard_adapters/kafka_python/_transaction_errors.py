@@ -17,7 +17,7 @@ from kafka.structs import OffsetAndMetadata
 
 from kafkaguard._classification import classify
 from kafkaguard._verdict import Action
-from kafkaguard.errors import ClientStateError, UnrelatedError, dual
+from kafkaguard.errors import ClientClosedError, ClientStateError, UnrelatedError, dual
 from kafkaguard_adapters.kafka_python import _failures, _insides, errors
 
 if TYPE_CHECKING:
@@ -61,6 +61,15 @@ def not_transactional(call: Call) -> KafkaGuardError:
     return dual(ClientStateError, IllegalStateError)(
         f"{call.method}() is for a producer with a transactional_id, and this one has "
         "none: build it with KafkaProducer(transactional_id=...)",
+        client=errors.CLIENT,
+    )
+
+
+def closed(call: Call) -> KafkaGuardError:
+    """Make the error for a transactional call of a closed producer."""
+    return dual(ClientClosedError, IllegalStateError)(
+        f"this producer was closed before {call.method}(), and nothing was done: build "
+        "a new one with the same transactional_id",
         client=errors.CLIENT,
     )
 

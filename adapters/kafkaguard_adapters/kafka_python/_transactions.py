@@ -349,10 +349,14 @@ class Transactions:
 
     def _check(self, call: Call) -> None:
         """Refuse what cannot succeed here, before anything is done or waited for."""
+        producer = self._session.producer
         if not self._session.is_transactional:
             raise _transaction_errors.not_transactional(call)
-        if _insides.is_sender_thread(self._session.producer):
+        if _insides.is_sender_thread(producer):
             raise _reporting.waits_for_itself(call.method)
+        is_settled = self._lost_commit is None and self._open_end is None
+        if is_settled and _insides.is_closed(producer):
+            raise _transaction_errors.closed(call)
 
     @contextmanager
     def _judging(self, call: Call) -> Iterator[None]:
