@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
@@ -15,10 +16,11 @@ from kafka.errors import (
     ProducerFencedError,
     RequestTimedOutError,
 )
+from kafka.producer.transaction_manager import ProducerIdAndEpoch
 from kafka.serializer import Serializer
 
 from kafkaguard import Action, DeliveryFailed, errors, guard
-from kafkaguard_adapters.kafka_python import _transaction_errors
+from kafkaguard_adapters.kafka_python import _insides, _transaction_errors
 from tests.adapters.contracts import records, stale_topic, until
 
 
@@ -264,6 +266,18 @@ def test_a_stale_instance_does_not_fence_its_successor(kafka_cluster, make, is_o
     assert committed(kafka_cluster, topic) == [b"1", b"2"][not is_open :]
 
 
+@pytest.mark.parametrize(
+    ("brokers", "epoch"), [((2, 4), None), ((2, 5), 3), ((4, 3), 3)]
+)
+def test_old_brokers_are_shown_no_identity(brokers, epoch):
+    """They cannot compare it, so the new producer takes over as ever."""
+    manager = SimpleNamespace(producer_id_and_epoch=ProducerIdAndEpoch(7, 3))
+    producer = SimpleNamespace(
+        config={"api_version": brokers}, _transaction_manager=manager
+    )
+    assert getattr(_insides.identity(producer), "epoch", None) == epoch
+
+
 CALLS = (
     lambda producer: producer.init_transactions(),
     lambda producer: producer.begin_transaction(),
@@ -423,6 +437,10 @@ def test_after_an_abort_without_an_answer_the_next_transaction_works(
         producer.abort_transaction()
     assert caught.value.verdict.action is Action.RETRY
     assert "write" not in str(caught.value)
+    with pytest.raises(errors.ClientStateError, match="the abort has not ended"):
+        producer.send(kafka_topic, b"early", b"k")
+    with pytest.raises(errors.ClientStateError, match="the abort has not ended"):
+        producer.commit_transaction()
     lost.remove()
     in_transaction(producer, kafka_topic, b"seen")
     assert committed(kafka_cluster, kafka_topic) == [b"seen"]
@@ -528,7 +546,7 @@ def test_a_record_outside_a_transaction_is_told_what_is_missing(
 ):
     """It fails no transaction, since there is none."""
     producer = make("outside")
-    with pytest.raises(errors.ClientStateError, match=r"call\s+begin_transaction"):
+    with pytest.raises(errors.ClientStateError, match=r"begin_transaction\(\) comes"):
         producer.send(kafka_topic, b"early", b"k")
     in_transaction(producer, kafka_topic, b"seen")
     assert committed(kafka_cluster, kafka_topic) == [b"seen"]

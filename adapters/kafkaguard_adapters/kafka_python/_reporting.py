@@ -89,18 +89,6 @@ def not_taken(error: Exception, handed: Handed) -> KafkaGuardError:
     )
 
 
-def not_begun(error: KafkaError, topic: str) -> KafkaGuardError:
-    """Make the error for a record that is sent outside a transaction."""
-    return errors.translate(
-        error,
-        message="no transaction has begun, so nothing was sent: call "
-        "begin_transaction() first, and before the first one init_transactions()",
-        api="Produce",
-        topic=topic,
-        verdict=_failures.OUT_OF_ORDER,
-    )
-
-
 def transaction_given_up(report: DeliveryReport) -> KafkaGuardError:
     """Make the error for a transaction that was open when its producer was closed."""
     return errors.make(

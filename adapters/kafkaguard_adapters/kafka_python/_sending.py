@@ -14,11 +14,16 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._classification import classify
 from kafkaguard.errors import InvalidRecordKeyError
-from kafkaguard_adapters.kafka_python import _insides, _levers, _reporting, errors
+from kafkaguard_adapters.kafka_python import (
+    _insides,
+    _levers,
+    _reporting,
+    _transaction_errors,
+    errors,
+)
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
 from kafkaguard_adapters.kafka_python._gate import Limit
 from kafkaguard_adapters.kafka_python._insides import Handed
-from kafkaguard_adapters.kafka_python._transaction_errors import SEND
 
 if TYPE_CHECKING:
     from kafkaguard._verdict import Verdict
@@ -180,9 +185,10 @@ class Sending:
             if _insides.is_closed(session.producer):
                 return _reporting.closed(topic)
             if session.is_transactional and session.transactions.is_not_begun():
-                return _reporting.not_begun(error, topic)
+                state = _insides.transaction_state(session.producer)
+                return _transaction_errors.not_begun(error, topic, state)
         if session.is_transactional and session.transactions.has_failed():
-            return session.transactions.judged(error, SEND)
+            return session.transactions.judged(error, _transaction_errors.SEND)
         if session.is_transactional:
             context = {"transactional": True}
         why, verdict = self._why_blocked(error, topic, timeout)

@@ -125,12 +125,27 @@ def is_out_of_order(error: BaseException) -> bool:
 
 def out_of_order(error: BaseException, call: Call, state: str) -> KafkaGuardError:
     """Make the error of a call that came in a wrong order; no client is dead."""
-    step = _NEXT_STEPS.get(state, f"the producer is in the state {state}")
     return errors.translate(
         error,
-        message=f"{call.method}() came in a wrong order, and nothing was done: {step}",
+        message=f"{call.method}() came in a wrong order, and nothing was done: "
+        f"{_next_step(state)}",
         verdict=_failures.OUT_OF_ORDER,
     )
+
+
+def not_begun(error: BaseException, topic: str, state: str) -> KafkaGuardError:
+    """Make the error for a record that is sent outside a transaction."""
+    return errors.translate(
+        error,
+        message=f"nothing was sent, since {_next_step(state)}",
+        api=SEND.api,
+        topic=topic,
+        verdict=_failures.OUT_OF_ORDER,
+    )
+
+
+def _next_step(state: str) -> str:
+    return _NEXT_STEPS.get(state, f"the producer is in the state {state}")
 
 
 def fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -> None:
