@@ -306,6 +306,32 @@ RULES: tuple[Rule, ...] = (
         source="KAFKA-19176; kafkajs #296",
     ),
     _rule(
+        "commit-without-answer",
+        Action.IN_DOUBT,
+        "it is not known whether the transaction was committed: call the same commit "
+        "again, or look in the topic; never the transaction's sends before that",
+        on=(e.ClientTimeoutError,),
+        apis=frozenset({"EndTxn"}),
+        written="maybe",
+        phase=("commit",),
+        scenario=(
+            "The coordinator was away for longer than the client waits, or the client "
+            "was closed meanwhile. The commit may have been carried out."
+        ),
+        source="KAFKA-19176; KIP-98; librdkafka #4558",
+    ),
+    _rule(
+        "abort-without-answer",
+        Action.RETRY,
+        "the abort is under way, and nothing of the transaction will be committed: "
+        "call the same abort again",
+        on=(e.ClientTimeoutError,),
+        apis=frozenset({"EndTxn"}),
+        phase=("abort",),
+        scenario="The coordinator was away for longer than the client waits.",
+        source="KAFKA-19176; KIP-98",
+    ),
+    _rule(
         "client-closed",
         Action.RECREATE,
         "this client object is closed: build a new one",

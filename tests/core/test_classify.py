@@ -136,7 +136,14 @@ EXAMPLES = [
     ("end-transaction-again-after-refresh", 16, {"api": "EndTxn"}, "REFRESH", "maybe"),
     ("end-transaction-again", 7, {"phase": "commit"}, "RETRY", "maybe"),
     ("end-transaction-again", KafkaError(-195), {"phase": "abort"}, "RETRY", "maybe"),
-    ("gave-up-waiting", KafkaError(-185), {"phase": "commit"}, "IN_DOUBT", "maybe"),
+    (
+        "commit-without-answer",
+        KafkaError(-185),
+        {"phase": "commit"},
+        "IN_DOUBT",
+        "maybe",
+    ),
+    ("abort-without-answer", KafkaError(-185), {"phase": "abort"}, "RETRY", "no"),
     (
         "fenced-by-coordinator",
         47,

@@ -248,6 +248,33 @@ def is_in_transaction(producer: Any) -> bool:
     )
 
 
+def transaction_state(producer: Any) -> str:
+    """Return the client's name for where a transactional producer stands."""
+    name: str = producer._transaction_manager._current_state.name
+    return name
+
+
+def is_fatal(producer: Any) -> bool:
+    """Tell whether a transactional producer refuses everything from now on."""
+    return bool(producer._transaction_manager.has_fatal_error())
+
+
+def was_lost(result: Any) -> bool:
+    """Tell whether a transactional request was sent and the answer did not come."""
+    return bool(getattr(result, "was_lost", False))
+
+
+def identity(producer: Any) -> ProducerIdAndEpoch | None:
+    """Return the id and epoch by which a successor can be told from a stale instance.
+
+    None where there is none yet, or the brokers cannot compare it.
+    """
+    found: ProducerIdAndEpoch = producer._transaction_manager.producer_id_and_epoch
+    if producer.config["api_version"] < _KIP_360 or not found.is_valid:
+        return None
+    return found
+
+
 def is_closed(producer: Any) -> bool:
     """Tell whether a producer was closed."""
     return bool(producer._closed)

@@ -252,22 +252,6 @@ def delivered(future: Any, base_offset: int) -> Any:
     return again
 
 
-def end_transaction(producer: Any, *, commit: bool) -> Any:
-    """Begin to end a transaction; what is returned can be waited for."""
-    manager = producer._transaction_manager
-    result = manager.begin_commit() if commit else manager.begin_abort()
-    producer._sender.wakeup()
-    return result
-
-
-def add_offsets(producer: Any, offsets: Any, group: Any) -> Any:
-    """Begin to add offsets to a transaction; what is returned can be waited for."""
-    manager = producer._transaction_manager
-    result = manager.send_offsets_to_transaction(offsets, group)
-    producer._sender.wakeup()
-    return result
-
-
 def detach_serializers(producer: Any) -> None:
     """Keep a dead producer's close() from closing what its successor uses."""
     producer.config = {

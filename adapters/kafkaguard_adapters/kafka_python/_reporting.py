@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery import DeliveryReport
     from kafkaguard._verdict import Verdict
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.kafka_python._insides import Handed
 
 
 def check_timeout(method: str, timeout: Any) -> None:
@@ -74,15 +75,17 @@ def closed(topic: str) -> KafkaGuardError:
     )
 
 
-def not_begun(error: KafkaError, topic: str) -> KafkaGuardError:
-    """Make the error for a record that is sent outside a transaction."""
+def not_taken(error: Exception, handed: Handed) -> KafkaGuardError:
+    """Make the error for a record at which ``send`` raised something of its own.
+
+    It carries no text of the other error, which may quote the record.
+    """
+    topic = handed.topic if isinstance(handed.topic, str) else None
     return errors.translate(
         error,
-        message="no transaction has begun, so nothing was sent: call "
-        "begin_transaction() first, and before the first one init_transactions()",
+        message=f"send() raised {type(error).__name__}, and nothing was sent",
         api="Produce",
         topic=topic,
-        verdict=_failures.OUT_OF_ORDER,
     )
 
 

@@ -14,7 +14,13 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._classification import classify
 from kafkaguard.errors import InvalidRecordKeyError
-from kafkaguard_adapters.kafka_python import _insides, _levers, _reporting, errors
+from kafkaguard_adapters.kafka_python import (
+    _insides,
+    _levers,
+    _reporting,
+    _transaction_errors,
+    errors,
+)
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
 from kafkaguard_adapters.kafka_python._gate import Limit
 from kafkaguard_adapters.kafka_python._insides import Handed
@@ -108,9 +114,14 @@ class Sending:
             if session.is_replaced(producer):  # in this very moment
                 return self.send(*handed, timeout=timeout)
             if not isinstance(error, KafkaError):
+                session.refused_at_once(_reporting.not_taken(error, handed))
                 raise
             refusal = self.not_sent(error, topic, partition)
             return session.rejects.refused(refusal, handed)
+        except Exception as error:  # a serialiser's, or of an argument
+            handed = Handed(topic, value, key, headers, partition, timestamp_ms)
+            session.refused_at_once(_reporting.not_taken(error, handed))
+            raise
         if inner.is_done and inner.failed():  # perhaps before it came into any batch
             handed = Handed(topic, value, key, headers, partition, timestamp_ms)
             session.rejects.settle(inner, handed)
@@ -177,9 +188,10 @@ class Sending:
             if _insides.is_closed(session.producer):
                 return _reporting.closed(topic)
             if session.is_transactional and session.transactions.is_not_begun():
-                return _reporting.not_begun(error, topic)
+                state = _insides.transaction_state(session.producer)
+                return _transaction_errors.not_begun(error, topic, state)
         if session.is_transactional and session.transactions.has_failed():
-            return session.transactions.judged(error, context, api="Produce")
+            return session.transactions.judged(error, _transaction_errors.SEND)
         if session.is_transactional:
             context = {"transactional": True}
         why, verdict = self._why_blocked(error, topic, timeout)

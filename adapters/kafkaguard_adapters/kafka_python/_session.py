@@ -109,6 +109,7 @@ class Session:
 
     def put_in_use(self, producer: Any) -> None:
         """Send with this producer from now on."""
+        self.transactions.adopt(producer)
         self.tracker.attach(producer)
         self.producer = producer
 

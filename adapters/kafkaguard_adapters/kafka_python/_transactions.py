@@ -3,8 +3,8 @@
 After a refused batch kafka-python aborts the transaction, but goes on with a hole in
 its sequence, so that the next one fails. Java's client raises its epoch after such an
 abort. Here a new producer takes over the same ``transactional.id``, which does the
-same: once, when the next transaction begins, and never where another instance has
-fenced this one.
+same: once, when the next transaction begins. It shows the coordinator the id and epoch
+of the old one, so it does not take over where another instance has done so before.
 """
 
 from __future__ import annotations
@@ -12,16 +12,35 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaError, ProducerFencedError
 
 from kafkaguard._verdict import Action
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.kafka_python import _failures, _insides, _levers, errors
+from kafkaguard_adapters.kafka_python import (
+    _failures,
+    _insides,
+    _levers,
+    _reporting,
+    _transaction_errors,
+    _transaction_levers,
+    errors,
+)
 from kafkaguard_adapters.kafka_python._successor import retire
+from kafkaguard_adapters.kafka_python._transaction_errors import (
+    ABORT,
+    BEGIN,
+    COMMIT,
+    INIT,
+    OFFSETS,
+    Call,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkaguard_adapters.kafka_python._session import Session
 
 _log = logging.getLogger("kafkaguard.producer")
@@ -40,11 +59,24 @@ class Transactions:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        #: The old producer has a hole in its sequence.
+        self._is_worn = False
+        self._open_end: tuple[bool, Any, Any] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Know of no transaction any more."""
         self._failure: KafkaGuardError | None = None
         self._has_hole = False
-        self._is_worn = False
+        self._is_stuck = False
+        self._lost_commit: BaseException | None = None
+        self._open_offsets: tuple[Any, Any, Any] | None = None
         self._began = float("inf")
-        self._open_end: tuple[bool, Any, Any] | None = None
+
+    def adopt(self, producer: Any) -> None:
+        """Use another producer from now on."""
+        if self._session.is_transactional:
+            _transaction_levers.mend(producer)
 
     def failed(self, error: KafkaGuardError) -> None:
         """Take note that a record of this transaction failed on its way."""
@@ -68,18 +100,30 @@ class Transactions:
         in_use = self._session.producer
         return not (_insides.is_in_transaction(in_use) or self.has_failed())
 
+    def init(self) -> None:
+        """Initialise within ``max_block_ms``.
+
+        Raises:
+            KafkaGuardError: It could not be done.
+        """
+        self._check(INIT)
+        try:
+            self._session.producer.init_transactions()
+        except KafkaError as error:
+            raise errors.translate(error, api=INIT.api) from error
+
     def begin(self) -> None:
         """Begin a transaction, if need be with a new producer.
 
         Raises:
             KafkaGuardError: It cannot begin.
         """
-        try:
-            if self._is_worn:
+        self._check(BEGIN)
+        is_unfit = self._is_worn or self._is_stuck or self._lost_commit is not None
+        with self._judging(BEGIN):
+            if is_unfit and not self._is_over_for_good():
                 self._renew()
-            self._session.producer.begin_transaction()
-        except KafkaError as error:
-            raise self.judged(error, {}) from error
+            _transaction_levers.begin_transaction(self._session.producer)
         self._forget()
         self._began = time.monotonic()
 
@@ -89,16 +133,17 @@ class Transactions:
         Raises:
             KafkaGuardError: Its verdict says whether to abort.
         """
-        try:
+        self._check(COMMIT)
+        self._raise_doubt()
+        with self._judging(COMMIT):
             # Not while any is on its way: a commit that waits for one that fails is
             # carried out when the transaction is aborted.
-            self._await_records(None)
+            self._await_records(COMMIT, None)
+            self._raise_unconfirmed()
             if self._failure is not None:
                 raise IllegalStateError("a record has failed")
-            self._end(commit=True)
-        except KafkaError as error:
-            self._session.tracker.settle_done()
-            raise self.judged(error, {"phase": "commit"}) from error
+            self._end(COMMIT)
+        self._forget()
 
     def abort(self) -> None:
         """Abort within ``max_block_ms``.
@@ -106,6 +151,8 @@ class Transactions:
         Raises:
             KafkaGuardError: It cannot be aborted.
         """
+        self._check(ABORT)
+        self._raise_doubt()
         self._abort_within(None)
 
     def give_up(self, seconds: float) -> bool:
@@ -133,56 +180,92 @@ class Transactions:
         return was_sound
 
     def _abort_within(self, seconds: float | None) -> None:
-        try:
+        with self._judging(ABORT):
             self._abort(seconds)
-            self._await_records(seconds)
-        except KafkaError as error:
-            self._session.tracker.settle_done()
-            raise self.judged(error, {"phase": "abort"}) from error
+            self._await_records(ABORT, seconds)
         self._is_worn = self._is_worn or self._has_hole
         self._forget()
 
     def _abort(self, seconds: float | None) -> None:
         try:
-            self._end(commit=False, seconds=seconds)
-        except KafkaTimeoutError:
+            self._end(ABORT, seconds)
+        except KafkaGuardError:
             raise
         except KafkaError:
-            if self._failure is None or self._is_over_for_good():
+            if not (self._is_open() and self.has_failed()) or self._is_over_for_good():
                 raise
             # The client is in no state to do so; a successor's first request does.
             self._renew()
             self._forget()
-
-    def _forget(self) -> None:
-        self._failure, self._has_hole = None, False
 
     def add_offsets(self, offsets: Any, group: Any) -> None:
         """Add a consumer's offsets within ``max_block_ms``.
 
         Raises:
             KafkaGuardError: They could not be added.
+            TypeError: They are no offsets.
         """
-        producer = self._session.producer
-        try:
-            if not _insides.is_idempotent(producer):
-                producer.send_offsets_to_transaction(offsets, group)
-            self._await(_levers.add_offsets(producer, offsets, group))
-        except KafkaError as error:
-            raise self.judged(error, {}, api="TxnOffsetCommit") from error
+        self._check(OFFSETS)
+        _transaction_errors.check_offsets(offsets)
+        with self._judging(OFFSETS):
+            if self._open_offsets is None or self._open_offsets[:2] != (offsets, group):
+                # kafka-python mixes two such requests up.
+                self._raise_unconfirmed()
+                result = _transaction_levers.add_offsets(
+                    self._session.producer, offsets, group
+                )
+                self._open_offsets = (dict(offsets), group, result)
+            happened = _transaction_errors.unconfirmed(
+                offsets, group, self._limit(None)
+            )
+            try:
+                self._await(self._open_offsets[2], OFFSETS, happened, None)
+            finally:
+                if self._open_offsets[2].is_done:
+                    self._open_offsets = None
 
-    def _end(self, *, commit: bool, seconds: float | None = None) -> None:
-        producer = self._session.producer
-        if not _insides.is_idempotent(producer):
-            call = producer.commit_transaction if commit else producer.abort_transaction
-            call()
+    def _raise_unconfirmed(self) -> None:
+        """Refuse what would go on without offsets that were asked for."""
+        if self._open_offsets is None:
+            return
+        offsets, group, result = self._open_offsets
+        if result.succeeded:
+            return
+        happened = _transaction_errors.unconfirmed(offsets, group, self._limit(None))
+        failed = _transaction_errors.not_in_time(OFFSETS, happened)
+        error = IllegalStateError("offsets are not confirmed")
+        raise _transaction_errors.abort_first(error, failed, COMMIT) from failed
+
+    def _end(self, call: Call, seconds: float | None = None) -> None:
+        producer, commit = self._session.producer, call is COMMIT
         if self._open_end is None or self._open_end[:2] != (commit, producer):
-            result = _levers.end_transaction(producer, commit=commit)
+            result = _transaction_levers.end_transaction(producer, commit=commit)
             self._open_end = (commit, producer, result)
-        self._await(self._open_end[2], seconds)
-        self._open_end = None
+        result = self._open_end[2]
+        happened = (
+            f"the coordinator did not answer within {self._limit(seconds):g} s "
+            f"(max_block_ms): call the same method again ({call.method})"
+        )
+        if not commit:
+            happened += ", or begin_transaction(), which then uses a new producer"
+        try:
+            self._await(result, call, happened, seconds)
+        finally:
+            if result.is_done:
+                self._open_end = None
+            if commit and _insides.is_fatal(producer):
+                self._note_lost_commit(result)
 
-    def _await_records(self, seconds: float | None) -> None:
+    def _note_lost_commit(self, result: Any) -> None:
+        if _transaction_errors.may_be_done(result):
+            self._lost_commit = result.exception
+
+    def _raise_doubt(self) -> None:
+        """Say again that a commit is in doubt: its transaction is over."""
+        if self._lost_commit is not None and not self._is_over_for_good():
+            raise _transaction_errors.commit_in_doubt(self._lost_commit)
+
+    def _await_records(self, call: Call, seconds: float | None) -> None:
         """Wait until each record has its outcome."""
         session = self._session
         end = time.monotonic() + self._limit(seconds)
@@ -190,38 +273,34 @@ class Transactions:
             done = session.tracker.wait(session.tracker.batches(), end)
         if done and session.recovery.wait(max(0.0, end - time.monotonic())):
             return
-        raise KafkaTimeoutError(
+        raise _transaction_errors.not_in_time(
+            call,
             f"records had no outcome within {self._limit(seconds):g} s "
-            "(max_block_ms): call the same method again"
+            f"(max_block_ms): call the same method again ({call.method})",
         )
 
     def _limit(self, seconds: float | None) -> float:
         limit: float = self._session.producer.config["max_block_ms"] / 1000
         return limit if seconds is None else min(limit, seconds)
 
-    def _await(self, result: Any, seconds: float | None = None) -> None:
-        limit = self._limit(seconds)
-        try:
-            done = result.wait(timeout_ms=limit * 1000)
-        except KafkaError:
-            self._open_end = None
-            raise
-        if not done:
-            raise KafkaTimeoutError(
-                f"the coordinator did not answer within {limit:g} s "
-                "(max_block_ms): call the same method again"
-            )
+    def _await(
+        self, result: Any, call: Call, happened: str, seconds: float | None
+    ) -> None:
+        if not result.wait(timeout_ms=self._limit(seconds) * 1000):
+            self._is_stuck = self._is_stuck or call is ABORT
+            raise _transaction_errors.not_in_time(call, happened)
 
     def _renew(self) -> None:
         """Let a new producer take over the ``transactional.id``."""
         session, old = self._session, self._session.producer
         session.teller.recreated(None)
         successor = session.builder.build(old)
+        _transaction_levers.mend(successor)
         try:
-            successor.init_transactions()
-        except KafkaError:
+            _transaction_levers.init_after(successor, _insides.identity(old))
+        except KafkaError as error:
             retire(successor)
-            raise
+            raise self._not_renewed(error, old) from error
         session.put_in_use(successor)
         self._is_worn, self._open_end = False, None
         _log.info("after a failed transaction a new producer took over its id")
@@ -230,18 +309,29 @@ class Transactions:
         ).start()
         session.teller.tell()
 
+    def _not_renewed(self, error: KafkaError, old: Any) -> KafkaGuardError:
+        made = errors.translate(error, api=INIT.api, context={"transactional": True})
+        if isinstance(error, ProducerFencedError):
+            _transaction_levers.condemn(old, error)
+        if made.verdict.action is Action.FENCED:
+            self._explain(made)
+        return made
+
     def _is_over_for_good(self) -> bool:
         """Tell whether a new producer would do harm, or not help."""
         cause = self._cause()
         return cause is not None and _failures.ends_all(cause)
 
+    def _is_open(self) -> bool:
+        return self._began != float("inf")
+
     def _cause(self) -> BaseException | None:
         """Return what the client's bare "in an error state" hides."""
         producer = self._session.producer
-        if not _insides.is_idempotent(producer):
-            return None
         end = time.monotonic() + _FENCED_S
         while _insides.is_bumping(producer) and time.monotonic() < end:
+            if _insides.is_sender_thread(producer):
+                break  # which is the one that asks
             time.sleep(_POLL_S)
         return _insides.transaction_error(producer)
 
@@ -257,39 +347,57 @@ class Transactions:
             "reports as if another instance used the transactional.id"
         )
 
-    def judged(
-        self, error: KafkaError, context: dict[str, Any], api: str = "EndTxn"
-    ) -> KafkaGuardError:
+    def _check(self, call: Call) -> None:
+        """Refuse what cannot succeed here, before anything is done or waited for."""
+        producer = self._session.producer
+        if not self._session.is_transactional:
+            raise _transaction_errors.not_transactional(call)
+        if _insides.is_sender_thread(producer):
+            raise _reporting.waits_for_itself(call.method)
+        is_settled = self._lost_commit is None and self._open_end is None
+        if is_settled and _insides.is_closed(producer):
+            raise _transaction_errors.closed(call)
+
+    @contextmanager
+    def _judging(self, call: Call) -> Iterator[None]:
+        """Say what it means when a call fails."""
+        try:
+            yield
+        except KafkaError as error:
+            self._session.tracker.settle_done()
+            if isinstance(error, KafkaGuardError):
+                raise
+            judged = self.judged(error, call)
+            raise judged from judged.__cause__
+
+    def _explain(self, error: KafkaGuardError) -> None:
+        in_doubt = self._lost_commit is not None
+        _transaction_errors.fenced(error, self._why_over(), in_doubt=in_doubt)
+
+    def judged(self, error: KafkaError, call: Call) -> KafkaGuardError:
         """Say what a failed call means."""
+        producer = self._session.producer
         cause = self._cause()  # which is a record's, if there is one
-        context = {"transactional": True, **context}
+        context = {"transactional": True, "phase": call.phase}
         judged = errors.translate(
             cause or error,
             message=self._why_over(),
-            api="Produce" if cause else api,
+            api="Produce" if cause else call.api,
             context=context,
         )
-        if judged.verdict.action in (Action.FENCED, Action.CONFIGURE):
+        if judged.verdict.action is Action.FENCED:
+            judged.api = call.api
+            self._explain(judged)
+        if _transaction_errors.stops(judged):
             return judged
-        has_failed = cause is not None and _insides.is_in_transaction(
-            self._session.producer
+        if self._lost_commit is not None:
+            return _transaction_errors.commit_in_doubt(self._lost_commit)
+        has_failed = cause is not None and (
+            _insides.is_in_transaction(producer) or self._is_open()
         )
-        if self._failure is None and not has_failed:
-            # "Invalid transition": the calls came in a wrong order, no client is dead.
-            wrong = _is_out_of_order(error)
-            known = {"verdict": _failures.OUT_OF_ORDER} if wrong else {}
-            return errors.translate(error, api=api, context=context, **known)
-        failed = self._failure or judged
-        return errors.translate(
-            error,
-            api=api,
-            topic=failed.topic,
-            partition=failed.partition,
-            verdict=_failures.ABORT,
-            message=f"a record of this transaction failed ({failed.name}): call "
-            "abort_transaction(), then begin again without it",
-        )
-
-
-def _is_out_of_order(error: KafkaError) -> bool:
-    return "Invalid transition" in str(error)
+        if self._failure is not None or has_failed:
+            return _transaction_errors.abort_first(error, self._failure or judged, call)
+        if _transaction_errors.is_out_of_order(error):
+            state = _insides.transaction_state(producer)
+            return _transaction_errors.out_of_order(error, call, state)
+        return errors.translate(error, api=call.api, context=context)

@@ -326,13 +326,21 @@ class GuardedProducer(ClusterCalls):
         )
 
     partitions_for = _passed_on("partitions_for", api="Metadata")
-    init_transactions = _passed_on("init_transactions", api="InitProducerId")
+
+    def init_transactions(self) -> None:
+        """Take the ``transactional.id`` over within ``max_block_ms``.
+
+        Raises:
+            KafkaGuardError: It could not be done.
+        """
+        self._session.transactions.init()
 
     def begin_transaction(self) -> None:
         """Begin a transaction; after a failed one with a new producer of the same id.
 
         Raises:
-            KafkaGuardError: It cannot begin.
+            KafkaGuardError: It cannot begin. FENCED: another instance has taken the
+                ``transactional.id`` over.
         """
         self._session.transactions.begin()
 
@@ -341,6 +349,7 @@ class GuardedProducer(ClusterCalls):
 
         Raises:
             KafkaGuardError: They could not be added.
+            TypeError: ``offsets`` is no ``{TopicPartition: OffsetAndMetadata}``.
         """
         self._session.transactions.add_offsets(offsets, group_metadata)
 
@@ -349,7 +358,8 @@ class GuardedProducer(ClusterCalls):
 
         Raises:
             KafkaGuardError: ABORT: a record of it failed. FENCED: another instance
-                uses this ``transactional.id``.
+                uses this ``transactional.id``. IN_DOUBT: it may have been committed;
+                the error says how to find out.
         """
         self._session.transactions.commit()
 
