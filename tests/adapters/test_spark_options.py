@@ -282,3 +282,12 @@ def test_other_columns_are_left_out():
     schema = frame("at timestamp, value string, key binary")
     settings = make_settings("b:1", topic="t")
     assert check_columns(schema, settings) == ["value", "key"]
+
+
+@pytest.mark.parametrize("name", [".", "a b", "plain\0", "ü", "x" * 250])
+@pytest.mark.parametrize("argument", ["topic", "dead_letter_topic"])
+def test_name_that_no_topic_can_have_is_refused(argument, name):
+    """With what is allowed, before a broker is asked."""
+    with pytest.raises(ClientConfigurationError, match="1 to 249") as caught:
+        make_settings("b:1", **{"topic": "t", argument: name})
+    assert caught.value.summary.startswith(f"{argument}: no topic can be called")

@@ -27,6 +27,7 @@ from kafkaguard_adapters.spark._checks import find_refused
 from kafkaguard_adapters.spark._counts import TaskCounts
 from kafkaguard_adapters.spark._dead_letters import dead_letter, said_of
 from kafkaguard_adapters.spark._known_topics import KnownTopics
+from kafkaguard_adapters.spark._names import shortened
 from kafkaguard_adapters.spark._sender import borrow
 from kafkaguard_adapters.spark._verdicts import (
     NAMELESS_HEADER,
@@ -91,8 +92,13 @@ _VERDICTS = {
 def refusal(reason: Reason, topic: str | None) -> e.KafkaGuardError:
     """Make the error for a record that can never be accepted."""
     cls, text = _SAID[reason]
-    verdict = _VERDICTS.get(reason)
-    return make(cls, f"{reason}: {text}", topic=topic, api="Produce", verdict=verdict)
+    return make(
+        cls,
+        f"{reason}: {text}",
+        topic=shortened(topic),
+        api="Produce",
+        verdict=_VERDICTS.get(reason),
+    )
 
 
 class Delivery:

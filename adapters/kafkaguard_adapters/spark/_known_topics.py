@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
+from kafkaguard_adapters.spark._names import can_be_a_topic
 from kafkaguard_adapters.spark._topics import Brokers
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class KnownTopics:
 
     def exists(self, topic: str) -> bool:
         """Whether there is such a topic; one that is missing is looked up once."""
-        if topic in self._missing:
+        if topic in self._missing or not can_be_a_topic(topic):
             return False
         try:
             self._find(topic)

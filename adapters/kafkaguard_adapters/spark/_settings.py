@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from kafkaguard_adapters.spark._addresses import check_servers
 from kafkaguard_adapters.spark._client_config import client_config
+from kafkaguard_adapters.spark._names import ALLOWED, can_be_a_topic
 from kafkaguard_adapters.spark._refusal import refuse
 
 OnReject = Literal["fail", "dead_letter"]
@@ -73,12 +74,7 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
     check_type("compacted", compacted, bool | None, "True, False or None")
     check_type("max_record_bytes", max_record_bytes, int | None, "a number of bytes")
     check_type("config", config, Mapping | None, "a mapping of names to values")
-    for name, text in (("topic", topic), ("dead_letter_topic", dead_letter_topic)):
-        check_type(name, text, str | None, "the name of a topic")
-        if text == "":
-            raise refuse(
-                f"{name} is empty: name a topic, or leave it out", setting=name
-            )
+    check_topics(topic, dead_letter_topic)
     reject = on_reject or ("dead_letter" if dead_letter_topic else "fail")
     _one_of("on_reject", reject, get_args(OnReject))
     _one_of("on_doubt", on_doubt or "fail", get_args(OnDoubt))
@@ -90,12 +86,6 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
         raise refuse(
             "dead_letter_topic is never used with on_reject=fail: drop one",
             setting="on_reject",
-        )
-    if topic and topic == dead_letter_topic:
-        raise refuse(
-            "topic and dead_letter_topic are the same",
-            topic=topic,
-            setting="dead_letter_topic",
         )
     if max_record_bytes is not None and max_record_bytes < 1:
         raise refuse(
@@ -112,6 +102,34 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
         max_record_bytes=max_record_bytes,
         report=report,
     )
+
+
+def check_topics(topic: str | None, dead_letter_topic: str | None) -> None:
+    """Check the names of the topics that are written to.
+
+    Raises:
+        ClientConfigurationError: One is no name that a topic can have, or both are the
+            same.
+    """
+    for name, text in (("topic", topic), ("dead_letter_topic", dead_letter_topic)):
+        check_type(name, text, str | None, "the name of a topic")
+        if text is not None:
+            _check_name(name, text)
+    if topic and topic == dead_letter_topic:
+        raise refuse(
+            "topic and dead_letter_topic are the same",
+            topic=topic,
+            setting="dead_letter_topic",
+        )
+
+
+def _check_name(name: str, text: str) -> None:
+    if text == "":
+        raise refuse(f"{name} is empty: name a topic, or leave it out", setting=name)
+    if not can_be_a_topic(text):
+        raise refuse(
+            f"{name}: no topic can be called {text!r:.80}: {ALLOWED}", setting=name
+        )
 
 
 def check_type(name: str, value: object, kind: Any, wanted: str) -> None:
