@@ -44,6 +44,8 @@ class Reason(StrEnum):
     """It is larger than its topic takes."""
     NULL_TOPIC = "NULL_TOPIC"
     """It names no topic."""
+    DEAD_LETTER_TOPIC = "DEAD_LETTER_TOPIC"
+    """It names the topic that takes the dead letters."""
     UNKNOWN_TOPIC = "UNKNOWN_TOPIC"
     """It names a topic that there is not."""
     UNKNOWN_PARTITION = "UNKNOWN_PARTITION"

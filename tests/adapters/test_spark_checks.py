@@ -14,7 +14,7 @@ from kafkaguard_adapters.spark._checks import find_refused
 from kafkaguard_adapters.spark._dead_letters import dead_letter
 from kafkaguard_adapters.spark._delivery import refusal
 from kafkaguard_adapters.spark._known_topics import KnownTopics
-from kafkaguard_adapters.spark._marker import TaskFailedError
+from kafkaguard_adapters.spark._marker import TaskFailedError, as_text
 from kafkaguard_adapters.spark._row_check import RowCheck
 from kafkaguard_adapters.spark._settings import make_settings
 from kafkaguard_adapters.spark._topics import SinkTopic
@@ -56,3 +56,18 @@ def test_long_name_is_shown_in_part():
     record = Record("x" * 10**6, b"k", b"v")
     letter = dead_letter(record, "dead", Reason.UNKNOWN_TOPIC, error, 1000)
     assert dict(letter.headers)["kafkaguard.topic"] == b"x" * 249 + b"..."
+
+
+def test_record_for_the_dead_letter_topic_is_refused():
+    """Delivered, it would stand among the refused ones without a reason."""
+    names = ["plain", "dead", None]
+    columns = {"value": pa.array(["v"] * 3), "topic": pa.array(names)}
+    topics = SinkTopic("plain", 1), SinkTopic("dead", 1)
+    of_a_column = known(*topics, dead_letter_topic="dead")
+    assert find_refused(Columns(pa.record_batch(columns), None), of_a_column) == {
+        1: Reason.DEAD_LETTER_TOPIC,
+        2: Reason.NULL_TOPIC,
+    }
+    error = refusal(Reason.DEAD_LETTER_TOPIC, "dead")
+    assert error_from(RuntimeError(as_text(error))).verdict is error.verdict
+    assert error.verdict.action is Action.REJECT

@@ -520,6 +520,51 @@ def test_s06_guard_sink_without_dead_letters_lands_nothing(
         kafkaguard.spark.guard_sink(guarded, compacted)
 
 
+@pytest.mark.parametrize(
+    ("columns", "arguments", "said"),
+    [
+        ("value as Key, value", {}, "column Key would be passed over"),
+        ("key, key as TOPIC, value", {}, "column TOPIC would be passed over"),
+        ("key", {}, "there is no column value"),
+        ("key, value, 'x' as headers", {}, "column headers is string, and must be arr"),
+        ("key, value, 1L as partition", {}, "column partition is bigint"),
+        ("key, value, 'x' as topic", {}, "drop the column topic"),
+        ("key, value", {"dead_letter_topic": "comp"}, "are the same"),
+        ("key, value", {"dead_letter_topic": ""}, "dead_letter_topic is empty"),
+        ("key, value", {"topic": ""}, "topic is empty"),
+        ("key, value", {"topic": "a b"}, "no topic can be called 'a b'"),
+        ("key, value", {"topic": None}, "topic is the name of a topic, not NoneType"),
+        ("key, value", {"max_record_bytes": 0}, "max_record_bytes is at least 1"),
+        ("key, value", {"partitions": 0}, "partitions is at least 1"),
+    ],
+)
+def test_guard_sink_refuses_what_write_refuses(spark, columns, arguments, said):
+    """A column of another case would be lost, and each record be called keyless."""
+    df = some(spark).selectExpr(*columns.split(", "))
+    with pytest.raises(e.ClientConfigurationError) as caught:
+        kafkaguard.spark.guard_sink(df, **{"topic": "comp", **arguments})
+    assert said in caught.value.summary
+
+
+def test_guard_sink_keeps_the_partition(spark, kafka_cluster, kafka_topic):
+    """Of a dead letter it is said in a header; the dead-letter topic has its own."""
+    topic = kafka_cluster.create_topic(partitions=3, config=COMPACTED)
+    asked = F.expr("if(key = '7', -1, if(key = '8', null, 2))").cast("int")
+    df = some(spark).withColumn("partition", asked)
+    guarded = kafkaguard.spark.guard_sink(df, topic, dead_letter_topic=kafka_topic)
+    assert guarded.columns == ["topic", "key", "value", "headers", "partition"]
+    servers = kafka_cluster.bootstrap_servers
+    guarded.write.format("kafka").option("kafka.bootstrap.servers", servers).save()
+    landed = read(kafka_cluster, topic)
+    assert len(landed) == 998
+    assert {m.partition() for m in landed if m.key() != b"8"} == {2}
+    letters = {m.value(): why(m) for m in read(kafka_cluster, kafka_topic)}
+    assert letters == {
+        b"500": {"reason": "NULL_KEY", "topic": topic, "partition": "2"},
+        b"7": {"reason": "UNKNOWN_PARTITION", "topic": topic},
+    }
+
+
 def test_s13_report_does_not_hang_on_observed_metrics(spark, write, kafka_topic):
     """Counts come from the tasks, where Observation.get would wait for ever."""
     started = time.monotonic()

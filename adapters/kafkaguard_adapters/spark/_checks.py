@@ -27,6 +27,8 @@ def find_refused(columns: Columns, known: KnownTopics) -> dict[int, Reason]:
     for topic, rows in columns.by_topic():
         if topic is None:
             refused |= dict.fromkeys(_indices(rows), Reason.NULL_TOPIC)
+        elif known.takes_dead_letters(topic):
+            refused |= dict.fromkeys(_indices(rows), Reason.DEAD_LETTER_TOPIC)
         elif not known.exists(topic):
             refused |= dict.fromkeys(_indices(rows), Reason.UNKNOWN_TOPIC)
         else:

@@ -30,6 +30,7 @@ from kafkaguard_adapters.spark._known_topics import KnownTopics
 from kafkaguard_adapters.spark._names import shortened
 from kafkaguard_adapters.spark._sender import borrow
 from kafkaguard_adapters.spark._verdicts import (
+    DEAD_LETTER_TOPIC_OF_A_RECORD,
     NAMELESS_HEADER,
     NO_PARTITION_OF_A_RECORD,
     NO_TOPIC_OF_A_RECORD,
@@ -64,6 +65,10 @@ _SAID = {
         e.InvalidTopicError,
         f"a record names no topic; fill the column topic or {_NAME_ONE}",
     ),
+    Reason.DEAD_LETTER_TOPIC: (
+        e.InvalidTopicError,
+        "a record names the dead-letter topic, where it would look like a refused one",
+    ),
     Reason.UNKNOWN_TOPIC: (
         e.UnknownTopicOrPartitionError,
         "a record names a topic that there is not",
@@ -83,6 +88,7 @@ _SAID = {
 }
 
 _VERDICTS = {
+    Reason.DEAD_LETTER_TOPIC: DEAD_LETTER_TOPIC_OF_A_RECORD,
     Reason.UNKNOWN_TOPIC: NO_TOPIC_OF_A_RECORD,
     Reason.UNKNOWN_PARTITION: NO_PARTITION_OF_A_RECORD,
     Reason.NAMELESS_HEADER: NAMELESS_HEADER,

@@ -37,6 +37,10 @@ class KnownTopics:
         self._looked_again: set[str] = set()
         self._missing: set[str] = set()
 
+    def takes_dead_letters(self, topic: str) -> bool:
+        """Whether it is the dead-letter topic."""
+        return topic == self._settings.dead_letter_topic
+
     def exists(self, topic: str) -> bool:
         """Whether there is such a topic; one that is missing is looked up once."""
         if topic in self._missing or not can_be_a_topic(topic):

@@ -32,8 +32,10 @@ def refusals(
     found = []
     if "headers" in columns:
         found.append((has_nameless(columns), Reason.NAMELESS_HEADER))
-    if partitions is not None and "partition" in columns:
-        beyond = ~F.col("partition").between(0, partitions - 1)
+    if "partition" in columns:
+        beyond = F.col("partition") < 0
+        if partitions is not None:
+            beyond |= F.col("partition") >= partitions
         found.append((beyond, Reason.UNKNOWN_PARTITION))
     if limit is not None:
         found.append((record_size(columns) > F.lit(limit), Reason.TOO_LARGE))

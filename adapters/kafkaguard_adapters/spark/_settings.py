@@ -72,7 +72,7 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
     """
     servers = check_servers(bootstrap_servers)
     check_type("compacted", compacted, bool | None, "True, False or None")
-    check_type("max_record_bytes", max_record_bytes, int | None, "a number of bytes")
+    check_record_bytes(max_record_bytes)
     check_type("config", config, Mapping | None, "a mapping of names to values")
     check_topics(topic, dead_letter_topic)
     reject = on_reject or ("dead_letter" if dead_letter_topic else "fail")
@@ -87,11 +87,6 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
             "dead_letter_topic is never used with on_reject=fail: drop one",
             setting="on_reject",
         )
-    if max_record_bytes is not None and max_record_bytes < 1:
-        raise refuse(
-            f"max_record_bytes is at least 1, not {max_record_bytes}",
-            setting="max_record_bytes",
-        )
     return SinkSettings(
         client=client_config(servers, config or {}),
         topic=topic,
@@ -102,6 +97,18 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
         max_record_bytes=max_record_bytes,
         report=report,
     )
+
+
+def check_record_bytes(most: int | None) -> None:
+    """Check the largest record that the caller wants.
+
+    Raises:
+        ClientConfigurationError: It is no number, or less than 1.
+    """
+    check_type("max_record_bytes", most, int | None, "a number of bytes")
+    if most is not None and most < 1:
+        said = f"max_record_bytes is at least 1, not {most}"
+        raise refuse(said, setting="max_record_bytes")
 
 
 def check_topics(topic: str | None, dead_letter_topic: str | None) -> None:

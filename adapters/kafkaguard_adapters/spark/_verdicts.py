@@ -12,6 +12,7 @@ from __future__ import annotations
 from kafkaguard._verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     InvalidRecordError,
+    InvalidTopicError,
     MessageTooLargeError,
     UnknownTopicOrPartitionError,
 )
@@ -35,6 +36,18 @@ NO_TOPIC_OF_A_RECORD = _missing(
     "spark-no-such-topic-of-a-record",
     "create the topic, or mend the column topic, or dead-letter such records",
     "The column topic names one that the cluster does not have.",
+)
+DEAD_LETTER_TOPIC_OF_A_RECORD = Verdict(
+    Action.REJECT,
+    False,
+    "no",
+    InvalidTopicError,
+    RuleInfo(
+        "spark-dead-letter-topic-of-a-record",
+        "mend the column topic, or choose another dead-letter topic",
+        "Kafka Connect's errors.deadletterqueue.topic.name",
+        "The column topic names the topic that takes the dead letters.",
+    ),
 )
 NO_PARTITION_OF_A_RECORD = _missing(
     Action.REJECT,
@@ -73,6 +86,7 @@ BY_RULE = {
     for verdict in (
         NO_TOPIC,
         NO_TOPIC_OF_A_RECORD,
+        DEAD_LETTER_TOPIC_OF_A_RECORD,
         NO_PARTITION_OF_A_RECORD,
         NAMELESS_HEADER,
         DEAD_LETTER_TOO_LARGE,
