@@ -572,6 +572,24 @@ def test_s13_report_does_not_hang_on_observed_metrics(spark, write, kafka_topic)
     assert time.monotonic() - started < 60
 
 
+def test_attempt_after_a_refusal_sends_nothing_again(
+    spark, write, kafka_cluster, compacted, monkeypatch
+):
+    """The broker alone knows of the null key; four attempts would append four times."""
+    believed = SinkTopic(compacted, 3, compacted=False)
+    brokers = Brokers({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    monkeypatch.setattr(_write, "look_up", lambda _: (brokers, {compacted: believed}))
+    partition = F.col("value").cast("int") % 2
+    df = some(spark, 2, keyless=1).withColumn("partition", partition)
+    with pytest.raises(e.InvalidRecordKeyError) as caught:
+        write(df, compacted, partitions=1)
+    assert caught.value.verdict.action is Action.REJECT
+    assert values(kafka_cluster, compacted) == ["0"]
+    assert caught.value.__notes__ == [
+        f"1 records were appended to {compacted} while the job ran"
+    ]
+
+
 def test_killed_worker_loses_nothing_and_doubles_are_reported(
     spark, write, kafka_cluster, kafka_topic, tmp_path
 ):
