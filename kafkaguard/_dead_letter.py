@@ -52,6 +52,8 @@ class Reason(StrEnum):
     """It names a partition that its topic does not have."""
     NAMELESS_HEADER = "NAMELESS_HEADER"
     """One of its headers has no name."""
+    NUL_IN_HEADER = "NUL_IN_HEADER"
+    """The name of one of its headers has a NUL, where librdkafka would cut it."""
     SUPERSEDED = "SUPERSEDED"
     """It failed with its batch, and a later record of the same key was accepted."""
 

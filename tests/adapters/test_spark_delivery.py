@@ -251,12 +251,16 @@ def test_dead_letter_is_cut_to_what_the_client_takes(kafka_cluster, kafka_topic)
 def test_largest_record_that_the_topic_takes_passes_and_one_byte_more_does_not(
     kafka_cluster, kafka_topic, size
 ):
-    """What the check lets through, the broker takes."""
+    """What the check lets through the broker takes, and what not, it does not."""
     topic = kafka_cluster.create_topic(config={"max.message.bytes": 10_000})
     settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
-    value = "x" * (10_000 - 100 - 3 + size)
+    least = batch_size(b"key", b"x" * 9_000, [])
+    value = "x" * (9_000 + 10_000 - least + size)
     counts = deliver(settings, batch([("key", value)]))
     assert (counts.delivered, counts.dead_lettered["TOO_LARGE"]) == (1 - size, size)
+    believed_larger = believed(topic, kafka_topic, limit=20_000)
+    asked = deliver(settings, batch([("key", value)]), topics=believed_larger)
+    assert (asked.delivered, asked.dead_lettered["TOO_LARGE"]) == (1 - size, size)
 
 
 def test_b05_tombstone_with_a_key_arrives_as_null(kafka_cluster, kafka_topic):

@@ -16,8 +16,10 @@ from spark_reading import read, values, why
 import kafkaguard.spark
 from kafkaguard import errors as e
 from kafkaguard._verdict import Action
+from kafkaguard._wire_size import batch_size
 from kafkaguard_adapters.spark import _write
 from kafkaguard_adapters.spark._counts import TaskCounts
+from kafkaguard_adapters.spark._refused_columns import batch_bytes
 from kafkaguard_adapters.spark._settings import make_settings
 from kafkaguard_adapters.spark._source import StreamWriter, TaskMessage
 from kafkaguard_adapters.spark._task import CountingTask
@@ -127,8 +129,9 @@ def test_too_large_value_fails_the_job_before_anything_is_sent(
     )
     ok = write(df, kafka_topic, max_record_bytes=3 + 3 + 2)
     assert ok.delivered == 1000
-    with pytest.raises(e.MessageTooLargeError, match="TOO_LARGE"):
+    with pytest.raises(e.MessageTooLargeError, match="TOO_LARGE") as caught:
         write(df, kafka_topic, max_record_bytes=3 + 3 + 1)
+    assert "have 8 bytes, and max_record_bytes is 7; raise it" in caught.value.summary
     assert len(read(kafka_cluster, kafka_topic)) == 1000
 
 
@@ -267,6 +270,28 @@ def test_header_without_a_name_is_set_aside_or_fails_the_job(
     (dead,) = read(kafka_cluster, kafka_topic)
     assert dead.value() == b"500"
     assert dead.headers()[0][0] == "kafkaguard.header.0"
+
+
+def test_spark_counts_the_bytes_of_a_record_as_kafka_does(spark):
+    """In the topic, that is; at each length from which one more byte is needed."""
+    lengths = [0, 1, 63, 64, 8191, 8192]
+    rows = [
+        (key, "v" * length, own)
+        for length in lengths
+        for key, own in [
+            (None, None),
+            ("ü" * length, [("ü", b"x" * length), ("h", None)]),
+            ("k", []),
+        ]
+    ]
+    df = spark.createDataFrame(rows, f"key string, value string, headers {HEADERS}")
+    counted = [row[0] for row in df.select(batch_bytes(df.columns)).collect()]
+    assert counted == [
+        batch_size(key and key.encode(), value.encode(), own or ())
+        for key, value, own in rows
+    ]
+    values_only = df.select(batch_bytes(["value"])).first()[0]
+    assert values_only == batch_size(None, b"", ())
 
 
 def test_guard_sink_sets_headers_without_a_name_aside(

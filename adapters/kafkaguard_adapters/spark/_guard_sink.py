@@ -19,8 +19,13 @@ from kafkaguard._dead_letter import (
 from kafkaguard_adapters.spark._barrier import failing
 from kafkaguard_adapters.spark._columns import used_columns
 from kafkaguard_adapters.spark._frame import check_partitions
+from kafkaguard_adapters.spark._limits import Limit
 from kafkaguard_adapters.spark._refusal import refuse
-from kafkaguard_adapters.spark._refused_columns import is_nameless, refusals
+from kafkaguard_adapters.spark._refused_columns import (
+    Refused,
+    is_nameless,
+    refusals,
+)
 from kafkaguard_adapters.spark._settings import (
     check_record_bytes,
     check_topics,
@@ -78,7 +83,10 @@ def guard_sink(
     check_partitions(partitions)
     if "topic" in used_columns(df.schema):
         raise refuse("guard_sink takes the topic as argument: drop the column topic")
-    refused = refusals(df.columns, compacted=compacted, limit=max_record_bytes)
+    limits = []
+    if max_record_bytes is not None:
+        limits.append(Limit(max_record_bytes, "max_record_bytes", "record"))
+    refused = refusals(df.columns, compacted=compacted, limits=limits)
     key = F.col("key") if "key" in df.columns else F.lit(None).cast("binary")
     headers = F.col("headers") if "headers" in df.columns else F.expr(_NO_HEADERS)
     value = F.col("value").cast("binary")
@@ -115,10 +123,10 @@ def _named_as(plan: dict[str, Column]) -> list[Column]:
     return [column.alias(name) for name, column in plan.items()]
 
 
-def _reason(refused: list[tuple[Column, Reason]]) -> Column:
+def _reason(refused: list[Refused]) -> Column:
     reason = F.lit(None).cast("string")
-    for bad, name in refused:
-        reason = F.when(bad, F.lit(str(name))).otherwise(reason)
+    for each in refused:
+        reason = F.when(each.bad, F.lit(str(each.reason))).otherwise(reason)
     return reason
 
 

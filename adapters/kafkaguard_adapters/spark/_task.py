@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ def run_task(
 
     context = TaskContext.get()
     attempt = context.attemptNumber() if context else 0
+    began = time.monotonic()
     fail_as_before(context)
     try:
         if attempt:
@@ -51,6 +53,7 @@ def run_task(
         remember(context, error, failure)
         raise failure from error
     delivery.counts.attempt = attempt
+    delivery.counts.seconds = time.monotonic() - began
     return delivery.counts
 
 

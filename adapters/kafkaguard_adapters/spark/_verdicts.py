@@ -67,6 +67,18 @@ NAMELESS_HEADER = Verdict(
         "The column headers has a null in its array, or a header without a key.",
     ),
 )
+NUL_IN_HEADER = Verdict(
+    Action.REJECT,
+    False,
+    "no",
+    InvalidRecordError,
+    RuleInfo(
+        "spark-nul-in-header",
+        "give the header a name without NUL, or dead-letter such records",
+        "librdkafka's rd_kafka_header_add, which takes names that end with a NUL",
+        "The column headers has a key with a NUL character.",
+    ),
+)
 DEAD_LETTER_TOO_LARGE = Verdict(
     Action.CONFIGURE,
     False,
@@ -89,6 +101,7 @@ BY_RULE = {
         DEAD_LETTER_TOPIC_OF_A_RECORD,
         NO_PARTITION_OF_A_RECORD,
         NAMELESS_HEADER,
+        NUL_IN_HEADER,
         DEAD_LETTER_TOO_LARGE,
     )
 }
