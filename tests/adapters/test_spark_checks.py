@@ -91,7 +91,7 @@ def test_sizes_count_headers():
     ("limit", "arguments", "said"),
     [
         (
-            99,
+            98,
             {},
             "needs 99 bytes in the topic, before compression, and max.message.by",
         ),
