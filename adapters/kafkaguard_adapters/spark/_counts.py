@@ -22,7 +22,6 @@ class TaskCounts:
         in_doubt: Records that may or may not have been written, by error.
         resent: Records sent again on their own, after their batch was refused.
         attempt: Which attempt at the task this was, from 0.
-        seconds: How long it took.
     """
 
     read: int = 0
@@ -31,7 +30,6 @@ class TaskCounts:
     in_doubt: Counter[str] = field(default_factory=Counter)
     resent: int = 0
     attempt: int = 0
-    seconds: float = 0.0
 
     def to_json(self) -> str:
         """Write them down."""
@@ -65,10 +63,8 @@ class WriteReport:
             repeat a whole stage and number its tasks from the beginning: those are not
             among them, and ``maybe_twice`` knows of what they wrote.
         appended: How many records the topics grew by while the write ran, from their
-            end offsets; None if not all topics were known beforehand, and for streams
-            of the data source, where nobody is asked before a micro-batch.
-        seconds: How long it took; for streams of the data source, how long the longest
-            of the micro-batch's tasks took.
+            end offsets; None if not all topics were known beforehand.
+        seconds: How long it took.
     """
 
     topic: str | None
@@ -119,10 +115,7 @@ class WriteReport:
 
 
 def add_up(tasks: Iterable[TaskCounts]) -> TaskCounts:
-    """Add up what tasks counted.
-
-    ``attempt`` becomes the number of tasks repeated, ``seconds`` that of the longest.
-    """
+    """Add up what tasks counted; ``attempt`` becomes the number of tasks repeated."""
     total = TaskCounts()
     for task in tasks:
         total.read += task.read
@@ -131,7 +124,6 @@ def add_up(tasks: Iterable[TaskCounts]) -> TaskCounts:
         total.in_doubt += task.in_doubt
         total.resent += task.resent
         total.attempt += task.attempt > 0
-        total.seconds = max(total.seconds, task.seconds)
     return total
 
 

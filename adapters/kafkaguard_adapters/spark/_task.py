@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +38,6 @@ def run_task(
 
     context = TaskContext.get()
     attempt = context.attemptNumber() if context else 0
-    began = time.monotonic()
     fail_as_before(context)
     try:
         if attempt:
@@ -53,7 +51,6 @@ def run_task(
         remember(context, error, failure)
         raise failure from error
     delivery.counts.attempt = attempt
-    delivery.counts.seconds = time.monotonic() - began
     return delivery.counts
 
 

@@ -177,5 +177,5 @@ def make_report(
         resent=counts.resent,
         retried_tasks=counts.attempt,
         appended=growth.appended(settings) if growth and known else None,
-        seconds=time.time() - growth.started if growth else counts.seconds,
+        seconds=time.time() - growth.started if growth else 0.0,
     )
