@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_BATCH_HEADER_BYTES = 61
+BATCH_HEADER_BYTES = 61
 #: Attributes, and the deltas of time and offset, which are 0 in the first record.
-_FIXED_BYTES = 3
+FIXED_BYTES = 3
 _BITS_A_BYTE = 7
+#: From each of these on a number needs one byte more than below it.
+NUMBER_STEPS = (1 << 6, 1 << 13, 1 << 20, 1 << 27)
 
 
 def batch_size(
@@ -26,9 +28,14 @@ def batch_size(
 
     That is what a topic's ``max.message.bytes`` is compared with.
     """
-    size = _FIXED_BYTES + _size(key) + _size(value) + _number_size(len(headers))
-    size += sum(_size(name.encode()) + _size(content) for name, content in headers)
-    return _BATCH_HEADER_BYTES + _number_size(size) + size
+    size = FIXED_BYTES + _size(key) + _size(value) + headers_size(headers)
+    return BATCH_HEADER_BYTES + _number_size(size) + size
+
+
+def headers_size(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Count the bytes of a record's headers, and of their number."""
+    sizes = (_size(name.encode()) + _size(content) for name, content in headers)
+    return _number_size(len(headers)) + sum(sizes)
 
 
 def _size(data: bytes | None) -> int:

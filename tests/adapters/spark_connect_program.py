@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 import kafkaguard.spark
+from kafkaguard.errors import ClientConfigurationError
 
 SERVERS, TOPIC, DEAD, FOLDER = sys.argv[1:]
 
@@ -25,6 +26,15 @@ def failure(action):
         action()
     except Exception as exception:
         return named(exception)
+    return None
+
+
+def summary_of(action):
+    """Run what must be refused; return the sentence."""
+    try:
+        action()
+    except ClientConfigurationError as error:
+        return error.summary
     return None
 
 
@@ -45,6 +55,9 @@ said = {
         lambda: kafkaguard.spark.write(df, TOPIC, bootstrap_servers=SERVERS)
     ),
 }
+said["order"] = summary_of(
+    lambda: kafkaguard.spark.write(df, TOPIC, order_by=["kye"], **to)
+)
 kafkaguard.spark.register(spark)
 sink = df.write.format("kafkaguard").mode("append").option("topic", TOPIC)
 sink = sink.option("kafka.bootstrap.servers", SERVERS)

@@ -9,6 +9,7 @@ import pytest
 from spark_reading import values
 
 from kafkaguard import errors as e
+from kafkaguard._verdict import Action
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.spark._delivery import Delivery
 from kafkaguard_adapters.spark._options import from_options
@@ -80,6 +81,23 @@ def test_client_that_may_not_write_is_told_so(secured):
     with pytest.raises(e.TopicAuthorizationFailedError) as caught:
         send(options(secured, "SASL_PLAIN", "eve", topic))
     assert caught.value.topic == topic
+
+
+@pytest.mark.parametrize("role", ["topic", "dead_letter_topic"])
+def test_client_that_may_only_see_a_topic_is_told_so_before_anything_is_sent(
+    secured, role
+):
+    """At the first refused record it would be too late: Spark tries four times."""
+    seen, written = secured.create_topic(), secured.create_topic()
+    secured.grant("bob", "DESCRIBE", "TOPIC", seen)
+    secured.grant("bob", "WRITE", "TOPIC", written)
+    other = "dead_letter_topic" if role == "topic" else "topic"
+    given = options(secured, "SASL_PLAIN", "bob", written)
+    given |= {role: seen, other: written}
+    with pytest.raises(e.TopicAuthorizationFailedError, match="grant Write") as caught:
+        look_up(from_options(given))
+    assert caught.value.topic == seen
+    assert caught.value.verdict.action is Action.CONFIGURE
 
 
 def test_s09_wrong_password_is_not_called_a_missing_topic(secured):

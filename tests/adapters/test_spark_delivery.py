@@ -251,12 +251,16 @@ def test_dead_letter_is_cut_to_what_the_client_takes(kafka_cluster, kafka_topic)
 def test_largest_record_that_the_topic_takes_passes_and_one_byte_more_does_not(
     kafka_cluster, kafka_topic, size
 ):
-    """What the check lets through, the broker takes."""
+    """What the check lets through the broker takes, and what not, it does not."""
     topic = kafka_cluster.create_topic(config={"max.message.bytes": 10_000})
     settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
-    value = "x" * (10_000 - 100 - 3 + size)
+    least = batch_size(b"key", b"x" * 9_000, [])
+    value = "x" * (9_000 + 10_000 - least + size)
     counts = deliver(settings, batch([("key", value)]))
     assert (counts.delivered, counts.dead_lettered["TOO_LARGE"]) == (1 - size, size)
+    believed_larger = believed(topic, kafka_topic, limit=20_000)
+    asked = deliver(settings, batch([("key", value)]), topics=believed_larger)
+    assert (asked.delivered, asked.dead_lettered["TOO_LARGE"]) == (1 - size, size)
 
 
 def test_b05_tombstone_with_a_key_arrives_as_null(kafka_cluster, kafka_topic):
@@ -289,16 +293,24 @@ def test_topics_of_a_column_are_looked_up_and_null_is_refused(
     """Each row goes where it says; a null key matters on the compacted one only."""
     compacted = kafka_cluster.create_topic(config=COMPACTED)
     plain = kafka_cluster.create_topic()
-    rows = [(None, "1"), (None, "2"), ("k", "3"), ("k", "4")]
-    topics = pa.array([plain, compacted, compacted, None], pa.string())
+    rows = [(None, "1"), (None, "2"), ("k", "3"), ("k", "4"), ("k", "5"), ("k", "6")]
+    names = [plain, compacted, compacted, None, kafka_topic, ""]
+    topics = pa.array(names, pa.string())
     settings = make_settings(
         kafka_cluster.bootstrap_servers, dead_letter_topic=kafka_topic
     )
     counts = deliver(settings, batch(rows, topic=topics))
-    assert counts.dead_lettered == {"NULL_KEY": 1, "NULL_TOPIC": 1}
+    refused = ["NULL_KEY", "NULL_TOPIC", "DEAD_LETTER_TOPIC", "UNKNOWN_TOPIC"]
+    assert counts.dead_lettered == dict.fromkeys(refused, 1)
     assert values(kafka_cluster, plain) == ["1"]
     assert values(kafka_cluster, compacted) == ["3"]
-    assert values(kafka_cluster, kafka_topic) == ["2", "4"]
+    letters = read(kafka_cluster, kafka_topic)
+    assert {m.value(): why(m)["reason"] for m in letters} == {
+        b"2": "NULL_KEY",
+        b"4": "NULL_TOPIC",
+        b"5": "DEAD_LETTER_TOPIC",
+        b"6": "UNKNOWN_TOPIC",
+    }
 
 
 def test_headers_and_partition_are_kept_also_in_the_dead_letter(

@@ -84,6 +84,9 @@ def client(**config):
         ({"kafka.socket.keepalive.enable": "on?"}, "the value is true or false"),
         ({"kafka.compression.type": "zip"}, "is one of none, gzip, snappy, lz4, zstd"),
         ({"kafka.security.protocol": "TLS"}, "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_S"),
+        ({"kafka.delivery.timeout.ms": "0"}, "0 is no limit, and nothing here waits"),
+        ({"kafka.message.timeout.ms": "00"}, "kafka.message.timeout.ms: 0 is no limit"),
+        ({"kafka.retries": "0"}, "kafka.retries: the client refuses the value"),
         ({"kafka.linger.ms": "x", "kafka.batch.size": "y"}, "ms: the value is not a"),
     ],
 )
@@ -144,6 +147,40 @@ def test_password_before_an_address_is_not_shown():
     assert "hunter2" not in str(caught.value)
 
 
+MECHANISMS = "the value is one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"sasl.mechanism": "PLIAN"}, f"kafka.sasl.mechanism: {MECHANISMS}"),
+        ({"sasl.mechanisms": "plain"}, f"kafka.sasl.mechanism: {MECHANISMS}"),
+        ({"sasl.mechanism": "SCRAM-SHA-1024"}, MECHANISMS),
+        ({"sasl.mechanism": "GSSAPI"}, MECHANISMS),
+        ({}, "kafka.sasl.mechanism: missing, and the other settings need it"),
+        ({"sasl.mechanism": "PLAIN", "sasl.password": None}, "and kafka.sasl.password"),
+        ({"security.protocol": "SASL"}, "kafka.security.protocol: the value is one of"),
+        (
+            {"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"},
+            "kafka.ssl.ca.location: the client refuses",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.location": "/nowhere/a.p12"},
+            "kafka.ssl.keystore.password: missing",
+        ),
+    ],
+)
+def test_setting_to_mend_is_named_and_not_the_one_that_switches_it_on(config, said):
+    """Security is off without security.protocol, and every mistake with it."""
+    login = {"sasl.username": "ann", "sasl.password": "hunter2"}
+    given = {"security.protocol": "SASL_PLAINTEXT", **login, **config}
+    given = {name: value for name, value in given.items() if value is not None}
+    with pytest.raises(ClientConfigurationError) as caught:
+        make_settings("b:1", topic="t", config=given)
+    assert said in caught.value.summary
+    assert "hunter2" not in str(caught.value)
+
+
 def test_missing_servers_are_asked_for():
     """There is no default address."""
     with pytest.raises(ClientConfigurationError, match=r"kafka\.bootstrap\.servers"):
@@ -195,6 +232,11 @@ def test_client_settings_are_known_with_and_without_sparks_prefix(name):
     ("config", "said"),
     [
         ({"linger.ms": 5, "kafka.linger.ms": 6}, "kafka.linger.ms: it is given twice"),
+        (
+            {"message.timeout.ms": 5, "delivery.timeout.ms": 6},
+            "kafka.delivery.timeout.ms: it is given under two names",
+        ),
+        ({1: 2}, "config: names of settings are text, not int"),
         ({"bootstrap.servers": "c:1"}, "it has an argument of its own"),
         ("sasl.password=hunter2", "config is a mapping of names to values, not str"),
     ],
@@ -282,3 +324,12 @@ def test_other_columns_are_left_out():
     schema = frame("at timestamp, value string, key binary")
     settings = make_settings("b:1", topic="t")
     assert check_columns(schema, settings) == ["value", "key"]
+
+
+@pytest.mark.parametrize("name", [".", "a b", "plain\0", "ü", "x" * 250])
+@pytest.mark.parametrize("argument", ["topic", "dead_letter_topic"])
+def test_name_that_no_topic_can_have_is_refused(argument, name):
+    """With what is allowed, before a broker is asked."""
+    with pytest.raises(ClientConfigurationError, match="1 to 249") as caught:
+        make_settings("b:1", **{"topic": "t", argument: name})
+    assert caught.value.summary.startswith(f"{argument}: no topic can be called")

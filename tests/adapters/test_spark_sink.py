@@ -8,6 +8,7 @@ import pickle
 import shutil
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
@@ -16,8 +17,10 @@ from spark_reading import read, values, why
 import kafkaguard.spark
 from kafkaguard import errors as e
 from kafkaguard._verdict import Action
+from kafkaguard._wire_size import batch_size
 from kafkaguard_adapters.spark import _write
 from kafkaguard_adapters.spark._counts import TaskCounts
+from kafkaguard_adapters.spark._refused_columns import batch_bytes
 from kafkaguard_adapters.spark._settings import make_settings
 from kafkaguard_adapters.spark._source import StreamWriter, TaskMessage
 from kafkaguard_adapters.spark._task import CountingTask
@@ -127,8 +130,9 @@ def test_too_large_value_fails_the_job_before_anything_is_sent(
     )
     ok = write(df, kafka_topic, max_record_bytes=3 + 3 + 2)
     assert ok.delivered == 1000
-    with pytest.raises(e.MessageTooLargeError, match="TOO_LARGE"):
+    with pytest.raises(e.MessageTooLargeError, match="TOO_LARGE") as caught:
         write(df, kafka_topic, max_record_bytes=3 + 3 + 1)
+    assert "have 8 bytes, and max_record_bytes is 7; raise it" in caught.value.summary
     assert len(read(kafka_cluster, kafka_topic)) == 1000
 
 
@@ -267,6 +271,28 @@ def test_header_without_a_name_is_set_aside_or_fails_the_job(
     (dead,) = read(kafka_cluster, kafka_topic)
     assert dead.value() == b"500"
     assert dead.headers()[0][0] == "kafkaguard.header.0"
+
+
+def test_spark_counts_the_bytes_of_a_record_as_kafka_does(spark):
+    """In the topic, that is; at each length from which one more byte is needed."""
+    lengths = [0, 1, 63, 64, 8191, 8192]
+    rows = [
+        (key, "v" * length, own)
+        for length in lengths
+        for key, own in [
+            (None, None),
+            ("ü" * length, [("ü", b"x" * length), ("h", None)]),
+            ("k", []),
+        ]
+    ]
+    df = spark.createDataFrame(rows, f"key string, value string, headers {HEADERS}")
+    counted = [row[0] for row in df.select(batch_bytes(df.columns)).collect()]
+    assert counted == [
+        batch_size(key and key.encode(), value.encode(), own or ())
+        for key, value, own in rows
+    ]
+    values_only = df.select(batch_bytes(["value"])).first()[0]
+    assert values_only == batch_size(None, b"", ())
 
 
 def test_guard_sink_sets_headers_without_a_name_aside(
@@ -409,7 +435,8 @@ def test_counts_are_warned_of_where_the_report_cannot_be_written(tmp_path):
     """In batches and streams, and also where warnings are errors."""
     report = str(tmp_path / "gone" / "report.jsonl")
     settings = make_settings("localhost:1", topic="t", report=report)
-    writer = StreamWriter(settings, {})
+    brokers = SimpleNamespace(end_offsets=lambda _: 0)
+    writer = StreamWriter(settings, brokers, {})
     counts = TaskCounts(read=7, delivered=7)
     with pytest.warns(UserWarning, match="records are written, but the report") as told:
         writer.commit([TaskMessage(counts)], 3)
@@ -520,11 +547,74 @@ def test_s06_guard_sink_without_dead_letters_lands_nothing(
         kafkaguard.spark.guard_sink(guarded, compacted)
 
 
+@pytest.mark.parametrize(
+    ("columns", "arguments", "said"),
+    [
+        ("value as Key, value", {}, "column Key would be passed over"),
+        ("key, key as TOPIC, value", {}, "column TOPIC would be passed over"),
+        ("key", {}, "there is no column value"),
+        ("key, value, 'x' as headers", {}, "column headers is string, and must be arr"),
+        ("key, value, 1L as partition", {}, "column partition is bigint"),
+        ("key, value, 'x' as topic", {}, "drop the column topic"),
+        ("key, value", {"dead_letter_topic": "comp"}, "are the same"),
+        ("key, value", {"dead_letter_topic": ""}, "dead_letter_topic is empty"),
+        ("key, value", {"topic": ""}, "topic is empty"),
+        ("key, value", {"topic": "a b"}, "no topic can be called 'a b'"),
+        ("key, value", {"topic": None}, "topic is the name of a topic, not NoneType"),
+        ("key, value", {"max_record_bytes": 0}, "max_record_bytes is at least 1"),
+        ("key, value", {"partitions": 0}, "partitions is at least 1"),
+    ],
+)
+def test_guard_sink_refuses_what_write_refuses(spark, columns, arguments, said):
+    """A column of another case would be lost, and each record be called keyless."""
+    df = some(spark).selectExpr(*columns.split(", "))
+    with pytest.raises(e.ClientConfigurationError) as caught:
+        kafkaguard.spark.guard_sink(df, **{"topic": "comp", **arguments})
+    assert said in caught.value.summary
+
+
+def test_guard_sink_keeps_the_partition(spark, kafka_cluster, kafka_topic):
+    """Of a dead letter it is said in a header; the dead-letter topic has its own."""
+    topic = kafka_cluster.create_topic(partitions=3, config=COMPACTED)
+    asked = F.expr("if(key = '7', -1, if(key = '8', null, 2))").cast("int")
+    df = some(spark).withColumn("partition", asked)
+    guarded = kafkaguard.spark.guard_sink(df, topic, dead_letter_topic=kafka_topic)
+    assert guarded.columns == ["topic", "key", "value", "headers", "partition"]
+    servers = kafka_cluster.bootstrap_servers
+    guarded.write.format("kafka").option("kafka.bootstrap.servers", servers).save()
+    landed = read(kafka_cluster, topic)
+    assert len(landed) == 998
+    assert {m.partition() for m in landed if m.key() != b"8"} == {2}
+    letters = {m.value(): why(m) for m in read(kafka_cluster, kafka_topic)}
+    assert letters == {
+        b"500": {"reason": "NULL_KEY", "topic": topic, "partition": "2"},
+        b"7": {"reason": "UNKNOWN_PARTITION", "topic": topic},
+    }
+
+
 def test_s13_report_does_not_hang_on_observed_metrics(spark, write, kafka_topic):
     """Counts come from the tasks, where Observation.get would wait for ever."""
     started = time.monotonic()
     assert write(some(spark), kafka_topic).read == 1000
     assert time.monotonic() - started < 60
+
+
+def test_attempt_after_a_refusal_sends_nothing_again(
+    spark, write, kafka_cluster, compacted, monkeypatch
+):
+    """The broker alone knows of the null key; four attempts would append four times."""
+    believed = SinkTopic(compacted, 3, compacted=False)
+    brokers = Brokers({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    monkeypatch.setattr(_write, "look_up", lambda _: (brokers, {compacted: believed}))
+    partition = F.col("value").cast("int") % 2
+    df = some(spark, 2, keyless=1).withColumn("partition", partition)
+    with pytest.raises(e.InvalidRecordKeyError) as caught:
+        write(df, compacted, partitions=1)
+    assert caught.value.verdict.action is Action.REJECT
+    assert values(kafka_cluster, compacted) == ["0"]
+    assert caught.value.__notes__ == [
+        f"1 records were appended to {compacted} while the job ran"
+    ]
 
 
 def test_killed_worker_loses_nothing_and_doubles_are_reported(

@@ -62,7 +62,9 @@ def test_stream_dead_letters_and_reports_each_micro_batch(
     reports = [json.loads(line) for line in lines]
     assert [report["batch_id"] for report in reports] == [0, 1]
     assert sum(report["delivered"] for report in reports) == 999
-    assert [r["maybe_twice"] for r in reports] == [None, None]
+    assert sum(report["appended"] for report in reports) == 1000
+    assert [r["maybe_twice"] for r in reports] == [0, 0]
+    assert all(0 < report["seconds"] < 120 for report in reports)
     assert len(read(kafka_cluster, topic)) == 999
     assert [why(m)["reason"] for m in read(kafka_cluster, kafka_topic)] == ["NULL_KEY"]
 
@@ -168,6 +170,8 @@ def test_connect_does_the_same_as_classic(kafka_cluster, tmp_path):
     assert said["write"] == {"delivered": 999, "dead": {"NULL_KEY": 1}, "twice": 0}
     assert said["failure"] == ["InvalidRecordKeyError", 87, topic]
     assert said["source_failure"] == ["InvalidRecordKeyError", 87, topic]
+    hint = "there is no column kye; did you mean key?; the columns are key, value"
+    assert said["order"] == f"order_by: {hint}"
     keyed = [str(number) for number in range(1000) if number != 500]
     # The data source that failed has no barrier: what other tasks wrote stays there.
     landed = values(kafka_cluster, topic)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,14 +10,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaguard._dead_letter import NAMELESS
+from kafkaguard._wire_size import (
+    BATCH_HEADER_BYTES,
+    FIXED_BYTES,
+    NUMBER_STEPS,
+    batch_size,
+    headers_size,
+)
+from kafkaguard_adapters.spark._limits import Sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkaguard._dead_letter import Header
 
 #: "Let the partitioner decide", in confluent-kafka's ``produce``.
 ANY_PARTITION = -1
+#: Where a name ends for librdkafka.
+NUL = "\0"
+_PICTURE_OF_NUL = "\N{SYMBOL FOR NULL}"
 
 
 class Record(NamedTuple):
@@ -30,9 +41,10 @@ class Record(NamedTuple):
     partition: int = ANY_PARTITION
 
     @property
-    def size(self) -> int:
-        """How many bytes key, value and headers have."""
-        return len(self.key or b"") + len(self.value or b"") + _size(self.headers)
+    def sizes(self) -> Sizes:
+        """How large it is."""
+        own = len(self.key or b"") + len(self.value or b"") + _size(self.headers)
+        return Sizes(own, batch_size(self.key, self.value, self.headers or ()))
 
 
 class Columns:
@@ -108,23 +120,42 @@ class Columns:
 
     def nameless(self) -> Any:
         """Return the mask of the rows with a header that has no name."""
+        return self._with_header_name(pc.is_null)
+
+    def cut_names(self) -> Any:
+        """Return the mask of the rows with a name that librdkafka would cut."""
+        return self._with_header_name(lambda names: pc.match_substring(names, NUL))
+
+    def sizes(self) -> dict[str, Any]:
+        """Count how large each row is: its :class:`Sizes`, by name."""
+        key, value = self._lengths("key"), self._lengths("value")
+        own = self._of_headers(_size)
+        fields = [_field(key), _field(value), self._of_headers(_wire_size)]
+        record = reduce(pc.add, fields, pa.scalar(FIXED_BYTES))
+        batch = pc.add(_field(record), BATCH_HEADER_BYTES)
+        return Sizes(pc.add(pc.add(key, value), own), batch)._asdict()
+
+    def _lengths(self, name: str) -> Any:
+        """Count the bytes of a column's values; null has none."""
+        if name not in self._names:
+            return pa.repeat(pa.scalar(0, pa.int64()), len(self))
+        lengths = pc.binary_length(self._batch.column(name)).cast(pa.int64())
+        return pc.fill_null(lengths, 0)
+
+    def _of_headers(self, measure: Callable[[list[Header] | None], int]) -> Any:
+        if not self._headers:
+            return pa.scalar(measure(None), pa.int64())
+        return pa.array(map(measure, self._headers), pa.int64())
+
+    def _with_header_name(self, is_wrong: Callable[[Any], Any]) -> Any:
+        """Return the mask of the rows with such a name among their headers."""
         if "headers" not in self._names:
             return self._no_row
         rows = pa.array(range(len(self)), pa.int64())
         column = self._batch.column("headers")
         names = pc.struct_field(pc.list_flatten(column), "key")
-        parents = pc.list_parent_indices(column)
-        return pc.is_in(rows, parents.filter(pc.is_null(names)))
-
-    def sizes(self) -> Any:
-        """Count the bytes of key, value and headers of each row."""
-        total = pa.scalar(0)
-        if self._headers:
-            total = pa.array(map(_size, self._headers), pa.int64())
-        for name in {"key", "value"} & set(self._names):
-            length = pc.binary_length(self._batch.column(name))
-            total = pc.add(total, pc.fill_null(length, 0))
-        return total
+        wrong = pc.fill_null(is_wrong(names), fill_value=False)
+        return pc.is_in(rows, pc.list_parent_indices(column).filter(wrong))
 
     @cached_property
     def _no_row(self) -> Any:
@@ -159,14 +190,24 @@ class Columns:
 
 
 def _size(headers: list[Header] | None) -> int:
-    return sum(len(name) + len(value or b"") for name, value in headers or ())
+    return sum(len(name.encode()) + len(value or b"") for name, value in headers or ())
+
+
+def _wire_size(headers: list[Header] | None) -> int:
+    return headers_size(headers or ())
+
+
+def _field(lengths: Any) -> Any:
+    """Add the bytes of the lengths themselves."""
+    longer = [pc.greater_equal(lengths, step).cast(pa.int64()) for step in NUMBER_STEPS]
+    return reduce(pc.add, longer, pc.add(lengths, 1))
 
 
 def _pairs(headers: list[dict[str, Any] | None] | None) -> list[Header] | None:
     """Return headers as the producer takes them.
 
     A record with one without a name is refused; in its dead letter that one is called
-    by its place.
+    by its place. A NUL, where librdkafka would cut a name, is shown by its picture.
     """
     if headers is None:
         return None
@@ -175,4 +216,6 @@ def _pairs(headers: list[dict[str, Any] | None] | None) -> list[Header] | None:
 
 def _pair(place: int, header: dict[str, Any]) -> Header:
     name = header.get("key")
-    return f"{NAMELESS}{place}" if name is None else name, header.get("value")
+    if name is None:
+        return f"{NAMELESS}{place}", header.get("value")
+    return name.replace(NUL, _PICTURE_OF_NUL), header.get("value")

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from kafkaguard._dead_letter import Reason
 from kafkaguard_adapters.spark._delivery import refusal
 from kafkaguard_adapters.spark._known_topics import KnownTopics
 from kafkaguard_adapters.spark._marker import as_text
-from kafkaguard_adapters.spark._refused_columns import refusals
+from kafkaguard_adapters.spark._refused_columns import (
+    Refused,
+    has_cut_name,
+    refusals,
+)
 from kafkaguard_adapters.spark._row_check import row_check
 
 if TYPE_CHECKING:
@@ -21,11 +26,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from kafkaguard._dead_letter import Reason
     from kafkaguard_adapters.spark._settings import SinkSettings
     from kafkaguard_adapters.spark._topics import SinkTopic
 
 _FEWEST, _MOST = 4, 64
+#: Stands for a size that Spark knows.
+_SIZE = "<size>"
 
 
 def under_write(
@@ -81,17 +87,25 @@ def _checked(
     refused = refusals(
         df.columns,
         compacted=bool(known.compacted(topic)),
-        limit=known.limit(topic),
+        limits=known.limits(topic),
         partitions=known.partitions(topic),
     )
-    return failing(F.col("value"), refused, topic)
+    cut = Refused(has_cut_name(df.columns), Reason.NUL_IN_HEADER)
+    return failing(F.col("value"), [cut, *refused], topic)
 
 
-def failing(
-    value: Column, refused: Sequence[tuple[Column, Reason]], topic: str | None
-) -> Column:
+def failing(value: Column, refused: Sequence[Refused], topic: str) -> Column:
     """Return a column that fails the job at a refused record."""
-    for bad, reason in refused:
-        text = as_text(refusal(reason, topic))
-        value = F.when(bad, F.raise_error(F.lit(text))).otherwise(value)
+    for each in refused:
+        failed = F.raise_error(_text(each, topic))
+        value = F.when(each.bad, failed).otherwise(value)
     return value
+
+
+def _text(refused: Refused, topic: str) -> Column:
+    """Return what is said of a refused record, with its size where that is why."""
+    reason, limit = refused.reason, refused.limit
+    if limit is None or refused.size is None:
+        return F.lit(as_text(refusal(reason, topic)))
+    text = as_text(refusal(reason, topic, limit.said(_SIZE)))
+    return F.replace(F.lit(text), F.lit(_SIZE), F.format_number(refused.size, 0))

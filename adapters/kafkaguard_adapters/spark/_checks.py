@@ -27,6 +27,8 @@ def find_refused(columns: Columns, known: KnownTopics) -> dict[int, Reason]:
     for topic, rows in columns.by_topic():
         if topic is None:
             refused |= dict.fromkeys(_indices(rows), Reason.NULL_TOPIC)
+        elif known.takes_dead_letters(topic):
+            refused |= dict.fromkeys(_indices(rows), Reason.DEAD_LETTER_TOPIC)
         elif not known.exists(topic):
             refused |= dict.fromkeys(_indices(rows), Reason.UNKNOWN_TOPIC)
         else:
@@ -38,13 +40,16 @@ def _refused_by(
     topic: str, rows: Any, columns: Columns, known: KnownTopics
 ) -> dict[int, Reason]:
     """Find what one topic does not take; a later reason is the stronger one."""
+    refused = dict.fromkeys(_both(rows, columns.cut_names()), Reason.NUL_IN_HEADER)
     nameless = columns.nameless()
-    refused = dict.fromkeys(_both(rows, nameless), Reason.NAMELESS_HEADER)
+    refused |= dict.fromkeys(_both(rows, nameless), Reason.NAMELESS_HEADER)
     beyond = columns.outside(known.partitions(topic))
     refused |= dict.fromkeys(_both(rows, beyond), Reason.UNKNOWN_PARTITION)
-    if (most := known.limit(topic)) is not None:
-        large = pc.greater(columns.sizes(), most)
-        refused |= dict.fromkeys(_both(rows, large), Reason.TOO_LARGE)
+    if limits := known.limits(topic):
+        sizes = columns.sizes()
+        for limit in limits:
+            large = pc.greater(sizes[limit.counts], limit.most)
+            refused |= dict.fromkeys(_both(rows, large), Reason.TOO_LARGE)
     if known.compacted(topic):
         refused |= dict.fromkeys(_both(rows, columns.no_key()), Reason.NULL_KEY)
     return refused

@@ -71,7 +71,12 @@ _ONLY_PKCS12 = (
     "only PKCS12 can be read here; or name PEM files with "
     "kafka.ssl.certificate.location and kafka.ssl.key.location"
 )
-_RENAMED = {"max.request.size": "message.max.bytes"}
+_RENAMED = {
+    "max.request.size": "message.max.bytes",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "sasl.mechanisms": "sasl.mechanism",
+}
+_NO_LIMIT = re.compile(r"\s*[+-]?(0x)?0+\s*", re.IGNORECASE)
 _LOGIN = re.compile(
     r"\.(?:PlainLoginModule|ScramLoginModule)\s+required\b.*?"
     r'username="(?P<username>[^"]*)".*?password="(?P<password>[^"]*)"',
@@ -84,9 +89,23 @@ _TOO_SMALL = "-2000000000"
 _CHOICES = {
     "compression.codec": "none, gzip, snappy, lz4, zstd",
     "compression.type": "none, gzip, snappy, lz4, zstd",
+    "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
     "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
     "ssl.endpoint.identification.algorithm": "none, https",
 }
+
+_SWITCH = "security.protocol"
+#: What a setting needs beside it, to be looked at alone.
+_BESIDE = {
+    _SWITCH: {"sasl.mechanism": "OAUTHBEARER"},
+    "sasl.mechanism": {
+        _SWITCH: "SASL_PLAINTEXT",
+        "sasl.username": "any",
+        "sasl.password": "any",
+    },
+    "ssl.keystore.location": {"ssl.keystore.password": "any"},
+}
+_MISSING = re.compile(r"^(.*) (?:must be set$|is mandatory)")
 
 #: Fast, and safe to send again: the broker drops what it has already.
 _DEFAULTS = {
@@ -117,12 +136,15 @@ def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
     translated: dict[str, str] = {}
     lowered = _bare(given)
     for name, value in lowered.items():
-        translated |= _translate(name, value, lowered)
+        settings = _translate(name, value, lowered)
+        for twice in settings.keys() & translated.keys():
+            raise _refuse(twice, "it is given under two names: drop one")
+        translated |= settings
     idempotent = translated.get("enable.idempotence", "true").lower()
     if idempotent != "true":
         raise _refuse("enable.idempotence", "without it a retry may write twice")
     merged = {**_DEFAULTS, **translated, **_FIXED, "bootstrap.servers": servers}
-    _try_out(merged)
+    _try_out(merged, translated)
     return merged
 
 
@@ -130,6 +152,11 @@ def _bare(given: Mapping[str, str]) -> dict[str, str]:
     """Return the settings without Spark's prefix."""
     bare: dict[str, str] = {}
     for written, value in given.items():
+        if not isinstance(written, str):
+            raise refuse(
+                f"config: names of settings are text, not {type(written).__name__}",
+                setting="config",
+            )
         name = written.lower().removeprefix("kafka.")
         if name in bare:
             raise _refuse(name, "it is given twice: drop one")
@@ -144,6 +171,10 @@ def _translate(name: str, value: str, given: Mapping[str, str]) -> dict[str, str
         raise _refuse(name, _REFUSED[name])
     if name == "acks" and value.strip() not in ("all", "-1"):
         raise _refuse("acks", "only acks=all tells what happened to each record")
+    if _RENAMED.get(name, name) == "delivery.timeout.ms" and _NO_LIMIT.fullmatch(value):
+        raise _refuse(
+            name, "0 is no limit, and nothing here waits for ever: 1 is the least"
+        )
     if name == "sasl.jaas.config":
         return _login(value)
     if name == "buffer.memory":
@@ -184,8 +215,8 @@ def _truststore(value: str, kind: str) -> dict[str, str]:
     return {"ssl.ca.location": value}
 
 
-def _try_out(settings: Mapping[str, str]) -> None:
-    """Let librdkafka look at the settings.
+def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Let librdkafka look at the settings; what was given is to blame, not a default.
 
     Its own text is not shown: it may repeat a value, and that may be a password.
     """
@@ -198,15 +229,30 @@ def _try_out(settings: Mapping[str, str]) -> None:
         known = nearest(name, COMMON)
         raise _refuse(name, f"Kafka's client has no such setting{known}")
     for name, value in settings.items():
-        if (alone := _complaint({name: value})) is not None:
+        alone = _complaint({**_BESIDE.get(name, {}), name: value})
+        if alone is not None:
             raise _refuse(name, _allowed(name, alone))
-    guilty = [name for name in settings if _complaint(_without(settings, name)) is None]
+    if missing := _missing(said):
+        names = " and ".join(f"kafka.{name}" for name in missing)
+        text = f"{names}: missing, and the other settings need it"
+        raise refuse(text, setting=f"kafka.{missing[0]}")
+    cured = [name for name in settings if _complaint(_without(settings, name)) is None]
+    guilty = [name for name in cured if name in given and name != _SWITCH] or cured
     wrong = " or ".join(f"kafka.{name}" for name in guilty) or "the kafka.* settings"
     raise refuse(
         f"{wrong}: the client refuses the value together with the others; see "
         "librdkafka's CONFIGURATION.md",
         setting=f"kafka.{guilty[0]}" if guilty else "config",
     )
+
+
+def _missing(said: str) -> list[str]:
+    """Return the names of settings that librdkafka misses; the rest it may repeat."""
+    found = _MISSING.match(said.removeprefix("Failed to create producer: "))
+    names = found[1].replace("`", "").split(" and ") if found else []
+    if "No provider for SASL mechanism" in said:
+        names = ["sasl.mechanism"]
+    return [name for name in names if re.fullmatch(r"[a-z.]+", name)]
 
 
 def _allowed(name: str, said: str) -> str:

@@ -22,14 +22,29 @@ _TYPES = {
 
 
 def check_columns(schema: StructType, settings: SinkSettings) -> list[str]:
-    """Check a frame's columns.
+    """Check a frame's columns, and where its records go.
+
+    Returns:
+        The names of the columns that are written, in the frame's order.
+
+    Raises:
+        ClientConfigurationError: As :func:`used_columns` says; or both the option and
+            the column name a topic.
+    """
+    used = used_columns(schema)
+    _check_destination(used, settings)
+    return used
+
+
+def used_columns(schema: StructType) -> list[str]:
+    """Check the names and types of a frame's columns.
 
     Returns:
         The names of the columns that are written, in the frame's order.
 
     Raises:
         ClientConfigurationError: A column is missing, doubled, of another type, or
-            spelt in another case; or both the option and the column name a topic.
+            spelt in another case.
     """
     names = schema.fieldNames()
     for name in names:
@@ -47,7 +62,6 @@ def check_columns(schema: StructType, settings: SinkSettings) -> list[str]:
         hint = nearest("value", tuple(names), prefix="")
         listed = ", ".join(names)
         raise refuse(f"there is no column value{hint}; the columns are {listed}")
-    _check_destination(used, settings)
     return used
 
 

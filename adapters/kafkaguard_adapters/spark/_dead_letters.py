@@ -9,6 +9,7 @@ from kafkaguard._wire_size import batch_size
 from kafkaguard.errors import MessageTooLargeError
 from kafkaguard_adapters.confluent.errors import make
 from kafkaguard_adapters.spark._arrow import ANY_PARTITION, Record
+from kafkaguard_adapters.spark._names import shortened
 from kafkaguard_adapters.spark._verdicts import DEAD_LETTER_TOO_LARGE
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def dead_letter(
         MessageTooLargeError: Key and headers alone do not fit; the text has the sizes.
     """
     partition = record.partition if record.partition >= 0 else None
-    why = reason_headers(reason, topic=record.topic, partition=partition, error=error)
+    meant = shortened(record.topic)
+    why = reason_headers(reason, topic=meant, partition=partition, error=error)
     value, headers = fitting(record.value, record.key, record.headers or (), why, limit)
     if (needed := batch_size(record.key, value, headers)) > limit:
         raise _too_large(record, topic, needed, limit)
@@ -61,4 +63,8 @@ def _too_large(record: Record, topic: str, needed: int, limit: int) -> KafkaGuar
 
 
 def _record_for(topic: str | None) -> str:
-    return "a record without a topic" if topic is None else f"a record for {topic}"
+    return (
+        "a record without a topic"
+        if topic is None
+        else f"a record for {shortened(topic)}"
+    )

@@ -27,17 +27,22 @@ from kafkaguard_adapters.spark._checks import find_refused
 from kafkaguard_adapters.spark._counts import TaskCounts
 from kafkaguard_adapters.spark._dead_letters import dead_letter, said_of
 from kafkaguard_adapters.spark._known_topics import KnownTopics
+from kafkaguard_adapters.spark._limits import exceeded
+from kafkaguard_adapters.spark._names import shortened
 from kafkaguard_adapters.spark._sender import borrow
 from kafkaguard_adapters.spark._verdicts import (
+    DEAD_LETTER_TOPIC_OF_A_RECORD,
     NAMELESS_HEADER,
     NO_PARTITION_OF_A_RECORD,
     NO_TOPIC_OF_A_RECORD,
+    NUL_IN_HEADER,
 )
 
 if TYPE_CHECKING:
     from typing import Self
 
     from kafkaguard._verdict import Phase, Verdict
+    from kafkaguard_adapters.spark._limits import Limit
     from kafkaguard_adapters.spark._settings import SinkSettings
     from kafkaguard_adapters.spark._topics import SinkTopic
 
@@ -56,12 +61,15 @@ _SAID = {
     ),
     Reason.TOO_LARGE: (
         e.MessageTooLargeError,
-        "a record is larger than the topic takes; raise max.message.bytes or "
-        + _NAME_ONE,
+        f"a record is too large for its topic; {_NAME_ONE}",
     ),
     Reason.NULL_TOPIC: (
         e.InvalidTopicError,
         f"a record names no topic; fill the column topic or {_NAME_ONE}",
+    ),
+    Reason.DEAD_LETTER_TOPIC: (
+        e.InvalidTopicError,
+        "a record names the dead-letter topic, where it would look like a refused one",
     ),
     Reason.UNKNOWN_TOPIC: (
         e.UnknownTopicOrPartitionError,
@@ -75,6 +83,10 @@ _SAID = {
         e.InvalidRecordError,
         f"a record has a header without a name; name it or {_NAME_ONE}",
     ),
+    Reason.NUL_IN_HEADER: (
+        e.InvalidRecordError,
+        f"a header's name has a NUL, where it would be cut; rename it or {_NAME_ONE}",
+    ),
     Reason.SUPERSEDED: (
         e.BatchMateRefusedError,
         f"a later record of its key was accepted, but it failed; {_NAME_ONE}",
@@ -82,17 +94,32 @@ _SAID = {
 }
 
 _VERDICTS = {
+    Reason.DEAD_LETTER_TOPIC: DEAD_LETTER_TOPIC_OF_A_RECORD,
     Reason.UNKNOWN_TOPIC: NO_TOPIC_OF_A_RECORD,
     Reason.UNKNOWN_PARTITION: NO_PARTITION_OF_A_RECORD,
     Reason.NAMELESS_HEADER: NAMELESS_HEADER,
+    Reason.NUL_IN_HEADER: NUL_IN_HEADER,
 }
 
 
-def refusal(reason: Reason, topic: str | None) -> e.KafkaGuardError:
-    """Make the error for a record that can never be accepted."""
+def refusal(
+    reason: Reason, topic: str | None, said: str | None = None
+) -> e.KafkaGuardError:
+    """Make the error for a record that can never be accepted.
+
+    Args:
+        reason: Why.
+        topic: The topic that it was meant for.
+        said: What is known of this very record. Default: what holds for the reason.
+    """
     cls, text = _SAID[reason]
-    verdict = _VERDICTS.get(reason)
-    return make(cls, f"{reason}: {text}", topic=topic, api="Produce", verdict=verdict)
+    return make(
+        cls,
+        f"{reason}: {said or text}",
+        topic=shortened(topic),
+        api="Produce",
+        verdict=_VERDICTS.get(reason),
+    )
 
 
 class Delivery:
@@ -156,11 +183,20 @@ class Delivery:
         """Send dead letters, once it is known of all of them that they can be made."""
         records = ((columns.record(row), reason) for row, reason in refused.items())
         letters = [
-            self._letter(record, reason, refusal(reason, record.topic))
+            self._letter(record, reason, self._refusal(record, reason))
             for record, reason in records
         ]
         self.counts.dead_lettered.update(refused.values())
         self._sender.produce(letters)
+
+    def _refusal(self, record: Record, reason: Reason) -> e.KafkaGuardError:
+        said = None
+        if reason is Reason.TOO_LARGE:
+            said = exceeded(self._limits(record), record.sizes)
+        return refusal(reason, record.topic, said)
+
+    def _limits(self, record: Record) -> list[Limit]:
+        return [] if record.topic is None else self._known.limits(record.topic)
 
     def settle(self) -> None:
         """Wait until the fate of every record sent is known, and act on it.
@@ -239,9 +275,10 @@ class Delivery:
 
     def _batch_too_large(self, error: Any, record: Record) -> bool:
         """Whether the batch was too large, and not the record."""
-        limit = self._known.limit(record.topic)
-        too_large = error.code() == e.MessageTooLargeError.code
-        return too_large and limit is not None and record.size <= limit
+        if error.code() != e.MessageTooLargeError.code:
+            return False
+        limits = self._limits(record)
+        return bool(limits) and exceeded(limits, record.sizes) is None
 
     def _translated(
         self, error: Any, record: Record, verdict: Verdict

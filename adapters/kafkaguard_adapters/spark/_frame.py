@@ -78,8 +78,9 @@ def objection(make: Callable[[], DataFrame], columns: Sequence[str]) -> str | No
     """
     try:
         with _without_plans():
-            # Connect looks at a plan only when it is asked for its schema.
-            _ = make().schema
+            # Connect looks at a plan only when it is asked for a schema, and knows that
+            # of a sorted frame without a look.
+            _ = make().selectExpr("1").schema
     except AnalysisException as error:
         return _in_short(error, columns)
     return None

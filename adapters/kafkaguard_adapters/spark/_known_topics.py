@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
+from kafkaguard_adapters.spark._limits import Limit
+from kafkaguard_adapters.spark._names import can_be_a_topic
 from kafkaguard_adapters.spark._topics import Brokers
 
 if TYPE_CHECKING:
@@ -12,9 +14,6 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark._settings import SinkSettings
     from kafkaguard_adapters.spark._topics import SinkTopic
 
-#: What a batch of one record adds to its key, value and headers, at most: the batch's
-#: header (61 bytes) and the record's lengths, time and attributes.
-OVERHEAD_BYTES = 61 + 39
 #: librdkafka's own default of ``message.max.bytes``.
 _DEFAULT_BYTES = 1_000_000
 #: Beyond this larger batches cost more processor time, for memory that is not reused.
@@ -36,9 +35,13 @@ class KnownTopics:
         self._looked_again: set[str] = set()
         self._missing: set[str] = set()
 
+    def takes_dead_letters(self, topic: str) -> bool:
+        """Whether it is the dead-letter topic."""
+        return topic == self._settings.dead_letter_topic
+
     def exists(self, topic: str) -> bool:
         """Whether there is such a topic; one that is missing is looked up once."""
-        if topic in self._missing:
+        if topic in self._missing or not can_be_a_topic(topic):
             return False
         try:
             self._find(topic)
@@ -64,16 +67,17 @@ class KnownTopics:
             self._looked_again.add(topic)
             self._topics.pop(topic, None)
 
-    def limit(self, topic: str | None) -> int | None:
-        """The most bytes that key, value and headers may have; None: not known."""
-        if topic is None:
-            return None
-        found = self._find(topic).max_message_bytes
-        own = None if found is None else found - OVERHEAD_BYTES
-        if topic == self._settings.dead_letter_topic:
-            return own
-        known = [n for n in (own, self._settings.max_record_bytes) if n is not None]
-        return min(known, default=None)
+    def limits(self, topic: str) -> list[Limit]:
+        """How large a record may be, as far as that is known."""
+        most = self._settings.max_record_bytes
+        found = [
+            (self._find(topic).max_message_bytes, "max.message.bytes of the topic"),
+            (self._settings.client.get("message.max.bytes"), "kafka.max.request.size"),
+        ]
+        limits = [Limit(int(n), setting) for n, setting in found if n is not None]
+        if most is not None and not self.takes_dead_letters(topic):
+            limits.append(Limit(most, "max_record_bytes", "record"))
+        return limits
 
     def largest_batch(self, topic: str) -> int:
         """The most bytes that a batch may have, for the topic and for the client."""

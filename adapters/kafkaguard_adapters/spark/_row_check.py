@@ -11,14 +11,21 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from kafkaguard._dead_letter import Reason
 from kafkaguard_adapters.spark._delivery import refusal
 from kafkaguard_adapters.spark._known_topics import KnownTopics
+from kafkaguard_adapters.spark._limits import Sizes, exceeded
 from kafkaguard_adapters.spark._marker import task_failed
-from kafkaguard_adapters.spark._refused_columns import has_nameless, record_size
+from kafkaguard_adapters.spark._refused_columns import (
+    batch_bytes,
+    has_cut_name,
+    has_nameless,
+    record_size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column
 
+    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark._settings import SinkSettings
 
 _NOTHING_SENT = "0 records were appended: all are checked before the first is sent"
@@ -36,34 +43,35 @@ class RowCheck:
 
     def __call__(self, topic: str | None, *row: Any) -> bool:
         """Return True, or raise what the driver's side makes a KafkaGuardError of."""
-        if reason := self._reason(topic, *row):
-            error = refusal(reason, topic)
+        if error := self._error(topic, *row):
             error.add_note(_NOTHING_SENT)
             raise task_failed(error)
         return True
 
-    def _reason(
-        self,
-        topic: str | None,
-        keyless: bool,
-        size: int,
-        partition: int | None,
-        nameless: bool,
-    ) -> Reason | None:
+    def _error(
+        self, topic: str | None, keyless: bool, record: int, batch: int, *rest: Any
+    ) -> KafkaGuardError | None:
         if topic is None:
-            return Reason.NULL_TOPIC
+            return refusal(Reason.NULL_TOPIC, topic)
         if not self._known.exists(topic):
-            return Reason.UNKNOWN_TOPIC
+            return refusal(Reason.UNKNOWN_TOPIC, topic)
         if keyless and self._known.compacted(topic):
-            return Reason.NULL_KEY
-        limit = self._known.limit(topic)
-        if limit is not None and size > limit:
-            return Reason.TOO_LARGE
+            return refusal(Reason.NULL_KEY, topic)
+        if said := exceeded(self._known.limits(topic), Sizes(record, batch)):
+            return refusal(Reason.TOO_LARGE, topic, said)
+        reason = self._reason(topic, *rest)
+        return refusal(reason, topic) if reason else None
+
+    def _reason(
+        self, topic: str, partition: int | None, nameless: bool, cut: bool
+    ) -> Reason | None:
         if partition is not None and not (
             0 <= partition < self._known.partitions(topic)
         ):
             return Reason.UNKNOWN_PARTITION
-        return Reason.NAMELESS_HEADER if nameless else None
+        if nameless:
+            return Reason.NAMELESS_HEADER
+        return Reason.NUL_IN_HEADER if cut else None
 
     @cached_property
     def _known(self) -> KnownTopics:
@@ -82,6 +90,6 @@ def row_check(columns: Sequence[str], settings: SinkSettings) -> Column:
     check = F.udf(lambda *row: accept(*row), "boolean")  # noqa: PLW0108 - has no hints
     keyless = F.col("key").isNull() if "key" in columns else F.lit(True)
     partition = F.col("partition") if "partition" in columns else F.lit(None)
-    size = record_size(columns)
-    nameless = has_nameless(columns)
-    return check(F.col("topic"), keyless, size, partition.cast("int"), nameless)
+    sizes = record_size(columns), batch_bytes(columns)
+    names = has_nameless(columns), has_cut_name(columns)
+    return check(F.col("topic"), keyless, *sizes, partition.cast("int"), *names)

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from kafkaguard_adapters.spark._addresses import check_servers
 from kafkaguard_adapters.spark._client_config import client_config
+from kafkaguard_adapters.spark._names import ALLOWED, can_be_a_topic
 from kafkaguard_adapters.spark._refusal import refuse
 
 OnReject = Literal["fail", "dead_letter"]
@@ -71,14 +72,9 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
     """
     servers = check_servers(bootstrap_servers)
     check_type("compacted", compacted, bool | None, "True, False or None")
-    check_type("max_record_bytes", max_record_bytes, int | None, "a number of bytes")
+    check_record_bytes(max_record_bytes)
     check_type("config", config, Mapping | None, "a mapping of names to values")
-    for name, text in (("topic", topic), ("dead_letter_topic", dead_letter_topic)):
-        check_type(name, text, str | None, "the name of a topic")
-        if text == "":
-            raise refuse(
-                f"{name} is empty: name a topic, or leave it out", setting=name
-            )
+    check_topics(topic, dead_letter_topic)
     reject = on_reject or ("dead_letter" if dead_letter_topic else "fail")
     _one_of("on_reject", reject, get_args(OnReject))
     _one_of("on_doubt", on_doubt or "fail", get_args(OnDoubt))
@@ -91,17 +87,6 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
             "dead_letter_topic is never used with on_reject=fail: drop one",
             setting="on_reject",
         )
-    if topic and topic == dead_letter_topic:
-        raise refuse(
-            "topic and dead_letter_topic are the same",
-            topic=topic,
-            setting="dead_letter_topic",
-        )
-    if max_record_bytes is not None and max_record_bytes < 1:
-        raise refuse(
-            f"max_record_bytes is at least 1, not {max_record_bytes}",
-            setting="max_record_bytes",
-        )
     return SinkSettings(
         client=client_config(servers, config or {}),
         topic=topic,
@@ -112,6 +97,46 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
         max_record_bytes=max_record_bytes,
         report=report,
     )
+
+
+def check_record_bytes(most: int | None) -> None:
+    """Check the largest record that the caller wants.
+
+    Raises:
+        ClientConfigurationError: It is no number, or less than 1.
+    """
+    check_type("max_record_bytes", most, int | None, "a number of bytes")
+    if most is not None and most < 1:
+        said = f"max_record_bytes is at least 1, not {most}"
+        raise refuse(said, setting="max_record_bytes")
+
+
+def check_topics(topic: str | None, dead_letter_topic: str | None) -> None:
+    """Check the names of the topics that are written to.
+
+    Raises:
+        ClientConfigurationError: One is no name that a topic can have, or both are the
+            same.
+    """
+    for name, text in (("topic", topic), ("dead_letter_topic", dead_letter_topic)):
+        check_type(name, text, str | None, "the name of a topic")
+        if text is not None:
+            _check_name(name, text)
+    if topic and topic == dead_letter_topic:
+        raise refuse(
+            "topic and dead_letter_topic are the same",
+            topic=topic,
+            setting="dead_letter_topic",
+        )
+
+
+def _check_name(name: str, text: str) -> None:
+    if text == "":
+        raise refuse(f"{name} is empty: name a topic, or leave it out", setting=name)
+    if not can_be_a_topic(text):
+        raise refuse(
+            f"{name}: no topic can be called {text!r:.80}: {ALLOWED}", setting=name
+        )
 
 
 def check_type(name: str, value: object, kind: Any, wanted: str) -> None:

@@ -71,14 +71,21 @@ class KafkaGuardSource(DataSource):
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use outputMode("append")')
             settings = _checked(self.options, schema)
-            return StreamWriter(settings, look_up(settings)[1])
+            return StreamWriter(settings, *look_up(settings))
 
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task tells ``commit``."""
+    """What a task tells ``commit``.
+
+    Attributes:
+        counts: What became of its records.
+        growth: What a stream's writer saw before the micro-batch; ``commit`` runs in
+            another one.
+    """
 
     counts: TaskCounts
+    growth: Growth | None = None
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -112,16 +119,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     Args:
         settings: How to write.
+        brokers: Where the topics are; not kept.
         topics: What was found out about the topics.
     """
 
-    def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
+    def __init__(
+        self, settings: SinkSettings, brokers: Brokers, topics: dict[str, SinkTopic]
+    ) -> None:
         self._settings = settings
         self._topics = topics
+        reports = settings.report is not None
+        self._growth = Growth.begin(brokers, topics) if reports else None
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""
-        return TaskMessage(run_task(iterator, self._settings, self._topics))
+        counts = run_task(iterator, self._settings, self._topics)
+        return TaskMessage(counts, self._growth)
 
     def commit(
         self,
@@ -129,7 +142,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batchId: int,  # noqa: N803 - Spark's name
     ) -> None:
         """Write the report."""
-        _report(self._settings, messages, {"batch_id": batchId}, None)
+        seen = [m.growth for m in messages if isinstance(m, TaskMessage)]
+        growth = next(iter(seen), None)
+        _report(self._settings, messages, {"batch_id": batchId}, growth)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard.errors import ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.confluent.errors import make
 from kafkaguard_adapters.spark._delivery import Delivery
+from kafkaguard_adapters.spark._earlier import fail_as_before, remember
 from kafkaguard_adapters.spark._marker import task_failed
 from kafkaguard_adapters.spark._topics import Brokers
 
@@ -37,6 +38,7 @@ def run_task(
 
     context = TaskContext.get()
     attempt = context.attemptNumber() if context else 0
+    fail_as_before(context)
     try:
         if attempt:
             _ask_first(settings, attempt)
@@ -45,7 +47,9 @@ def run_task(
                 delivery.send(batch)
             delivery.settle()
     except KafkaGuardError as error:
-        raise task_failed(error) from error
+        failure = task_failed(error)
+        remember(context, error, failure)
+        raise failure from error
     delivery.counts.attempt = attempt
     return delivery.counts
 

@@ -64,18 +64,23 @@ class Brokers:
         """Look topics up.
 
         Raises:
-            KafkaGuardError: A topic is missing or may not be seen, or nobody answers.
+            KafkaGuardError: A topic is missing, may not be seen or may not be written
+                to, or nobody answers.
         """
         from confluent_kafka import TopicCollection
 
         wanted = list(names)
         futures = self._admin.describe_topics(
-            TopicCollection(wanted), request_timeout=ANSWER_TIMEOUT_S
+            TopicCollection(wanted),
+            include_authorized_operations=True,
+            request_timeout=ANSWER_TIMEOUT_S,
         )
         found = {}
         for name in wanted:
             with self._explained(name):
-                found[name] = len(self._answer(futures[name]).partitions)
+                topic = self._answer(futures[name])
+                _check_may_write(topic)
+                found[name] = len(topic.partitions)
         return {name: self._with_settings(name, found[name]) for name in wanted}
 
     def answer(self, timeout: float) -> bool:
@@ -181,6 +186,20 @@ class Brokers:
             e.ClientNotConnectedError,
             f"no broker at {self._servers} answered within {ANSWER_TIMEOUT_S:g} s: "
             "check the address, and whether the listener wants TLS or a login",
+        )
+
+
+def _check_may_write(topic: Any) -> None:
+    from confluent_kafka.admin import AclOperation
+
+    allowed = topic.authorized_operations
+    # Old brokers do not tell.
+    if allowed and AclOperation.WRITE not in allowed:
+        raise make(
+            e.TopicAuthorizationFailedError,
+            "this client may see the topic and not write to it: grant Write",
+            topic=topic.name,
+            api="Metadata",
         )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from kafkaguard._verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     InvalidRecordError,
+    InvalidTopicError,
     MessageTooLargeError,
     UnknownTopicOrPartitionError,
 )
@@ -36,6 +37,18 @@ NO_TOPIC_OF_A_RECORD = _missing(
     "create the topic, or mend the column topic, or dead-letter such records",
     "The column topic names one that the cluster does not have.",
 )
+DEAD_LETTER_TOPIC_OF_A_RECORD = Verdict(
+    Action.REJECT,
+    False,
+    "no",
+    InvalidTopicError,
+    RuleInfo(
+        "spark-dead-letter-topic-of-a-record",
+        "mend the column topic, or choose another dead-letter topic",
+        "Kafka Connect's errors.deadletterqueue.topic.name",
+        "The column topic names the topic that takes the dead letters.",
+    ),
+)
 NO_PARTITION_OF_A_RECORD = _missing(
     Action.REJECT,
     "spark-no-such-partition-of-a-record",
@@ -52,6 +65,18 @@ NAMELESS_HEADER = Verdict(
         "give each header a name, or dead-letter such records",
         "Kafka's record format, version 2: only the value of a header may be null",
         "The column headers has a null in its array, or a header without a key.",
+    ),
+)
+NUL_IN_HEADER = Verdict(
+    Action.REJECT,
+    False,
+    "no",
+    InvalidRecordError,
+    RuleInfo(
+        "spark-nul-in-header",
+        "give the header a name without NUL, or dead-letter such records",
+        "librdkafka's rd_kafka_header_add, which takes names that end with a NUL",
+        "The column headers has a key with a NUL character.",
     ),
 )
 DEAD_LETTER_TOO_LARGE = Verdict(
@@ -73,8 +98,10 @@ BY_RULE = {
     for verdict in (
         NO_TOPIC,
         NO_TOPIC_OF_A_RECORD,
+        DEAD_LETTER_TOPIC_OF_A_RECORD,
         NO_PARTITION_OF_A_RECORD,
         NAMELESS_HEADER,
+        NUL_IN_HEADER,
         DEAD_LETTER_TOO_LARGE,
     )
 }

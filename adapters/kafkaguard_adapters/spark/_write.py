@@ -177,5 +177,5 @@ def make_report(
         resent=counts.resent,
         retried_tasks=counts.attempt,
         appended=growth.appended(settings) if growth and known else None,
-        seconds=0.0 if growth is None else time.time() - growth.started,
+        seconds=time.time() - growth.started if growth else 0.0,
     )
