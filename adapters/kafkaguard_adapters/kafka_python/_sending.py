@@ -109,19 +109,9 @@ class Sending:
         producer = session.producer
         try:
             inner = producer.send(topic, value, key, headers, partition, timestamp_ms)
-        except (KafkaError, RuntimeError) as error:  # a dying client raises both
+        except Exception as error:  # noqa: BLE001 - raised again, unless it is mended
             handed = Handed(topic, value, key, headers, partition, timestamp_ms)
-            if session.is_replaced(producer):  # in this very moment
-                return self.send(*handed, timeout=timeout)
-            if not isinstance(error, KafkaError):
-                session.refused_at_once(_reporting.not_taken(error, handed))
-                raise
-            refusal = self.not_sent(error, topic, partition)
-            return session.rejects.refused(refusal, handed)
-        except Exception as error:  # a serialiser's, or of an argument
-            handed = Handed(topic, value, key, headers, partition, timestamp_ms)
-            session.refused_at_once(_reporting.not_taken(error, handed))
-            raise
+            return self._not_accepted(error, producer, handed, timeout)
         if inner.is_done and inner.failed():  # perhaps before it came into any batch
             handed = Handed(topic, value, key, headers, partition, timestamp_ms)
             session.rejects.settle(inner, handed)
@@ -150,6 +140,25 @@ class Sending:
         except (KafkaError, RuntimeError):  # what send itself will say, or mend
             pass
         return max(0.0, end - time.monotonic())
+
+    def _not_accepted(
+        self, error: Exception, producer: Any, handed: Handed, timeout: float | None
+    ) -> Any:
+        """Deal with what the client's ``send`` has raised.
+
+        Raises:
+            KafkaGuardError: It did not take the record.
+            Exception: Anything else that it has raised.
+        """
+        session = self.session
+        is_dying = isinstance(error, (KafkaError, RuntimeError))  # it raises both
+        if is_dying and session.is_replaced(producer):  # in this very moment
+            return self.send(*handed, timeout=timeout)
+        if isinstance(error, KafkaError):
+            refusal = self.not_sent(error, handed.topic, handed.partition)
+            return session.rejects.refused(refusal, handed)
+        session.refused_at_once(_reporting.not_taken(error, handed))
+        raise error
 
     def _check_key(
         self, topic: str, key: Any, headers: Any, patience: float | None
