@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 from kafkaguard.testing._errors import ClusterError, PortTakenError, StartError
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 30.0
+_PAUSE_TIMEOUT_S = 10.0
 
 
 class Broker:
@@ -127,9 +130,17 @@ class Broker:
         self._workspace.reap(process, _STOP_TIMEOUT_S)
 
     def pause(self) -> None:
-        """Freeze the broker (SIGSTOP): connections stay open, nothing is answered."""
-        self._running_process().send_signal(signal.SIGSTOP)
+        """Freeze the broker (SIGSTOP): connections stay open, nothing is answered.
+
+        Raises:
+            ClusterError: It does not run, or did not stop within 10 s.
+        """
+        process = self._running_process()
+        process.send_signal(signal.SIGSTOP)
         self._paused = True
+        # On a busy machine, some of its threads go on for a moment.
+        if not wait_for(lambda: _has_stopped(process.pid), _PAUSE_TIMEOUT_S):
+            raise ClusterError(f"broker {self.id} did not stop within 10 s")
 
     def resume(self) -> None:
         """Let a paused broker go on (SIGCONT)."""
@@ -152,3 +163,11 @@ class Broker:
         with self.log.open(errors="replace") as log:
             log.seek(self._log_start)
             return quote(log.read())
+
+
+def _has_stopped(pid: int) -> bool:
+    """Tell whether all threads of a child have stopped, where that can be known."""
+    if sys.platform == "darwin":
+        return True
+    look = os.WSTOPPED | os.WNOWAIT | os.WNOHANG
+    return os.waitid(os.P_PID, pid, look) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -112,6 +113,15 @@ def test_a_paused_broker_is_silent_until_it_goes_on(cluster):
     assert wait_for(lambda: 0 not in alive(cluster.broker(1)), 30)
     cluster.broker(0).resume()
     assert wait_for(lambda: alive(cluster.broker(1)) == ALL, 30)
+
+
+def test_all_of_a_broker_has_stopped_when_pause_returns(cluster):
+    """None of its threads answers one more request."""
+    cluster.broker(0).pause()
+    threads = Path(f"/proc/{cluster.broker(0).pid}/task").glob("*/stat")
+    states = {each.read_text().rpartition(")")[2].split()[0] for each in threads}
+    cluster.broker(0).resume()
+    assert states == {"T"}
 
 
 def test_a_paused_broker_can_be_stopped(cluster):
