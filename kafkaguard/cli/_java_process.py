@@ -48,8 +48,8 @@ def java_ends() -> Iterator[None]:
     except BaseException:
         for process in started:
             _end(process)
-        if started:
-            SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - it is gone
+        if getattr(SparkContext._gateway, "proc", None) in started:  # noqa: SLF001 - PySpark has no other word for it
+            SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - likewise
         raise
     finally:
         gateway.Popen = former

@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
-from pyspark import java_gateway
+from pyspark import SparkContext, java_gateway
 
 from kafkaguard.cli import _java_process
 from kafkaguard.cli._java_process import interrupts_wait, java_ends
@@ -49,6 +50,23 @@ def test_process_of_pyspark_ends_with_an_interrupted_block():
         block()
     assert started[0].returncode == -signal.SIGTERM
     assert java_gateway.Popen is former
+
+
+def test_java_of_the_block_is_forgotten_and_one_from_before_is_not(monkeypatch):
+    """The next session starts another one, or goes on with the one that there is."""
+
+    def failing(own):
+        with java_ends():
+            process = start("echo $$; exec sleep 600")
+            proc = process if own else None
+            monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=proc))
+            monkeypatch.setattr(SparkContext, "_jvm", "Java")
+            raise InterruptedError
+
+    for own, left in ((False, "Java"), (True, None)):
+        with pytest.raises(InterruptedError):
+            failing(own)
+        assert SparkContext._jvm == left
 
 
 def test_process_that_does_not_end_is_killed(monkeypatch):
