@@ -33,11 +33,6 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark._pipeline_model import Pipeline
 
 _PACKAGES = "spark.jars.packages"
-_SOURCE, _CHECKPOINT = ("source", "path"), ("stream", "checkpoint")
-_NO_VARIABLE = (
-    "${NAME} is a variable in sink.bootstrap_servers, sink.config and source.options "
-    "only: write the path itself, relative to the file or absolute"
-)
 
 
 class JobFailed(Problem):
@@ -106,17 +101,12 @@ def _load(file: Path) -> Pipeline:
     """Read and check everything that needs no Spark: it takes seconds to start."""
     try:
         definition = load_pipeline(file)
-        _check_paths(definition)
         check_settings(definition.spark)
         java_home()
         _pipeline_run.check_target(definition)
     except MistakeError as error:
         raise _mistake(file, _as_advice(error)) from None
-    except PipelineError as error:
-        if any(p.path == _SOURCE and "${" in p.message for p in error.problems):
-            raise _mistake(file, MistakeError(_SOURCE, _NO_VARIABLE)) from None
-        raise Problem(str(error)) from None
-    except KafkaGuardError as error:
+    except (PipelineError, KafkaGuardError) as error:
         raise Problem(str(error)) from None
     return definition
 
@@ -156,15 +146,6 @@ def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
     except _pipeline_run.OF_SPARK as error:
         said = f"Spark refuses the pipeline: {_pipeline_run.first_line(error)}"
         raise _blamed(file, definition, said) or Problem(said) from None
-
-
-def _check_paths(definition: Pipeline) -> None:
-    """Refuse a variable where it would become the name of a folder."""
-    stream = definition.stream
-    checkpoint = None if stream is None else stream.checkpoint
-    for place, path in ((_SOURCE, definition.source.path), (_CHECKPOINT, checkpoint)):
-        if path and "${" in path:
-            raise MistakeError(place, _NO_VARIABLE)
 
 
 def _as_advice(error: MistakeError) -> MistakeError:

@@ -17,6 +17,11 @@ def _as_option(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _as_list(value: Any) -> Any:
+    """Take one text for a list of one, as ``write`` does."""
+    return [value] if isinstance(value, str) else value
+
+
 def _expanded(value: str) -> str:
     """Put in environment variables, so that a password need not stand in the file."""
     try:
@@ -31,6 +36,7 @@ def _expanded(value: str) -> str:
 Option = Annotated[str, BeforeValidator(_as_option)]
 Expanded = Annotated[Option, AfterValidator(_expanded)]
 Text = Annotated[str, Field(min_length=1)]
+ExpandedPath = Annotated[Text, AfterValidator(_expanded), Field(min_length=1)]
 
 
 class Source(Part):
@@ -38,8 +44,8 @@ class Source(Part):
 
     format: Text
     """Any format that Spark reads: ``csv``, ``json``, ``parquet``, ``kafka`` ..."""
-    path: Text | None = None
-    """A file, folder or pattern; relative to the pipeline file."""
+    path: ExpandedPath | None = None
+    """A file, folder or pattern; relative to the pipeline file, ``${NAME}`` put in."""
     columns: Text | None = None
     """The columns and their types, as in ``CREATE TABLE``. Default: as found."""
     options: dict[str, Expanded] = Field(default_factory=dict)
@@ -97,8 +103,8 @@ class DeadLetters(Part):
 class Stream(Part):
     """Makes the pipeline a stream."""
 
-    checkpoint: Text
-    """The folder where Spark notes how far it is; relative to the pipeline file."""
+    checkpoint: ExpandedPath
+    """The folder where Spark notes how far it is; as ``source.path``."""
     every: Text | None = None
     """How often, as ``10 seconds``, until it is stopped. Default: what is there now."""
 
@@ -113,8 +119,10 @@ class Pipeline(Part):
     """What Spark calls the application."""
     guard: Guard = Guard()
     dead_letter: DeadLetters | None = None
-    order_by: list[Text] = Field(default_factory=list)
-    """Expressions by which the records of a key are ordered."""
+    order_by: Annotated[list[Text], BeforeValidator(_as_list)] = Field(
+        default_factory=list
+    )
+    """An expression, or a list of them, by which the records of a key are ordered."""
     stream: Stream | None = None
     spark: dict[str, Option] = Field(default_factory=dict)
     """Spark settings, as ``spark.driver.memory: 4g``."""
