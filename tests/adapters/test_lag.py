@@ -13,6 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from kafkaguard import errors
 from kafkaguard._lag import LagReason, LagState
+from tests.groups import joining
 
 
 @pytest.fixture
@@ -169,13 +170,12 @@ def test_states_of_a_group_that_reads_stalls_and_stops(
         return admin.lag(kafka_topic, topics=kafka_topic, columns=["members"])
 
     send(config, kafka_topic, 10)
-    consumer = KafkaConsumer(
+    consumer = joining(
         kafka_topic,
         group_id=kafka_topic,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         max_poll_records=2,
-        metadata_max_age_ms=1_000,  # it joins without partitions if it knows none yet
         **config,
     )
     poll_until(lambda: consumer.poll(200))

@@ -7,10 +7,11 @@ import re
 from xml.etree import ElementTree as ET
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaProducer
 
 from kafkaguard.cli._lag_plot import picture
 from kafkaguard.cli._main import run
+from tests.groups import joining
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def group(kafka_cluster, kafka_topic):
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         for _ in range(4):
             producer.send(kafka_topic, b"x")
-    with KafkaConsumer(
+    with joining(
         kafka_topic,
         bootstrap_servers=bootstrap,
         group_id=kafka_topic,

@@ -17,6 +17,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from kafkaguard.testing import ClusterError, KafkaCluster
 from kafkaguard.testing._wire import ask
+from tests.groups import joining
 
 BROKER_REGISTRATION = 62
 
@@ -45,7 +46,7 @@ def test_a_group_commits(kafka_cluster, kafka_topic):
     """The coordinator of groups is there."""
     with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         producer.send(kafka_topic, b"hello").get(10)
-    with KafkaConsumer(
+    with joining(
         kafka_topic,
         bootstrap_servers=kafka_cluster.bootstrap_servers,
         group_id=str(uuid.uuid4()),
