@@ -8,6 +8,7 @@ import pytest
 from wiretap import TappedProxy
 
 from kafkaguard.testing import KafkaCluster
+from tests.groups import joining
 
 RECORDS = 50
 
@@ -43,7 +44,7 @@ TRANSACTED = ("InitProducerId", "AddPartitionsToTxn", "EndTxn")
 
 def test_kafka_python(proxy, topic):
     """Producer, group, transaction and admin of kafka-python."""
-    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+    from kafka import KafkaAdminClient, KafkaProducer
 
     servers = proxy.bootstrap_servers
     with KafkaProducer(bootstrap_servers=servers, compression_type="gzip") as producer:
@@ -55,7 +56,7 @@ def test_kafka_python(proxy, topic):
         producer.begin_transaction()
         producer.send(topic, b"in a transaction")
         producer.commit_transaction()
-    with KafkaConsumer(
+    with joining(
         topic,
         bootstrap_servers=servers,
         group_id=name,
