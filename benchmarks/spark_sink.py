@@ -12,7 +12,7 @@ from rich.table import Table
 
 import kafkaguard.spark
 from benchmarks._fresh import RUNS, in_fresh_processes
-from kafkaguard.cli._session import connector, spark_session
+from kafkaguard.cli.spark_session import connector, spark_session
 from kafkaguard.testing import KafkaCluster
 
 ROWS = 1_000_000

@@ -8,8 +8,8 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
-from kafkaguard._classification import classify
-from kafkaguard._rules import RULES
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.rules import RULES
 from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
 from kafkaguard.errors._meanings import MEANINGS
 

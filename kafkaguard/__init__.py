@@ -12,49 +12,49 @@ from kafkaguard._version import __version__
 
 if TYPE_CHECKING:
     from kafkaguard import errors
-    from kafkaguard._classification import classify
-    from kafkaguard._delivery import (
+    from kafkaguard._cluster.lag import LagReason, LagReport, LagState
+    from kafkaguard._cluster.log_dirs import LogDirsReport
+    from kafkaguard._cluster.offsets import OffsetsReport
+    from kafkaguard._cluster.remote_storage import RemoteStorageEvent
+    from kafkaguard._delivery.report import (
         CallbackError,
         DeliveryFailed,
         DeliveryReport,
         ForkedProducerError,
         SupersededError,
     )
-    from kafkaguard._lag import LagReason, LagReport, LagState
-    from kafkaguard._log_dirs import LogDirsReport
-    from kafkaguard._offsets import OffsetsReport
-    from kafkaguard._remote_storage import RemoteStorageEvent
-    from kafkaguard._verdict import Action, RuleInfo, TopicFacts, Verdict
-    from kafkaguard_adapters._gauges import PrometheusLag, register_otel
-    from kafkaguard_adapters._guard import guard
-    from kafkaguard_adapters._remote_storage import RemoteStorageWatch
+    from kafkaguard._verdicts.classification import classify
+    from kafkaguard._verdicts.verdict import Action, RuleInfo, TopicFacts, Verdict
+    from kafkaguard_adapters.asking.gauges import PrometheusLag, register_otel
+    from kafkaguard_adapters.asking.remote_storage import RemoteStorageWatch
+    from kafkaguard_adapters.guard import guard
     from kafkaguard_policies import PolicyError, RetryPolicy, load_policy, retry
 
 #: Where each public name lives; loaded at its first use.
 _HOMES = {
-    "Action": "kafkaguard._verdict",
-    "CallbackError": "kafkaguard._delivery",
-    "DeliveryFailed": "kafkaguard._delivery",
-    "DeliveryReport": "kafkaguard._delivery",
-    "ForkedProducerError": "kafkaguard._delivery",
-    "LagReason": "kafkaguard._lag",
-    "LagReport": "kafkaguard._lag",
-    "LagState": "kafkaguard._lag",
-    "LogDirsReport": "kafkaguard._log_dirs",
-    "OffsetsReport": "kafkaguard._offsets",
+    "Action": "kafkaguard._verdicts.verdict",
+    "CallbackError": "kafkaguard._delivery.report",
+    "DeliveryFailed": "kafkaguard._delivery.report",
+    "DeliveryReport": "kafkaguard._delivery.report",
+    "ForkedProducerError": "kafkaguard._delivery.report",
+    "LagReason": "kafkaguard._cluster.lag",
+    "LagReport": "kafkaguard._cluster.lag",
+    "LagState": "kafkaguard._cluster.lag",
+    "LogDirsReport": "kafkaguard._cluster.log_dirs",
+    "OffsetsReport": "kafkaguard._cluster.offsets",
     "PolicyError": "kafkaguard_policies",
-    "PrometheusLag": "kafkaguard_adapters._gauges",
-    "RemoteStorageEvent": "kafkaguard._remote_storage",
-    "RemoteStorageWatch": "kafkaguard_adapters._remote_storage",
+    "PrometheusLag": "kafkaguard_adapters.asking.gauges",
+    "RemoteStorageEvent": "kafkaguard._cluster.remote_storage",
+    "RemoteStorageWatch": "kafkaguard_adapters.asking.remote_storage",
     "RetryPolicy": "kafkaguard_policies",
-    "RuleInfo": "kafkaguard._verdict",
-    "SupersededError": "kafkaguard._delivery",
-    "TopicFacts": "kafkaguard._verdict",
-    "Verdict": "kafkaguard._verdict",
-    "classify": "kafkaguard._classification",
-    "guard": "kafkaguard_adapters._guard",
+    "RuleInfo": "kafkaguard._verdicts.verdict",
+    "SupersededError": "kafkaguard._delivery.report",
+    "TopicFacts": "kafkaguard._verdicts.verdict",
+    "Verdict": "kafkaguard._verdicts.verdict",
+    "classify": "kafkaguard._verdicts.classification",
+    "guard": "kafkaguard_adapters.guard",
     "load_policy": "kafkaguard_policies",
-    "register_otel": "kafkaguard_adapters._gauges",
+    "register_otel": "kafkaguard_adapters.asking.gauges",
     "retry": "kafkaguard_policies",
 }
 _MODULES = frozenset({"errors"})

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-untyped] # it has no types
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/core"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/protocol"))
 with atheris.instrument_imports(include=["kafkaguard.protocol"]):
     from protocol_forms import forms
 

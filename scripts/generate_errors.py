@@ -28,7 +28,7 @@ HEADER = (
     " ({source}). Do not edit.\n"
 )
 ERRORS_PATH = ROOT / "kafkaguard/errors/_generated.py"
-APIS_PATH = ROOT / "kafkaguard/_apis.py"
+APIS_PATH = ROOT / "kafkaguard/_verdicts/apis.py"
 
 # KIP-1050 names a group that Java's classes do not show.
 OUR_GROUPS = {"TRANSACTION_ABORTABLE": "AbortableError"}

@@ -26,7 +26,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark with four attempts at each task; tests share the xdist group spark."""
-    from kafkaguard.cli._session import connector, spark_session
+    from kafkaguard.cli.spark_session import connector, spark_session
 
     settings = {"spark.jars.packages": connector(), "spark.sql.shuffle.partitions": "2"}
     with spark_session("kafkaguard tests", settings=settings) as session:

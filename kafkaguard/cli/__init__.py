@@ -16,7 +16,7 @@ def main() -> None:
             "pip install 'kafkaguard[cli]'\n"
         )
         sys.exit(2)
-    from kafkaguard.cli._main import open_streams, run
+    from kafkaguard.cli.group import open_streams, run
 
     open_streams()
     sys.exit(run(sys.argv[1:]))

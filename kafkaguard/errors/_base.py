@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard._verdict import Verdict
+    from kafkaguard._verdicts.verdict import Verdict
 
 
 class MadeAtRunTime(type):
@@ -101,7 +101,7 @@ class KafkaGuardError(Exception):
     @property
     def verdict(self) -> Verdict:
         """What to do about it (never None)."""
-        from kafkaguard._classification import classify
+        from kafkaguard._verdicts.classification import classify
 
         return self._verdict or classify(self)
 

@@ -8,7 +8,7 @@ from kafkaguard.errors._base import FatalError, KafkaGuardError, RetriableError
 from kafkaguard.errors._generated import InvalidRecordError
 
 if TYPE_CHECKING:
-    from kafkaguard._offsets import OffsetsReport
+    from kafkaguard._cluster.offsets import OffsetsReport
 
 __all__ = [
     "BatchMateRefusedError",

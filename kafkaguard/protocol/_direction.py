@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._apis import API_KEYS
+from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard.protocol._errors import MalformedError, ProtocolError
 from kafkaguard.protocol._layout import layout
 from kafkaguard.protocol._scalars import refuse

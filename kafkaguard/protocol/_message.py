@@ -6,8 +6,8 @@ from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._apis import API_KEYS, API_NAMES
-from kafkaguard._arguments import refusal
+from kafkaguard._common.arguments import refusal
+from kafkaguard._verdicts.apis import API_KEYS, API_NAMES
 from kafkaguard.protocol._direction import Direction
 from kafkaguard.protocol._errors import ProtocolError
 from kafkaguard.protocol._schema import load, names

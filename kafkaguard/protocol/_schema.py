@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from kafkaguard._apis import API_KEYS
+from kafkaguard._verdicts.apis import API_KEYS
 
 _ENGINE = "kafka.protocol.schemas.resources"
 _OWN = "kafkaguard.protocol.schemas"

@@ -6,22 +6,27 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafkaguard.testing._broker import Broker
-    from kafkaguard.testing._cluster import KafkaCluster
-    from kafkaguard.testing._errors import (
+    from kafkaguard.testing.cluster.broker import Broker
+    from kafkaguard.testing.cluster.cluster import KafkaCluster
+    from kafkaguard.testing.cluster.errors import (
         ClusterError,
         JarsNotFoundError,
         JavaNotFoundError,
         StartError,
     )
-    from kafkaguard.testing._faults import Fault, Request
-    from kafkaguard.testing._jars import kafka_jars
-    from kafkaguard.testing._java import java
-    from kafkaguard.testing._journal import AnsweredError, Closure, Exchange, Journal
-    from kafkaguard.testing._language import When
-    from kafkaguard.testing._listeners import Listener
-    from kafkaguard.testing._proxy import FaultProxy, ProxyError
-    from kafkaguard.testing._words import FaultSpecError
+    from kafkaguard.testing.cluster.jars import kafka_jars
+    from kafkaguard.testing.cluster.java import java
+    from kafkaguard.testing.cluster.listeners import Listener
+    from kafkaguard.testing.proxy.faults import Fault, Request
+    from kafkaguard.testing.proxy.journal import (
+        AnsweredError,
+        Closure,
+        Exchange,
+        Journal,
+    )
+    from kafkaguard.testing.proxy.language import When
+    from kafkaguard.testing.proxy.names import FaultSpecError
+    from kafkaguard.testing.proxy.proxy import FaultProxy, ProxyError
 
 __all__ = [
     "AnsweredError",
@@ -46,25 +51,25 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AnsweredError": "_journal",
-    "Broker": "_broker",
-    "Closure": "_journal",
-    "ClusterError": "_errors",
-    "Exchange": "_journal",
-    "Fault": "_faults",
-    "FaultProxy": "_proxy",
-    "FaultSpecError": "_words",
-    "JarsNotFoundError": "_errors",
-    "JavaNotFoundError": "_errors",
-    "Journal": "_journal",
-    "KafkaCluster": "_cluster",
-    "Listener": "_listeners",
-    "ProxyError": "_proxy",
-    "Request": "_faults",
-    "StartError": "_errors",
-    "When": "_language",
-    "java": "_java",
-    "kafka_jars": "_jars",
+    "AnsweredError": "proxy.journal",
+    "Broker": "cluster.broker",
+    "Closure": "proxy.journal",
+    "ClusterError": "cluster.errors",
+    "Exchange": "proxy.journal",
+    "Fault": "proxy.faults",
+    "FaultProxy": "proxy.proxy",
+    "FaultSpecError": "proxy.names",
+    "JarsNotFoundError": "cluster.errors",
+    "JavaNotFoundError": "cluster.errors",
+    "Journal": "proxy.journal",
+    "KafkaCluster": "cluster.cluster",
+    "Listener": "cluster.listeners",
+    "ProxyError": "proxy.proxy",
+    "Request": "proxy.faults",
+    "StartError": "cluster.errors",
+    "When": "proxy.language",
+    "java": "cluster.java",
+    "kafka_jars": "cluster.jars",
 }
 
 

@@ -1,8 +1,7 @@
 """What the user decides: retry policies, where they come from, and presets."""
 
-from kafkaguard._breaker import BreakerOpenError, BreakerState
-from kafkaguard._engine import CallContext, Ruling, Step, StopReason
-from kafkaguard._events import (
+from kafkaguard._retries.breaker import BreakerOpenError, BreakerState
+from kafkaguard._retries.events import (
     AttemptEvent,
     BreakerEvent,
     BudgetEvent,
@@ -18,10 +17,18 @@ from kafkaguard._events import (
     WaitEvent,
     emit,
 )
-from kafkaguard_policies._decorator import retry
-from kafkaguard_policies._doubts import doubts
-from kafkaguard_policies._explain import explain_ruling
-from kafkaguard_policies._models import (
+from kafkaguard._retries.machine import CallContext, Ruling, Step, StopReason
+from kafkaguard_policies.advice.explain import explain_ruling
+from kafkaguard_policies.advice.ineffective_settings import doubts
+from kafkaguard_policies.advice.preview import Preview, PreviewRow
+from kafkaguard_policies.advice.stacking import (
+    Finding,
+    StackingError,
+    StackingWarning,
+    check_stacking,
+    report_stacking,
+)
+from kafkaguard_policies.model.policy import (
     Backoff,
     Breaker,
     Budget,
@@ -30,22 +37,15 @@ from kafkaguard_policies._models import (
     RetryPolicy,
     When,
 )
-from kafkaguard_policies._outcome import Attempt, Outcome, outcome_of
-from kafkaguard_policies._preview import Preview, PreviewRow
-from kafkaguard_policies._problems import PolicyError, Problem
-from kafkaguard_policies._reload import PolicyWatcher
-from kafkaguard_policies._retrier import Retrier
-from kafkaguard_policies._schema import policy_schema
-from kafkaguard_policies._session import Session
-from kafkaguard_policies._sources import load_policy, preset_text, presets
-from kafkaguard_policies._stacking import (
-    Finding,
-    StackingError,
-    StackingWarning,
-    check_stacking,
-    report_stacking,
-)
-from kafkaguard_policies._testing import RetryTesting, retry_testing
+from kafkaguard_policies.model.problems import PolicyError, Problem
+from kafkaguard_policies.model.schema import policy_schema
+from kafkaguard_policies.reading.reload import PolicyWatcher
+from kafkaguard_policies.reading.sources import load_policy, preset_text, presets
+from kafkaguard_policies.running.decorator import retry
+from kafkaguard_policies.running.outcome import Attempt, Outcome, outcome_of
+from kafkaguard_policies.running.retrier import Retrier
+from kafkaguard_policies.running.session import Session
+from kafkaguard_policies.running.testing import RetryTesting, retry_testing
 
 __all__ = [
     "Attempt",

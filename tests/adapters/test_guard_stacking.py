@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from kafkaguard import guard
 from kafkaguard.policies import RetryPolicy, StackingError, StackingWarning, load_policy
-from kafkaguard_adapters._stacking import compare
+from kafkaguard_adapters.stacking import compare
 
 UNBOUNDED = RetryPolicy(deadline="unbounded")
 

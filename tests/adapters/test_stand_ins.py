@@ -13,13 +13,13 @@ import confluent_kafka
 import kafka
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from cluster_clients import commit
 from confluent_kafka import DeserializingConsumer, SerializingProducer
 from kafka import KafkaConsumer, KafkaProducer
 
 from kafkaguard import errors, guard
 from kafkaguard.testing import FaultProxy, KafkaCluster
-from kafkaguard_adapters import _stand_in
+from kafkaguard_adapters import stand_in
+from tests.asking.cluster_clients import commit
 
 CONFLUENT = (
     confluent_kafka.Consumer,
@@ -193,7 +193,7 @@ async def _as_consumer(cluster):
 
 async def test_b99_stopping_is_bounded(kafka_cluster, monkeypatch):
     """A stop that never ends is cancelled, and says what may be lost."""
-    monkeypatch.setattr(_stand_in, "CLOSE_S", 0.2)
+    monkeypatch.setattr(stand_in, "CLOSE_S", 0.2)
     with pytest.raises(errors.ClientTimeoutError, match="may not be committed") as said:
         async with _as_consumer(kafka_cluster):
             started = time.monotonic()
@@ -204,7 +204,7 @@ async def test_b99_stopping_is_bounded(kafka_cluster, monkeypatch):
 @pytest.mark.timeout(180)
 def test_closing_after_the_brokers_are_gone_is_bounded(monkeypatch):
     """Consumers with a group and a commit to make leave a dead cluster in time."""
-    monkeypatch.setattr(_stand_in, "CLOSE_S", 5.0)
+    monkeypatch.setattr(stand_in, "CLOSE_S", 5.0)
 
     async def use(cluster, topic):
         consumer = AIOKafkaConsumer(

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 from kafka import KafkaAdminClient
 
-from kafkaguard.cli._broker import broker
-from kafkaguard.testing._wire import wait_for
+from kafkaguard.cli.commands.broker import broker
+from kafkaguard.testing.cluster.requests import wait_for
 
 pytestmark = pytest.mark.xdist_group("broker-command")
 

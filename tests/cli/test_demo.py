@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from kafkaguard.cli import _demo
-from kafkaguard.cli._demo_flights import unpack
-from kafkaguard.cli._demo_run import run_demo
-from kafkaguard.cli._main import cli
+from kafkaguard.cli.commands import demo
+from kafkaguard.cli.demo.flights import unpack
+from kafkaguard.cli.demo.run import run_demo
+from kafkaguard.cli.group import cli
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -121,7 +121,7 @@ def test_todays_way_fails_and_leaves_records_behind(outcome):
 
 def test_command_prints_a_table_or_json(outcome, monkeypatch):
     """People get a table, programs get JSON, and both get exit code 0."""
-    monkeypatch.setattr(_demo, "_play", lambda say: outcome)
+    monkeypatch.setattr(demo, "_play", lambda say: outcome)
     table = CliRunner().invoke(cli, ["demo"])
     assert table.exit_code == 0
     assert "334,264" in table.output

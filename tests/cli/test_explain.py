@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kafkaguard.cli._main import cli
+from kafkaguard.cli.group import cli
 from kafkaguard.errors import BY_CODE
 
 
@@ -273,13 +273,13 @@ def test_what_was_not_recorded_is_said_to_be_so():
 
 def test_the_packaged_recording_is_the_one_in_the_documentation():
     """One recording, written twice by the script that makes it."""
-    recording = Path(__file__).parents[1] / "testing" / "recorded_clients.md"
+    recording = Path(__file__).parents[1] / "testing" / "proxy" / "recorded_clients.md"
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]]
         for line in recording.read_text().splitlines()[2:]
     ]
     packaged = json.loads(
-        (files("kafkaguard.cli") / "_recorded_clients.json").read_text()
+        (files("kafkaguard.cli") / "recorded_clients.json").read_text()
     )
     written = {
         (a["api"], a["name"]): list(a["does"].values()) for a in packaged["answers"]

@@ -14,12 +14,12 @@ from types import SimpleNamespace
 import pytest
 from pyspark import SparkContext, java_gateway
 
-from kafkaguard.cli import _java_process
-from kafkaguard.cli._java_process import interrupts_wait, java_ends
+from kafkaguard.cli import java_process
+from kafkaguard.cli.java_process import interrupts_wait, java_ends
 
 DEAF = 'trap "" TERM; echo $$; while :; do sleep 1; done'
 PROGRAM = """
-from kafkaguard.cli._session import spark_session
+from kafkaguard.cli.spark_session import spark_session
 with spark_session("never starts"):
     pass
 """
@@ -71,7 +71,7 @@ def test_java_of_the_block_is_forgotten_and_one_from_before_is_not(monkeypatch):
 
 def test_process_that_does_not_end_is_killed(monkeypatch):
     """At the exit of the program, after the time that it is given."""
-    monkeypatch.setattr(_java_process, "_GRACE_S", 0.1)
+    monkeypatch.setattr(java_process, "_GRACE_S", 0.1)
     registered = []
     monkeypatch.setattr(atexit, "register", lambda *call: registered.append(call))
     with java_ends():

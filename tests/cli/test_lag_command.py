@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from kafka import KafkaProducer
 
-from kafkaguard.cli._lag_plot import picture
-from kafkaguard.cli._main import run
+from kafkaguard.cli.group import run
+from kafkaguard.cli.lag_plot import picture
 from tests.groups import joining
 
 

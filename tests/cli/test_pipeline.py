@@ -17,13 +17,14 @@ import yaml
 from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
 
-from kafkaguard.cli import _pipeline, _session
-from kafkaguard.cli._demo_flights import unpack
-from kafkaguard.cli._main import cli
-from kafkaguard.cli._main import run as command
-from kafkaguard.cli._session import NotStarted
-from kafkaguard.cli._spark_settings import check_settings
-from kafkaguard_adapters.spark._pipeline_file import load_pipeline
+from kafkaguard.cli import spark_session
+from kafkaguard.cli.commands import pipeline as command_module
+from kafkaguard.cli.demo.flights import unpack
+from kafkaguard.cli.group import cli
+from kafkaguard.cli.group import run as command
+from kafkaguard.cli.spark_session import NotStarted
+from kafkaguard.cli.spark_settings import check_settings
+from kafkaguard_adapters.spark.pipeline.file import load_pipeline
 
 pytestmark = pytest.mark.xdist_group("spark")
 ROOT = Path(__file__).parents[2]
@@ -78,7 +79,7 @@ def run(spark, written, monkeypatch):
     def shared(name, settings):
         yield spark
 
-    monkeypatch.setattr(_pipeline, "spark_session", shared)
+    monkeypatch.setattr(command_module, "spark_session", shared)
 
     def call(content, *options):
         return CliRunner().invoke(cli, ["pipeline", "run", written(content), *options])
@@ -191,7 +192,7 @@ def test_bad_cast_is_one_message(run, written, pipeline, capfd):
     said = capfd.readouterr().err
     assert "Error: the job failed: [CAST_INVALID_INPUT]" in said
     assert '"logger"' not in said
-    assert all(logging.getLogger(name).disabled for name in _session._ECHOES)
+    assert all(logging.getLogger(name).disabled for name in spark_session._ECHOES)
 
 
 def interrupt(*_, **__):
@@ -202,10 +203,10 @@ def interrupt(*_, **__):
 @pytest.mark.parametrize(
     ("where", "name", "said"),
     [
-        (_pipeline, "load_pipeline", "nothing was written"),
-        (_pipeline, "spark_session", "nothing was written"),
-        (_pipeline._pipeline_run, "plan", "nothing was written"),
-        (_pipeline._pipeline_run, "run", "records may have been written to TOPIC"),
+        (command_module, "load_pipeline", "nothing was written"),
+        (command_module, "spark_session", "nothing was written"),
+        (command_module.running, "plan", "nothing was written"),
+        (command_module.running, "run", "records may have been written to TOPIC"),
     ],
 )
 def test_interrupted_run_says_whether_anything_may_have_been_written(
@@ -369,7 +370,7 @@ def test_spark_that_does_not_start_is_told_with_the_setting_that_it_names(
     def fail(name, settings):
         raise NotStarted(said)
 
-    monkeypatch.setattr(_pipeline, "spark_session", fail)
+    monkeypatch.setattr(command_module, "spark_session", fail)
     settings = {"spark.b": 1, "spark.master": "local[x]"}
     message = refused(run(pipeline | {"spark": settings}))
     assert said in message
@@ -387,7 +388,7 @@ def test_spark_that_does_not_start_is_told_with_the_setting_that_it_names(
 )
 def test_reason_is_the_line_that_says_something(log, reason):
     """Not the one that says that there was an error."""
-    assert _session._reason(log) == reason
+    assert spark_session._reason(log) == reason
 
 
 @pytest.mark.parametrize(

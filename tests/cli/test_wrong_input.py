@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kafkaguard.cli._main import run
+from kafkaguard.cli.group import run
 
 #: More digits than Python turns into a number.
 DIGITS = "9" * 5_000

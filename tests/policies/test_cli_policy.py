@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner
 
 from kafkaguard import load_policy
-from kafkaguard.cli._main import cli
+from kafkaguard.cli.group import cli
 from kafkaguard.policies import policy_schema, preset_text, presets
 
 

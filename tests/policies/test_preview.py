@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkaguard import Action, RetryPolicy, classify, load_policy
 from kafkaguard.errors import BY_CODE
 from kafkaguard.policies import presets
-from kafkaguard_policies._explain import explain_ruling
+from kafkaguard_policies.advice.explain import explain_ruling
 
 
 def test_without_jitter_the_preview_is_the_schedule():

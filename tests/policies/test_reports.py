@@ -18,8 +18,8 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka import KafkaProducer
 
 from kafkaguard import Action, RetryPolicy, classify, errors, guard, load_policy
-from kafkaguard._apis import API_KEYS
-from kafkaguard._engine import Machine
+from kafkaguard._retries.machine import Machine
+from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
 from kafkaguard.policies import CallContext, Retrier, StopReason, outcome_of, presets
 from policies._helpers import FakeTime, Script, retrier

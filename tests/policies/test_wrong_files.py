@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkaguard import RetryPolicy, load_policy, retry
-from kafkaguard.cli._main import cli
+from kafkaguard.cli.group import cli
 from kafkaguard.policies import (
     BreakerOpenError,
     PolicyError,

@@ -61,7 +61,7 @@ import sys
 def test_it():
     loaded = set(sys.modules)
     assert "kafkaguard.testing.pytest_plugin" in loaded
-    heavy = {"kafka", "yaml", "click", "pydantic", "kafkaguard.testing._proxy"}
+    heavy = {"kafka", "yaml", "click", "pydantic", "kafkaguard.testing.proxy.proxy"}
     assert not heavy & loaded
 """
     )

@@ -30,4 +30,4 @@ def test_importing_it_loads_no_client():
     ).stdout.split()
     heavy = {"kafka", "confluent_kafka", "aiokafka", "click", "pydantic", "pyspark"}
     assert not heavy & set(loaded)
-    assert "kafkaguard.testing._cluster" not in loaded
+    assert "kafkaguard.testing.cluster.cluster" not in loaded

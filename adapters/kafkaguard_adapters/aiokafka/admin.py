@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kafkaguard_adapters._calls import AsyncClusterCalls
-from kafkaguard_adapters._stand_in import wrapper
-from kafkaguard_adapters.aiokafka._client import Client
+from kafkaguard_adapters.aiokafka.starting import Client
 from kafkaguard_adapters.aiokafka.view import view_of
+from kafkaguard_adapters.asking.calls import AsyncClusterCalls
+from kafkaguard_adapters.stand_in import wrapper
 
 
 class GuardedAdmin(AsyncClusterCalls, Client):

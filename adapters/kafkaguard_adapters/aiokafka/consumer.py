@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aiokafka.structs import OffsetAndTimestamp
 
-from kafkaguard._offsets import EARLIEST, LATEST
-from kafkaguard_adapters._stand_in import wrapper
-from kafkaguard_adapters._tiered_offsets import TieredOffsets, offsets_of
-from kafkaguard_adapters.aiokafka._client import Client
+from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard_adapters.aiokafka.settings import consumer_config_of
+from kafkaguard_adapters.aiokafka.starting import Client
 from kafkaguard_adapters.aiokafka.view import view_of
+from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
+from kafkaguard_adapters.stand_in import wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from kafkaguard._offsets import PartitionOffset
-    from kafkaguard_adapters._view import ClusterView
+    from kafkaguard._cluster.offsets import PartitionOffset
+    from kafkaguard_adapters.asking.view import ClusterView
 
 
 class GuardedConsumer(Client):

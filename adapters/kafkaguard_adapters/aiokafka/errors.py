@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import errors as aiokafka_errors
 
 from kafkaguard.errors import BY_CODE, RetriableError
-from kafkaguard_adapters import _errors
+from kafkaguard_adapters import client_errors
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
@@ -64,8 +64,8 @@ def class_for(code: int) -> type[BaseException]:
     return known
 
 
-#: Makes an error that is both ours and the client's, as ``_errors.maker`` says.
-make = _errors.maker(aiokafka_errors.KafkaError, class_for, CLIENT)
+#: Makes an error that is both ours and the client's, as ``client_errors.maker`` says.
+make = client_errors.maker(aiokafka_errors.KafkaError, class_for, CLIENT)
 
 
 def translate(original: BaseException, **known: Any) -> KafkaGuardError:
@@ -76,4 +76,4 @@ def translate(original: BaseException, **known: Any) -> KafkaGuardError:
         known: ``api``, ``topic``, ``partition`` ..., ``context`` for further arguments
             of :func:`kafkaguard.classify`, or a ready ``verdict``.
     """
-    return _errors.translate(original, client=CLIENT, **known)
+    return client_errors.translate(original, client=CLIENT, **known)

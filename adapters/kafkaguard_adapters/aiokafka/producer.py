@@ -6,11 +6,11 @@ from typing import Any
 
 from aiokafka.errors import ProducerClosed
 
-from kafkaguard_adapters._calls import AsyncClusterCalls
-from kafkaguard_adapters._errors import recast
-from kafkaguard_adapters._stand_in import passing_sends, wrapper
-from kafkaguard_adapters.aiokafka._client import Client
+from kafkaguard_adapters.aiokafka.starting import Client
 from kafkaguard_adapters.aiokafka.view import view_of
+from kafkaguard_adapters.asking.calls import AsyncClusterCalls
+from kafkaguard_adapters.client_errors import recast
+from kafkaguard_adapters.stand_in import passing_sends, wrapper
 
 
 class GuardedProducer(AsyncClusterCalls, Client):

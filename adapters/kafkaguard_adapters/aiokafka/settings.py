@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard_adapters._settings import (
+from kafkaguard_adapters.wire.settings import (
     Settings,
     check_protocol,
     read_bootstrap,
@@ -14,7 +14,7 @@ from kafkaguard_adapters._settings import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaguard._reports import Make
+    from kafkaguard._cluster.reports import Make
 
 _SASL = (
     "sasl_plain_username",

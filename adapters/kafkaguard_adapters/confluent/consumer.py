@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_END, TopicPartition
 
-from kafkaguard._offsets import EARLIEST, LATEST
-from kafkaguard._reports import as_partition
-from kafkaguard._topic_facts import TopicFactsCache
-from kafkaguard_adapters._calls import TIMEOUT_S
-from kafkaguard_adapters._loop import run
-from kafkaguard_adapters._stand_in import GuardedClient
-from kafkaguard_adapters._tiered_offsets import TieredOffsets
+from kafkaguard._cluster.offsets import EARLIEST, LATEST
+from kafkaguard._cluster.reports import as_partition
+from kafkaguard._verdicts.topic_facts import TopicFactsCache
+from kafkaguard_adapters.asking.calls import TIMEOUT_S
+from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
 from kafkaguard_adapters.confluent.view import view_of
+from kafkaguard_adapters.stand_in import GuardedClient
+from kafkaguard_adapters.wire.loop import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkaguard._offsets import OffsetsReport
-    from kafkaguard._verdict import TopicFacts
-    from kafkaguard_adapters._view import ClusterView
+    from kafkaguard._cluster.offsets import OffsetsReport
+    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_adapters.asking.view import ClusterView
 
 #: librdkafka's own defaults.
 _ISOLATION = "read_committed"

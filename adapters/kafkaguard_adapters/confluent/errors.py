@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from kafkaguard.errors import KafkaGuardError, for_code
-from kafkaguard_adapters import _errors
+from kafkaguard_adapters import client_errors
 
 CLIENT = "confluent-kafka"
 
@@ -36,7 +36,7 @@ def make(
     ours = for_code(error) if isinstance(error, int) else error
     code = place.setdefault("code", ours.code)
     inner = KafkaError(KafkaError._FAIL if code is None else code, message)  # noqa: SLF001 - a documented constant
-    return _errors.combine(
+    return client_errors.combine(
         ours, KafkaException, (inner,), message, client=CLIENT, **place
     )
 
@@ -54,4 +54,4 @@ def translate(original: Any, **known: Any) -> KafkaGuardError:
     inner = original.args[0] if theirs is None and original.args else original
     if isinstance(inner, KafkaError):
         known.setdefault("broker_message", inner.str())
-    return _errors.translate(original, theirs, client=CLIENT, **known)
+    return client_errors.translate(original, theirs, client=CLIENT, **known)

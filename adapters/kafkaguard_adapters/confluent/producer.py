@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kafkaguard_adapters._calls import ClusterCalls
-from kafkaguard_adapters._stand_in import GuardedClient, passing_sends, wrapper
-from kafkaguard_adapters.confluent._queue import Queue
+from kafkaguard_adapters.asking.calls import ClusterCalls
+from kafkaguard_adapters.confluent.queued import Queue
 from kafkaguard_adapters.confluent.view import view_of
+from kafkaguard_adapters.stand_in import GuardedClient, passing_sends, wrapper
 
 
 class GuardedProducer(ClusterCalls, Queue, GuardedClient):

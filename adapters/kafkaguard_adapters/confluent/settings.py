@@ -6,19 +6,19 @@ import asyncio
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard_adapters._settings import (
+from kafkaguard_adapters.confluent.unsecured_tokens import unsecured_token
+from kafkaguard_adapters.wire.settings import (
     Settings,
     Tls,
     check_protocol,
     read_bootstrap,
     refuse,
 )
-from kafkaguard_adapters.confluent._unsecured import unsecured_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaguard._reports import Make
+    from kafkaguard._cluster.reports import Make
 
 #: Other names of the same settings, as librdkafka has them.
 _ALIASES = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard.errors import ClientConfigurationError
-from kafkaguard_adapters._view import ClusterView
+from kafkaguard_adapters.asking.view import ClusterView
 from kafkaguard_adapters.confluent import errors
 from kafkaguard_adapters.confluent.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaguard._topic_facts import TopicFactsCache
+    from kafkaguard._verdicts.topic_facts import TopicFactsCache
 
 
 def view_of(

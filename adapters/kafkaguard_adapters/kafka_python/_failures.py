@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from kafkaguard._classification import classify
-from kafkaguard._verdict import Action
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import (
     AuthenticationError,
     BatchMateRefusedError,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._delivery import Ledger, Outcome, SetAside
+from kafkaguard._delivery.report import Ledger, Outcome, SetAside
 from kafkaguard_adapters.kafka_python import _insides
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError
 
-from kafkaguard._classification import classify
-from kafkaguard._delivery import ForkedProducerError
+from kafkaguard._delivery.report import ForkedProducerError
+from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import ClientClosedError, dual
 from kafkaguard_adapters.kafka_python import _levers, errors
 

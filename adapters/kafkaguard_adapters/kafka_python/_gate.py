@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka.errors import KafkaTimeoutError
 
-from kafkaguard._classification import classify
+from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import ClientClosedError, ClientTimeoutError
 from kafkaguard_adapters.kafka_python import errors
 

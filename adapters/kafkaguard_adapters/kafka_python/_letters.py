@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from kafkaguard._dead_letter import Reason, fitting, reason_headers, reason_of
+from kafkaguard._delivery.dead_letters import Reason, fitting, reason_headers, reason_of
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.kafka_python import _insides, _levers
 from kafkaguard_adapters.kafka_python._fate import LetterFate
@@ -32,7 +32,7 @@ from kafkaguard_adapters.kafka_python.errors import add_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkaguard._dialects import Dialect
+    from kafkaguard._delivery.dialects import Dialect
     from kafkaguard_adapters.kafka_python._fate import Fate
     from kafkaguard_adapters.kafka_python._session import Session
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch

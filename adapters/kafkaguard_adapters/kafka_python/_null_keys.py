@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._classification import classify
-from kafkaguard._verdict import TopicFacts
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import InvalidRecordKeyError
 from kafkaguard_adapters.kafka_python import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard._topic_facts import TopicFactsLookup
+    from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 
 _INVALID_RECORD = 87
 _log = logging.getLogger("kafkaguard.producer")

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._wire_size import batch_size
+from kafkaguard._delivery.sizes import batch_size
 from kafkaguard_adapters.kafka_python import _insides, errors
 
 if TYPE_CHECKING:

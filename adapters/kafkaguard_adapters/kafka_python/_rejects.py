@@ -11,8 +11,8 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._engine import CallContext
-from kafkaguard._verdict import Action
+from kafkaguard._retries.machine import CallContext
+from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import (
     ClientConfigurationError,
     ClientStateError,
@@ -27,7 +27,7 @@ from kafkaguard_adapters.kafka_python.errors import add_words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkaguard._engine import OnReject
+    from kafkaguard._retries.machine import OnReject
     from kafkaguard_adapters.kafka_python._insides import Handed, RawRecord
     from kafkaguard_adapters.kafka_python._letters import Letters
     from kafkaguard_adapters.kafka_python._session import Session

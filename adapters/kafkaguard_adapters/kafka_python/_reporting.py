@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
-from kafkaguard._classification import classify
-from kafkaguard._delivery import CallbackError, DeliveryFailed, worst
-from kafkaguard._verdict import Action
+from kafkaguard._delivery.report import CallbackError, DeliveryFailed, worst
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, ClientStateError, dual
 from kafkaguard_adapters.kafka_python import _failures, errors
 
 if TYPE_CHECKING:
-    from kafkaguard._delivery import DeliveryReport
-    from kafkaguard._verdict import Verdict
+    from kafkaguard._delivery.report import DeliveryReport
+    from kafkaguard._verdicts.verdict import Verdict
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.kafka_python._insides import Handed
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._delivery import SupersededError
+from kafkaguard._delivery.report import SupersededError
 from kafkaguard_adapters.kafka_python import _failures, _levers, errors
 from kafkaguard_adapters.kafka_python.errors import add_words
 

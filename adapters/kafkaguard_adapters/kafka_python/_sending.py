@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
-from kafkaguard._classification import classify
+from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import InvalidRecordKeyError
 from kafkaguard_adapters.kafka_python import (
     _insides,
@@ -26,7 +26,7 @@ from kafkaguard_adapters.kafka_python._gate import Limit
 from kafkaguard_adapters.kafka_python._insides import Handed
 
 if TYPE_CHECKING:
-    from kafkaguard._verdict import Verdict
+    from kafkaguard._verdicts.verdict import Verdict
     from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck
     from kafkaguard_adapters.kafka_python._session import Session
 

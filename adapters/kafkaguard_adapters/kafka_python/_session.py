@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._delivery import Ledger
+from kafkaguard._delivery.report import Ledger
 from kafkaguard_adapters.kafka_python._building import settings_of
 from kafkaguard_adapters.kafka_python._oversize import SizeLimits
 from kafkaguard_adapters.kafka_python._recovery import Recovery
@@ -17,7 +17,7 @@ from kafkaguard_adapters.kafka_python._watch import Watch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard._topic_facts import TopicFactsCache
+    from kafkaguard._verdicts.topic_facts import TopicFactsCache
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.kafka_python._building import Builder
     from kafkaguard_adapters.kafka_python._telling import Teller

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kafkaguard._engine import CallContext
-from kafkaguard._events import (
+from kafkaguard._retries.events import (
     DeadLetterEvent,
     Event,
     RecreateEvent,
@@ -14,14 +13,15 @@ from kafkaguard._events import (
     RetryEvent,
     emit,
 )
-from kafkaguard._verdict import Action
+from kafkaguard._retries.machine import CallContext
+from kafkaguard._verdicts.verdict import Action
 from kafkaguard_adapters.kafka_python.errors import CLIENT
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard._engine import OnReject
+    from kafkaguard._retries.machine import OnReject
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_policies import RetryPolicy
 

@@ -25,7 +25,7 @@ from kafkaguard_adapters.kafka_python._fate import Fate, fate_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard._delivery import Ledger
+    from kafkaguard._delivery.report import Ledger
     from kafkaguard_adapters.kafka_python._future import Hook
 
 _log = logging.getLogger("kafkaguard.producer")

@@ -15,13 +15,13 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata
 
-from kafkaguard._classification import classify
-from kafkaguard._verdict import Action
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, ClientStateError, UnrelatedError, dual
 from kafkaguard_adapters.kafka_python import _failures, _insides, errors
 
 if TYPE_CHECKING:
-    from kafkaguard._verdict import Phase
+    from kafkaguard._verdicts.verdict import Phase
     from kafkaguard.errors import KafkaGuardError
 
 

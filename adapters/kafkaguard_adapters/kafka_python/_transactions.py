@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaError, ProducerFencedError
 
-from kafkaguard._verdict import Action
+from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.kafka_python import (
     _failures,

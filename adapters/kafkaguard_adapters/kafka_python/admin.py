@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafkaguard_adapters._calls import ClusterCalls
-from kafkaguard_adapters._stand_in import GuardedClient, wrapper
+from kafkaguard_adapters.asking.calls import ClusterCalls
 from kafkaguard_adapters.kafka_python.view import view_of
+from kafkaguard_adapters.stand_in import GuardedClient, wrapper
 
 
 class GuardedAdmin(ClusterCalls, GuardedClient):

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, Self
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndTimestamp
 
-from kafkaguard._offsets import EARLIEST, LATEST
+from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters._errors import recast
-from kafkaguard_adapters._loop import run
-from kafkaguard_adapters._stand_in import GuardedClient, wrapper
-from kafkaguard_adapters._tiered_offsets import TieredOffsets, offsets_of
+from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
+from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.kafka_python.view import view_of
+from kafkaguard_adapters.stand_in import GuardedClient, wrapper
+from kafkaguard_adapters.wire.loop import run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from kafkaguard._offsets import OffsetsReport, PartitionOffset
-    from kafkaguard_adapters._view import ClusterView
+    from kafkaguard._cluster.offsets import OffsetsReport, PartitionOffset
+    from kafkaguard_adapters.asking.view import ClusterView
 
 
 class GuardedConsumer(GuardedClient):

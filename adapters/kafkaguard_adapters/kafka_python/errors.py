@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import errors as kafka_errors
 
-from kafkaguard_adapters import _errors
+from kafkaguard_adapters import client_errors
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
@@ -30,8 +30,8 @@ def class_for(code: int) -> type[BaseException]:
     return known
 
 
-#: Makes an error that is both ours and the client's, as ``_errors.maker`` says.
-make = _errors.maker(kafka_errors.KafkaError, class_for, CLIENT)
+#: Makes an error that is both ours and the client's, as ``client_errors.maker`` says.
+make = client_errors.maker(kafka_errors.KafkaError, class_for, CLIENT)
 
 
 def translate(original: BaseException, **known: Any) -> KafkaGuardError:
@@ -42,7 +42,7 @@ def translate(original: BaseException, **known: Any) -> KafkaGuardError:
         known: ``api``, ``topic``, ``partition`` ..., ``context`` for further arguments
             of :func:`kafkaguard.classify`, or a ready ``verdict``.
     """
-    error = _errors.translate(original, client=CLIENT, **known)
+    error = client_errors.translate(original, client=CLIENT, **known)
     if error.summary is None and original.args in ((), (None,)):
         # Its text would be "MessageSizeTooLargeError: None".
         error.summary = _sentence(original)

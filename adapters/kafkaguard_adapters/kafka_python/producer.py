@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from kafkaguard._delivery import DeliveryReport
-from kafkaguard._topic_facts import TopicFactsCache, TopicFactsLookup
+from kafkaguard._delivery.report import DeliveryReport
+from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters._calls import ClusterCalls
-from kafkaguard_adapters._view import ClusterView
+from kafkaguard_adapters.asking.calls import ClusterCalls
+from kafkaguard_adapters.asking.view import ClusterView
 from kafkaguard_adapters.kafka_python import _insides, _levers, _reporting, errors
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python._forks import ForkGuard
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from kafkaguard._events import Event
-    from kafkaguard._verdict import TopicFacts
-    from kafkaguard_adapters._settings import Settings
+    from kafkaguard._retries.events import Event
+    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
+    from kafkaguard_adapters.wire.settings import Settings
 
 _new = object.__new__
 _log = logging.getLogger("kafkaguard.producer")

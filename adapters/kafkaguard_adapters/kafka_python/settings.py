@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard_adapters._settings import (
+from kafkaguard_adapters.wire.settings import (
     Settings,
     Tls,
     check_protocol,
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
-    from kafkaguard._reports import Make
+    from kafkaguard._cluster.reports import Make
 
 _TLS = {
     "ssl_cafile": "cafile",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard_adapters._view import ClusterView
+from kafkaguard_adapters.asking.view import ClusterView
 from kafkaguard_adapters.kafka_python import errors
 from kafkaguard_adapters.kafka_python.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaguard._topic_facts import TopicFactsCache
+    from kafkaguard._verdicts.topic_facts import TopicFactsCache
 
 
 def view_of(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaguard_adapters.spark._counts import WriteReport
-from kafkaguard_adapters.spark._foreach_batch import foreach_batch
-from kafkaguard_adapters.spark._guard_sink import guard_sink
-from kafkaguard_adapters.spark._marker import error_from
-from kafkaguard_adapters.spark._source import KafkaGuardSource
-from kafkaguard_adapters.spark._write import write
+from kafkaguard_adapters.spark.driver.data_source import KafkaGuardSource
+from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch
+from kafkaguard_adapters.spark.driver.guard_sink import guard_sink
+from kafkaguard_adapters.spark.driver.write import write
+from kafkaguard_adapters.spark.marker import error_from
+from kafkaguard_adapters.spark.report import WriteReport
 
 __all__ = [
     "KafkaGuardSource",

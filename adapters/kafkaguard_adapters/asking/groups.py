@@ -1,0 +1,242 @@
+"""Consumer groups: who coordinates them, and what they have committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.admin import ListGroupsRequest
+from kafka.protocol.consumer import OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard.errors import ClientProtocolError, KafkaGuardError
+from kafkaguard_adapters.asking.ask_again import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from kafkaguard_adapters.wire.cluster import Cluster
+
+_GROUP: Final = 0
+#: From these versions on one request asks for many groups (KIP-699, KIP-709).
+_MANY_COORDINATORS: Final = 4
+_MANY_GROUPS: Final = 8
+#: From version 10 on topics have ids only.
+_LAST_WITH_NAMES: Final = 9
+_NO_COMMIT: Final = -1
+
+
+@dataclass(slots=True)
+class Committed:
+    """What a group has committed.
+
+    Attributes:
+        offsets: By partition; a partition without a commit is not there.
+        errors: Partitions for which the coordinator had none.
+        coordinator: The id of the broker that answered.
+    """
+
+    coordinator: int
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    errors: dict[TopicPartition, KafkaGuardError] = field(default_factory=dict)
+
+
+async def list_groups(
+    cluster: Cluster, deadline: float, brokers: Iterable[int] | None = None
+) -> tuple[dict[str, str], dict[int, KafkaGuardError]]:
+    """Ask brokers for the groups that they coordinate.
+
+    Groups of other protocols (Connect, share groups) have no lag and are left out.
+
+    Returns:
+        States by group, and errors by broker.
+    """
+    asked = list(cluster.addresses if brokers is None else brokers)
+    answers = await settle(
+        asked, lambda some, _: _list_groups(cluster, some, deadline), deadline
+    )
+    errors = {b: a for b, a in answers.items() if isinstance(a, KafkaGuardError)}
+    states = {
+        each.group_id: each.group_state or ""
+        for broker, answer in answers.items()
+        if broker not in errors
+        for each in answer.groups
+        if each.protocol_type in ("", "consumer") and each.group_type != "share"
+    }
+    return states, errors
+
+
+async def _list_groups(
+    cluster: Cluster, brokers: Collection[int], deadline: float
+) -> dict[int, Any]:
+    async def ask(broker: int) -> Any:
+        try:
+            answer = await cluster.ask(ListGroupsRequest(), broker, deadline)
+        except KafkaGuardError as error:
+            return error
+        if answer.error_code:
+            return cluster.make(answer.error_code, api="ListGroups", broker=broker)
+        return answer
+
+    answers: list[Any] = await asyncio.gather(*map(ask, brokers))
+    return dict(zip(brokers, answers, strict=True))
+
+
+class CommittedReader:
+    """Reads what many groups have committed, with one request a coordinator.
+
+    Args:
+        cluster: Whom to ask.
+        deadline: By when, on the loop's clock.
+        stable: Wait for transactional commits to be decided, instead of reading what
+            was committed before (KIP-447).
+    """
+
+    def __init__(self, cluster: Cluster, deadline: float, *, stable: bool) -> None:
+        self._cluster = cluster
+        self._deadline = deadline
+        self._stable = stable
+
+    async def read(
+        self, groups: Iterable[str]
+    ) -> dict[str, Committed | KafkaGuardError]:
+        """Read the offsets of groups, or why there are none."""
+        return await settle(
+            dict.fromkeys(groups), self._ask, self._deadline, error_of=_open_error
+        )
+
+    async def _ask(self, groups: Collection[str], _: int) -> dict[str, Any]:
+        answers: dict[str, Any] = {}
+        by_coordinator: dict[int, list[str]] = defaultdict(list)
+        found = await coordinators(self._cluster, groups, self._deadline)
+        for group, coordinator in found.items():
+            if isinstance(coordinator, KafkaGuardError):
+                answers[group] = coordinator
+            else:
+                by_coordinator[coordinator].append(group)
+        for part in await asyncio.gather(
+            *(self._ask_coordinator(*each) for each in by_coordinator.items())
+        ):
+            answers.update(part)
+        return {group: answers.get(group) or self._left_out(group) for group in groups}
+
+    def _left_out(self, group: str) -> KafkaGuardError:
+        text = f"the answer leaves group {group} out"
+        return self._cluster.make(ClientProtocolError, text, api="OffsetFetch")
+
+    async def _ask_coordinator(
+        self, coordinator: int, groups: Collection[str]
+    ) -> dict[str, Any]:
+        try:
+            version = await self._cluster.version(
+                OffsetFetchRequest, coordinator, self._deadline
+            )
+            if version >= _MANY_GROUPS:
+                return await self._ask_for_many(coordinator, groups)
+            return {each: await self._ask_for_one(coordinator, each) for each in groups}
+        except KafkaGuardError as error:
+            return dict.fromkeys(groups, error)
+
+    async def _ask_for_many(
+        self, coordinator: int, groups: Collection[str]
+    ) -> dict[str, Any]:
+        named = OffsetFetchRequest.OffsetFetchRequestGroup
+        request = OffsetFetchRequest(
+            groups=[named(group_id=group, topics=None) for group in groups],
+            require_stable=self._stable,
+        )
+        answer = await self._fetch(request, coordinator)
+        return {
+            each.group_id: self._judge(each.group_id, coordinator, each)
+            for each in answer.groups
+        }
+
+    async def _ask_for_one(self, coordinator: int, group: str) -> Any:
+        request = OffsetFetchRequest(
+            group_id=group, topics=None, require_stable=self._stable
+        )
+        return self._judge(group, coordinator, await self._fetch(request, coordinator))
+
+    async def _fetch(self, request: Any, coordinator: int) -> Any:
+        return await self._cluster.ask(
+            request, coordinator, self._deadline, max_version=_LAST_WITH_NAMES
+        )
+
+    def _judge(
+        self, group: str, coordinator: int, answer: Any
+    ) -> Committed | KafkaGuardError:
+        if answer.error_code:
+            text = f"group {group}"
+            return self._error(answer.error_code, text, broker=coordinator)
+        committed = Committed(coordinator)
+        for topic in answer.topics:
+            for each in topic.partitions:
+                place = TopicPartition(topic.name, each.partition_index)
+                if each.error_code:
+                    committed.errors[place] = self._error(
+                        each.error_code,
+                        f"group {group}",
+                        topic=place.topic,
+                        partition=place.partition,
+                        broker=coordinator,
+                    )
+                elif each.committed_offset != _NO_COMMIT:
+                    committed.offsets[place] = each.committed_offset
+        return committed
+
+    def _error(self, code: int, text: str, **place: Any) -> KafkaGuardError:
+        return self._cluster.make(code, text, api="OffsetFetch", **place)
+
+
+def _open_error(answer: Committed | KafkaGuardError) -> KafkaGuardError | None:
+    if isinstance(answer, KafkaGuardError):
+        return answer
+    passing = (e for e in answer.errors.values() if e.verdict.retriable)
+    return next(passing, None)
+
+
+async def coordinators(
+    cluster: Cluster, groups: Collection[str], deadline: float
+) -> dict[str, int | KafkaGuardError]:
+    """Ask which brokers coordinate groups, with one request where possible."""
+    try:
+        version = await cluster.version(FindCoordinatorRequest, None, deadline)
+        if version >= _MANY_COORDINATORS:
+            return await _find_many(cluster, groups, deadline)
+        return {each: await _find_one(cluster, each, deadline) for each in groups}
+    except KafkaGuardError as error:
+        return dict.fromkeys(groups, error)
+
+
+async def _find_many(
+    cluster: Cluster, groups: Collection[str], deadline: float
+) -> dict[str, Any]:
+    request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=list(groups))
+    answer = await cluster.ask(request, None, deadline)
+    return {each.key: _node(cluster, each.key, each) for each in answer.coordinators}
+
+
+async def _find_one(cluster: Cluster, group: str, deadline: float) -> Any:
+    request = FindCoordinatorRequest(key_type=_GROUP, key=group)
+    return _node(cluster, group, await cluster.ask(request, None, deadline))
+
+
+def _node(cluster: Cluster, group: str, answer: Any) -> int | KafkaGuardError:
+    if answer.error_code:
+        text = answer.error_message or f"group {group}"
+        return cluster.make(answer.error_code, text, api="FindCoordinator")
+    cluster.addresses.setdefault(answer.node_id, (answer.host, answer.port))
+    node: int = answer.node_id
+    return node
+
+
+def by_coordinator(committed: Mapping[str, Any]) -> dict[int, list[str]]:
+    """Sort groups by the broker that answered for them."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for group, answer in committed.items():
+        if isinstance(answer, Committed):
+            found[answer.coordinator].append(group)
+    return found

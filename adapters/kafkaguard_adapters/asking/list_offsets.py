@@ -1,0 +1,200 @@
+"""ListOffsets: one request a leader, and again for the partitions that failed.
+
+A broker that still reads the metadata of remote storage answers 9 or -1, which mean
+other things elsewhere: only the topic's settings tell (KIP-1007). They are looked up
+when such an answer comes, and not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from kafkaguard._cluster.offsets import (
+    MAX_TIMESTAMP,
+    READ_UNCOMMITTED,
+    PartitionOffset,
+)
+from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard._verdicts.classification import classify
+from kafkaguard.errors import (
+    ClientProtocolError,
+    KafkaGuardError,
+    UnknownTopicOrPartitionError,
+)
+from kafkaguard_adapters.asking.ask_again import settle
+from kafkaguard_adapters.asking.topics import METADATA, FactsOfTopics, Leaders, leaders
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kafkaguard_adapters.wire.cluster import Cluster
+
+API: Final = "ListOffsets"
+#: What a tiered topic's broker answers while remote storage is not ready.
+_AMBIGUOUS: Final = frozenset({9, -1})
+_UNKNOWN: Final = -1
+
+
+class OffsetLister:
+    """Lists offsets of partitions.
+
+    Args:
+        cluster: Whom to ask.
+        facts: Where settings of topics are looked up.
+        deadline: By when, on the loop's clock.
+        isolation: 0 or, for the last stable offset as the end, 1.
+        known: The leaders, where they are known already.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        facts: FactsOfTopics,
+        deadline: float,
+        *,
+        isolation: int = READ_UNCOMMITTED,
+        known: Leaders | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._facts = facts
+        self._deadline = deadline
+        self._isolation = isolation
+        self._leaders = known
+
+    async def list(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, PartitionOffset]:
+        """List offsets.
+
+        Args:
+            wanted: For each partition a time in milliseconds, or one of Kafka's
+                negative numbers (latest, earliest ...).
+        """
+
+        async def ask(places: Collection[TopicPartition], tries: int) -> dict[Any, Any]:
+            return await self._ask({place: wanted[place] for place in places}, tries)
+
+        return await settle(wanted, ask, self._deadline, error_of=_open_error)
+
+    async def _ask(
+        self, wanted: Mapping[TopicPartition, int], tries: int
+    ) -> dict[TopicPartition, PartitionOffset]:
+        if self._leaders is None or tries:
+            topics = {place.topic for place in wanted}
+            try:
+                self._leaders = await leaders(self._cluster, topics, self._deadline)
+            except KafkaGuardError as error:
+                return dict.fromkeys(wanted, PartitionOffset(error=error))
+        answers: dict[TopicPartition, PartitionOffset] = {}
+        by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        for place, time in wanted.items():
+            leader = self._leaders.of(place)
+            if isinstance(leader, KafkaGuardError):
+                answers[place] = PartitionOffset(error=leader)
+            else:
+                by_leader[leader][place] = time
+        for part in await asyncio.gather(
+            *(self._ask_leader(leader, part) for leader, part in by_leader.items())
+        ):
+            answers.update(part)
+        return answers
+
+    async def _ask_leader(
+        self, leader: int, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, PartitionOffset]:
+        request = _request(wanted, self._isolation, self._deadline)
+        try:
+            answer = await self._cluster.ask(request, leader, self._deadline)
+        except KafkaGuardError as error:
+            return dict.fromkeys(wanted, PartitionOffset(error=error))
+        found = {
+            TopicPartition(topic.name, each.partition_index): each
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+        facts = await self._facts_for(found, wanted)
+        return {
+            place: self._judge(place, found[place], leader, time, facts)
+            if place in found
+            else PartitionOffset(error=self._left_out(place, leader))
+            for place, time in wanted.items()
+        }
+
+    def _left_out(self, place: TopicPartition, leader: int) -> KafkaGuardError:
+        return self._cluster.make(
+            ClientProtocolError,
+            "the answer leaves this partition out",
+            api=API,
+            topic=place.topic,
+            partition=place.partition,
+            broker=leader,
+        )
+
+    async def _facts_for(
+        self, found: Mapping[TopicPartition, Any], wanted: Mapping[TopicPartition, int]
+    ) -> Mapping[str, Any]:
+        topics = {
+            place.topic
+            for place, each in found.items()
+            if each.error_code in _AMBIGUOUS or wanted[place] == MAX_TIMESTAMP
+        }
+        return await self._facts.get(self._cluster, topics, self._deadline)
+
+    def _judge(
+        self,
+        place: TopicPartition,
+        each: Any,
+        leader: int,
+        time: int,
+        facts: Mapping[str, Any],
+    ) -> PartitionOffset:
+        known = facts.get(place.topic)
+        if each.error_code:
+            verdict = classify(each.error_code, api=API, facts=known)
+            error = self._cluster.make(
+                verdict.error_class,
+                code=each.error_code,
+                api=API,
+                topic=place.topic,
+                partition=place.partition,
+                broker=leader,
+                verdict=verdict,
+            )
+            return PartitionOffset(error=error)
+        return PartitionOffset(
+            None if each.offset == _UNKNOWN else each.offset,
+            None if each.timestamp == _UNKNOWN else each.timestamp / 1000,
+            is_local_only=known.tiered if known and time == MAX_TIMESTAMP else False,
+            leader_epoch=None if each.leader_epoch == _UNKNOWN else each.leader_epoch,
+        )
+
+
+def _open_error(answer: PartitionOffset) -> KafkaGuardError | None:
+    """Find what may pass; that a partition does not exist is Metadata's last word."""
+    error = answer.error
+    if isinstance(error, UnknownTopicOrPartitionError) and error.api == METADATA:
+        return None
+    return error
+
+
+def _request(
+    wanted: Mapping[TopicPartition, int], isolation: int, deadline: float
+) -> Any:
+    by_topic: dict[str, list[Any]] = defaultdict(list)
+    for place, time in wanted.items():
+        by_topic[place.topic].append(
+            ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                partition_index=place.partition, timestamp=time
+            )
+        )
+    named = ListOffsetsRequest.ListOffsetsTopic
+    left = deadline - asyncio.get_running_loop().time()
+    return ListOffsetsRequest(
+        isolation_level=isolation,
+        topics=[named(name=name, partitions=each) for name, each in by_topic.items()],
+        timeout_ms=max(1, int(left * 1000)),
+    )

@@ -1,0 +1,175 @@
+"""What leaders say about logs: their ends and starts, for all groups at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kafkaguard._cluster.offsets import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+)
+from kafkaguard_adapters.asking.fetch_probe import next_records, peek_ends, refusal
+from kafkaguard_adapters.asking.list_offsets import OffsetLister
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from kafkaguard._cluster.offsets import PartitionOffset
+    from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.asking.fetch_probe import Next
+    from kafkaguard_adapters.asking.topics import FactsOfTopics, Leaders
+    from kafkaguard_adapters.wire.cluster import Cluster
+
+ValueT = TypeVar("ValueT")
+_KINDS: Final = {
+    "log_start": (EARLIEST, READ_UNCOMMITTED),
+    "high_watermark": (LATEST, READ_UNCOMMITTED),
+    "last_stable": (LATEST, READ_COMMITTED),
+}
+
+
+class Logs:
+    """The logs of partitions.
+
+    Args:
+        cluster: Whom to ask.
+        leaders: Who leads them.
+        facts: Where settings of topics are looked up.
+        deadline: By when, on the loop's clock.
+        isolation: Which end counts.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        leaders: Leaders,
+        facts: FactsOfTopics,
+        deadline: float,
+        isolation: int,
+    ) -> None:
+        self.leaders = leaders
+        self.ends: dict[TopicPartition, PartitionOffset] = {}
+        self.columns: dict[TopicPartition, dict[str, int | None]] = defaultdict(dict)
+        self.next: dict[tuple[TopicPartition, int], Next | KafkaGuardError] = {}
+        self._cluster = cluster
+        self._facts = facts
+        self._deadline = deadline
+        self._isolation = isolation
+
+    async def read_ends(self) -> None:
+        """Read the end that counts, of each partition that has a leader."""
+        led = self.leaders.partitions.items()
+        places = [place for place, leader in led if isinstance(leader, int)]
+        self.ends = await self._list(places, LATEST, self._isolation)
+
+    def end(self, place: TopicPartition) -> int | None:
+        """Return the end that counts; None where it is not known."""
+        known = self.ends.get(place)
+        return None if known is None else known.offset
+
+    async def peek(self) -> None:
+        """Fill all columns at once where Read is allowed."""
+        ends = {p: e.offset for p, e in self.ends.items() if e.offset is not None}
+        for place, known in (await self._of_leaders(ends, self._peek_at)).items():
+            self.columns[place] = {
+                "high_watermark": known.high_watermark,
+                "last_stable": known.last_stable,
+                "log_start": known.log_start,
+            }
+
+    async def _peek_at(self, leader: int, ends: Mapping[TopicPartition, int]) -> Any:
+        return await peek_ends(self._cluster, leader, ends, self._deadline)
+
+    async def fill(self, column: str, places: Iterable[TopicPartition]) -> None:
+        """Fill a column where it is empty, with one ListOffsets a leader."""
+        missing = [
+            p for p in places if column not in self.columns[p] and p in self.ends
+        ]
+        kind = _KINDS[column]
+        if kind == (LATEST, self._isolation):
+            answers = self.ends
+        else:
+            answers = await self._list(missing, *kind)
+        for place in missing:
+            self.columns[place][column] = answers[place].offset
+
+    async def read_next(self, positions: Iterable[tuple[TopicPartition, int]]) -> None:
+        """Read when the next record at each position was written.
+
+        A request names a partition once, so positions in the same one take turns.
+        """
+        turns: list[dict[TopicPartition, int]] = []
+        count: dict[TopicPartition, int] = defaultdict(int)
+        for place, offset in dict.fromkeys(positions):
+            end = self.end(place)
+            if end is None or offset >= end:
+                continue
+            if count[place] == len(turns):
+                turns.append({})
+            turns[count[place]][place] = offset
+            count[place] += 1
+        for turn in turns:
+            found = await self._of_leaders(turn, self._next_at)
+            self.next.update({(p, turn[p]): record for p, record in found.items()})
+
+    async def _next_at(
+        self, leader: int, offsets: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, Next | KafkaGuardError]:
+        spans = {
+            place: (
+                max(offset, self.columns[place].get("log_start") or 0),
+                self.end(place) or 0,
+            )
+            for place, offset in offsets.items()
+        }
+        found = await next_records(
+            self._cluster, leader, spans, self._deadline, isolation=self._isolation
+        )
+        return await self._judged(leader, found)
+
+    async def _judged(
+        self, leader: int, found: Mapping[TopicPartition, Next | int]
+    ) -> dict[TopicPartition, Next | KafkaGuardError]:
+        refused = {
+            place.topic for place, each in found.items() if isinstance(each, int)
+        }
+        facts = await self._facts.get(self._cluster, refused, self._deadline)
+        return {
+            place: refusal(self._cluster, leader, place, each, facts[place.topic])
+            if isinstance(each, int)
+            else each
+            for place, each in found.items()
+        }
+
+    async def _list(
+        self, places: Iterable[TopicPartition], when: int, isolation: int
+    ) -> dict[TopicPartition, PartitionOffset]:
+        lister = OffsetLister(
+            self._cluster,
+            self._facts,
+            self._deadline,
+            isolation=isolation,
+            known=self.leaders,
+        )
+        return await lister.list(dict.fromkeys(places, when))
+
+    async def _of_leaders(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        ask: Callable[
+            [int, Mapping[TopicPartition, int]],
+            Awaitable[Mapping[TopicPartition, ValueT]],
+        ],
+    ) -> dict[TopicPartition, ValueT]:
+        by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        for place, offset in offsets.items():
+            leader = self.leaders.of(place)
+            if isinstance(leader, int):
+                by_leader[leader][place] = offset
+        parts = await asyncio.gather(*(ask(*each) for each in by_leader.items()))
+        return {place: value for part in parts for place, value in part.items()}

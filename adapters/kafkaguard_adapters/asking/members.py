@@ -1,0 +1,131 @@
+"""Who reads which partition, as a group's coordinator has it, for both protocols."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+
+from kafkaguard._cluster.lag import Member
+from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.wire.schemas import ConsumerGroupDescribeRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from kafkaguard_adapters.wire.cluster import Cluster
+
+_NOT_FOUND = 69
+_UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Described:
+    """A group, as its coordinator describes it.
+
+    Attributes:
+        state: In Kafka's words; ``unknown`` for one that does not exist.
+        members: Who reads which partition.
+    """
+
+    state: str | None = None
+    members: dict[TopicPartition, Member] = field(default_factory=dict)
+
+
+async def describe(
+    cluster: Cluster, groups: Mapping[int, Collection[str]], deadline: float
+) -> dict[str, Described]:
+    """Describe groups; what cannot be had is left out.
+
+    Args:
+        cluster: Whom to ask.
+        groups: Names by the id of their coordinator.
+        deadline: By when, on the loop's clock.
+    """
+    parts = await asyncio.gather(
+        *(_of_coordinator(cluster, *each, deadline) for each in groups.items())
+    )
+    return {group: each for part in parts for group, each in part.items()}
+
+
+async def _of_coordinator(
+    cluster: Cluster, coordinator: int, groups: Collection[str], deadline: float
+) -> dict[str, Described]:
+    """Describe the groups of the new protocol; what is none is one of the old."""
+    new = await _ask(
+        cluster,
+        ConsumerGroupDescribeRequest(group_ids=list(groups)),
+        coordinator,
+        deadline,
+    )
+    found = {
+        each.group_id: Described(each.group_state, dict(_assigned(each)))
+        for each in new
+        if not each.error_code
+    }
+    others = [group for group in groups if group not in found]
+    if others:
+        request = DescribeGroupsRequest(groups=others)
+        old = await _ask(cluster, request, coordinator, deadline)
+        found.update({each.group_id: _classic(each) for each in old})
+    return found
+
+
+async def _ask(
+    cluster: Cluster, request: Any, coordinator: int, deadline: float
+) -> list[Any]:
+    try:
+        groups: list[Any] = (await cluster.ask(request, coordinator, deadline)).groups
+    except KafkaGuardError:
+        return []
+    return groups
+
+
+def _assigned(group: Any) -> Iterator[tuple[TopicPartition, Member]]:
+    for each in group.members:
+        member = Member(
+            each.member_id,
+            each.client_id,
+            each.client_host.lstrip("/"),
+            each.instance_id,
+        )
+        for topic in each.assignment.topic_partitions:
+            for partition in topic.partitions:
+                yield TopicPartition(topic.topic_name, partition), member
+
+
+def _classic(group: Any) -> Described:
+    if group.error_code:
+        return Described(_UNKNOWN if group.error_code == _NOT_FOUND else None)
+    if (
+        group.group_state == "Dead"
+    ):  # what versions below 6 say of one that is not there
+        return Described(_UNKNOWN)
+    return Described(group.group_state, dict(_assigned_by_leader(group)))
+
+
+def _assigned_by_leader(group: Any) -> Iterator[tuple[TopicPartition, Member]]:
+    for each in group.members:
+        member = Member(
+            each.member_id,
+            each.client_id,
+            each.client_host.lstrip("/"),
+            each.group_instance_id,
+        )
+        for topic, partitions in _decode(each.member_assignment):
+            for partition in partitions:
+                yield TopicPartition(topic, partition), member
+
+
+def _decode(assignment: bytes) -> list[tuple[str, list[int]]]:
+    """Read what the group's leader has written, if it is in Kafka's own form."""
+    try:
+        decoded = ConsumerProtocolAssignment.decode(bytes(assignment))
+    except (ValueError, IndexError, struct.error):
+        return []
+    return [(each.topic, each.partitions) for each in decoded.assigned_partitions]

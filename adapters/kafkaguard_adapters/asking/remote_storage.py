@@ -1,0 +1,160 @@
+"""The watch over readers of tiered topics: who stands still because of the remote side.
+
+Nothing is asked while positions move. One that does not is looked at on a connection of
+our own: is the topic tiered, is there more to read, and what is a Fetch there answered?
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaguard._cluster.offsets import LATEST
+from kafkaguard._cluster.remote_storage import PATIENCE_S, Progress, RemoteStorageEvent
+from kafkaguard._cluster.reports import as_partition
+from kafkaguard._common.arguments import hook
+from kafkaguard.errors import KafkaGuardError, RemoteStorageNotReadyError
+from kafkaguard_adapters.asking.fetch_probe import probe
+from kafkaguard_adapters.asking.list_offsets import OffsetLister
+from kafkaguard_adapters.asking.topics import leaders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.wire.cluster import Cluster
+
+_log = logging.getLogger("kafkaguard.remote_storage")
+
+#: Seconds that one look may take.
+LOOK_S: Final = 5.0
+
+
+class RemoteStorageWatch:
+    """Tells when remote storage keeps a reader waiting, and when it goes on.
+
+    What it finds is also in the lag of the same view, as ``read_error``.
+
+    Args:
+        view: Whom to ask.
+        on_event: Called with each event; what it raises is logged.
+        patience: Seconds without progress until a partition is looked at.
+        clock: Seconds that only ever grow.
+    """
+
+    def __init__(
+        self,
+        view: ClusterView,
+        on_event: Callable[[RemoteStorageEvent], object] | None = None,
+        *,
+        patience: float = PATIENCE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._view = view
+        self._on_event = hook("on_event", on_event)
+        self._progress = Progress(patience)
+        self._clock = clock
+
+    async def look(self, positions: Mapping[Any, int]) -> list[RemoteStorageEvent]:
+        """Take a reader's positions in; call it now and then, as at each poll.
+
+        Args:
+            positions: Offsets of the next records to read, of all partitions that are
+                read and not paused, by any client's ``TopicPartition``.
+
+        Returns:
+            What has changed since the last look.
+        """
+        known = {as_partition(each): at for each, at in positions.items()}
+        standing = self._progress.note(known, self._clock())
+        found: dict[TopicPartition, KafkaGuardError] = {}
+        if standing:
+            try:
+                found = await self._confirm({place: known[place] for place in standing})
+            except KafkaGuardError as error:
+                _log.warning(
+                    "readers stand still, and the cluster is silent: %s", error
+                )
+                return []
+        return self._changes(known, standing, found)
+
+    async def _confirm(
+        self, positions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, KafkaGuardError]:
+        """Find out for which positions remote storage is not ready."""
+        cluster = self._view.cluster()
+        deadline = asyncio.get_running_loop().time() + LOOK_S
+        topics = {place.topic for place in positions}
+        facts = await self._view.facts.get(cluster, topics, deadline)
+        tiered = {p: at for p, at in positions.items() if facts[p.topic].tiered}
+        if not tiered:
+            return {}
+        known = await leaders(cluster, {place.topic for place in tiered}, deadline)
+        lister = OffsetLister(cluster, self._view.facts, deadline, known=known)
+        ends = await lister.list(dict.fromkeys(tiered, LATEST))
+        behind = {
+            place: at
+            for place, at in tiered.items()
+            if (end := ends[place].offset) is not None and at < end
+        }
+        answers = await asyncio.gather(
+            *(
+                self._probe(cluster, known.of(place), place, at, deadline)
+                for place, at in behind.items()
+            )
+        )
+        return {
+            place: error
+            for place, error in zip(behind, answers, strict=True)
+            if isinstance(error, RemoteStorageNotReadyError)
+        }
+
+    async def _probe(
+        self,
+        cluster: Cluster,
+        leader: Any,
+        place: TopicPartition,
+        at: int,
+        deadline: float,
+    ) -> KafkaGuardError | None:
+        facts = await self._view.facts.get(cluster, [place.topic], deadline)
+        return await probe(
+            cluster, leader, place, at, deadline=deadline, facts=facts[place.topic]
+        )
+
+    def _changes(
+        self,
+        positions: Mapping[TopicPartition, int],
+        standing: Mapping[TopicPartition, float],
+        found: Mapping[TopicPartition, KafkaGuardError],
+    ) -> list[RemoteStorageEvent]:
+        known = self._view.read_errors
+        changed = [place for place in positions if (place in found) != (place in known)]
+        events = []
+        for place in changed:
+            error = found.get(place)
+            if error is None:
+                known.pop(place, None)
+            else:
+                known[place] = error
+            events.append(
+                RemoteStorageEvent(
+                    *place, positions[place], standing.get(place, 0.0), error
+                )
+            )
+        for event in events:
+            self._tell(event)
+        return events
+
+    def _tell(self, event: RemoteStorageEvent) -> None:
+        if event.error is not None:
+            _log.warning("%s", event.error)
+        if self._on_event is None:
+            return
+        try:
+            self._on_event(event)
+        except Exception:  # noqa: BLE001 - the hook is the user's
+            _log.exception("the hook for remote storage raised; reading goes on")

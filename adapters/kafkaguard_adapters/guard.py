@@ -1,0 +1,268 @@
+"""``guard``: the one line that puts kafkaguard in front of a client."""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from kafkaguard._common.arguments import hook, mapping
+from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard.errors._made import module_of
+from kafkaguard_adapters.stacking import compare
+from kafkaguard_policies import load_policy, presets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Unpack
+
+    from kafkaguard._retries.events import Event
+    from kafkaguard_adapters import guarded
+    from kafkaguard_policies import RetryPolicy
+
+ClientT = TypeVar("ClientT")
+
+_log = logging.getLogger("kafkaguard.guard")
+
+#: Settings of a policy that only describe it.
+_WORDS = frozenset({"name", "description"})
+
+#: By the top-level package and the name of a client's class: the module whose
+#: ``wrap()`` guards it. Names only, so that no client is imported for nothing.
+_HOMES = {
+    ("aiokafka", "AIOKafkaAdminClient"): "kafkaguard_adapters.aiokafka.admin",
+    ("aiokafka", "AIOKafkaConsumer"): "kafkaguard_adapters.aiokafka.consumer",
+    ("aiokafka", "AIOKafkaProducer"): "kafkaguard_adapters.aiokafka.producer",
+    ("confluent_kafka", "AdminClient"): "kafkaguard_adapters.confluent.admin",
+    ("confluent_kafka", "Consumer"): "kafkaguard_adapters.confluent.consumer",
+    ("confluent_kafka", "Producer"): "kafkaguard_adapters.confluent.producer",
+    ("kafka", "KafkaAdminClient"): "kafkaguard_adapters.kafka_python.admin",
+    ("kafka", "KafkaConsumer"): "kafkaguard_adapters.kafka_python.consumer",
+    ("kafka", "KafkaProducer"): "kafkaguard_adapters.kafka_python.producer",
+}
+
+
+@overload
+def guard(
+    client: guarded.HasWhatever | None = None,
+    *,
+    factory: Callable[..., guarded.HasWhatever] | None = None,
+    **options: Unpack[guarded.Options],
+) -> Any: ...
+
+
+@overload
+def guard(
+    client: guarded.HasGetone | None = None,
+    *,
+    factory: Callable[..., guarded.HasGetone] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.AwaitedConsumer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasSendAndWait | None = None,
+    *,
+    factory: Callable[..., guarded.HasSendAndWait] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.AwaitedProducer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasStart | None = None,
+    *,
+    factory: Callable[..., guarded.HasStart] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.AwaitedAdmin: ...
+
+
+@overload
+def guard(
+    client: guarded.HasConsume | None = None,
+    *,
+    factory: Callable[..., guarded.HasConsume] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.ConfluentConsumer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasProduce | None = None,
+    *,
+    factory: Callable[..., guarded.HasProduce] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.ConfluentProducer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasSetSaslCredentials | None = None,
+    *,
+    factory: Callable[..., guarded.HasSetSaslCredentials] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.ConfluentAdmin: ...
+
+
+@overload
+def guard(
+    client: guarded.HasSeekToBeginning | None = None,
+    *,
+    factory: Callable[..., guarded.HasSeekToBeginning] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.KafkaPythonConsumer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasSend | None = None,
+    *,
+    factory: Callable[..., guarded.HasSend] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.KafkaPythonProducer: ...
+
+
+@overload
+def guard(
+    client: guarded.HasCreateTopics | None = None,
+    *,
+    factory: Callable[..., guarded.HasCreateTopics] | None = None,
+    **options: Unpack[guarded.Options],
+) -> guarded.KafkaPythonAdmin: ...
+
+
+@overload
+def guard(
+    client: ClientT | None = None,
+    *,
+    factory: Callable[..., ClientT] | None = None,
+    **options: Unpack[guarded.Options],
+) -> ClientT: ...
+
+
+def guard(
+    client: Any = None,
+    *,
+    factory: Callable[..., Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    policy: Any = "default",
+    topics: Mapping[str, TopicFacts] | None = None,
+    strict: bool = False,
+    on_event: Callable[[Event], object] | None = None,
+) -> Any:
+    """Put kafkaguard in front of a Kafka client.
+
+    Args:
+        client: A producer, consumer or admin of kafka-python, confluent-kafka or
+            aiokafka. Use only the guarded one from then on.
+        factory: Instead of ``client``: what builds it, usually its class. The guard
+            can then build it again, should it die, and in a forked child.
+        config: The settings for ``factory``; or those that ``client`` was built with,
+            where they cannot be read from it.
+        policy: A :class:`~kafkaguard.RetryPolicy`, or what
+            :func:`~kafkaguard.load_policy` takes.
+        topics: What you know about topics, so that nothing is looked up:
+            ``{"flights": TopicFacts(compacted=True)}``.
+        strict: Refuse a client whose own settings do not go with the policy, can
+            write a record twice, or cannot be read; else a ``StackingWarning`` says
+            so, and a line in the log where they cannot be read.
+        on_event: Called with each event: a record rejected or sent again, a client
+            replaced. It runs on a thread of the client or of the guard, so it must be
+            quick; what it raises is logged.
+
+    Returns:
+        A stand-in for the client: ``isinstance`` holds, and every attribute and method
+        is there.
+
+    Raises:
+        TypeError: There is neither a client nor a factory, or no adapter for it, or
+            another argument is of the wrong type.
+        StackingError: ``strict``, and the client's settings are not safe.
+        PolicyError: The policy cannot be used.
+    """
+    if (client is None) == (factory is None):
+        raise TypeError("guard() takes a client, or factory= and config= to build one")
+    _check_topics(topics)
+    hook("guard(): on_event", on_event)
+    if config is not None:
+        mapping("guard(): config", config, "a mapping of the client's settings")
+    if factory is not None:
+        client = _built(factory, dict(config or {}))
+    home = _home_of(client)
+    loaded = load_policy(policy)
+    compare(client, home, config, loaded, strict=strict)
+    module = import_module(home)
+    _tell_unused(loaded, getattr(module, "OBEYS", frozenset()), client)
+    return module.wrap(
+        client,
+        factory=factory,
+        config=config,
+        policy=loaded,
+        topics=topics,
+        strict=strict,
+        on_event=on_event,
+    )
+
+
+def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> None:
+    """Say which settings of a policy of the user's own mean nothing here."""
+    if policy.name in presets() and policy == load_policy(policy.name):
+        return
+    usual = load_policy("default")
+    unused = [
+        *(
+            name
+            for name in type(policy).model_fields
+            if name not in obeyed | _WORDS | {"overrides"}
+            and getattr(policy, name) != getattr(usual, name)
+        ),
+        *_unused_in_overrides(policy, obeyed),
+    ]
+    if unused:
+        _log.warning(
+            "guard(): policy %s sets %s, which a guarded %s does not use: the client "
+            "tries again by its own settings. @retry(policy) around the call does",
+            policy.name,
+            ", ".join(unused),
+            type(client).__name__,
+        )
+
+
+def _unused_in_overrides(policy: RetryPolicy, obeyed: frozenset[str]) -> list[str]:
+    """List what the overrides of a policy set, as ``overrides.backoff``."""
+    given = set().union(*(each.model_fields_set for each in policy.overrides))
+    names = {f"overrides.{name}" for name in given - {"when"}}
+    return sorted(names - obeyed)
+
+
+def _check_topics(topics: Any) -> None:
+    wanted = "TopicFacts by topic name: topics={'t': TopicFacts(compacted=True)}"
+    known = {} if topics is None else topics
+    for topic, facts in mapping("guard(): topics", known, wanted).items():
+        if not isinstance(topic, str):
+            raise TypeError(f"guard(): topics takes names (str), not {topic!r}")
+        if not isinstance(facts, TopicFacts):
+            raise TypeError(
+                f"guard(): topics={{{topic!r}: ...}} takes TopicFacts(compacted=..., "
+                f"tiered=...), not {facts!r}"
+            )
+
+
+def _built(factory: Callable[..., Any], config: dict[str, Any]) -> Any:
+    """Build a client; settings with dots in their names go in one dict (librdkafka)."""
+    return factory(config) if any("." in each for each in config) else factory(**config)
+
+
+def _home_of(client: Any) -> str:
+    if type(client).__module__.partition(".")[0] == "kafkaguard_adapters":
+        raise TypeError(f"{client!r} is guarded already")
+    for cls in type(client).__mro__:
+        home = _HOMES.get((module_of(cls).partition(".")[0], cls.__name__))
+        if home is not None:
+            return home
+    known = ", ".join(f"{package}.{name}" for package, name in _HOMES)
+    raise TypeError(
+        f"guard() has no adapter for {type(client).__module__}."
+        f"{type(client).__qualname__}; it knows {known}"
+    )

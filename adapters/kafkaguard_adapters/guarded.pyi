@@ -1,0 +1,92 @@
+# What guard() returns, for type checkers only: a class of the client and our calls in
+# one. At run time it is a stand-in. Clients are told apart by a method, not by class:
+# those of a package that is not installed, or has no types, would fit everything.
+# mypy: disallow-subclassing-any=False
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, Self, TypedDict
+
+import aiokafka
+import aiokafka.admin
+import confluent_kafka
+import confluent_kafka.admin
+import kafka
+
+from kafkaguard._retries.events import Event
+from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard_adapters.asking.calls import (
+    AsyncClusterCalls,
+    AsyncReportCalls,
+    ClusterCalls,
+    ReportCalls,
+)
+from kafkaguard_adapters.kafka_python.producer import GuardedProducer
+
+class Options(TypedDict, total=False):
+    config: Mapping[str, Any] | None
+    policy: Any
+    topics: Mapping[str, TopicFacts] | None
+    strict: bool
+    on_event: Callable[[Event], object] | None
+
+# Only a class below one without types has this, as it may have anything.
+class HasWhatever(Protocol):
+    @property
+    def has_whatever_one_asks_for(self) -> object: ...
+
+class HasGetone(Protocol):
+    @property
+    def getone(self) -> Callable[..., Any]: ...
+
+class HasSendAndWait(Protocol):
+    @property
+    def send_and_wait(self) -> Callable[..., Any]: ...
+
+class HasStart(Protocol):
+    @property
+    def start(self) -> Callable[..., Any]: ...
+
+class HasConsume(Protocol):
+    @property
+    def consume(self) -> Callable[..., Any]: ...
+
+class HasProduce(Protocol):
+    @property
+    def produce(self) -> Callable[..., Any]: ...
+
+class HasSetSaslCredentials(Protocol):
+    @property
+    def set_sasl_credentials(self) -> Callable[..., Any]: ...
+
+class HasSeekToBeginning(Protocol):
+    @property
+    def seek_to_beginning(self) -> Callable[..., Any]: ...
+
+class HasSend(Protocol):
+    @property
+    def send(self) -> Callable[..., Any]: ...
+
+class HasCreateTopics(Protocol):
+    @property
+    def create_topics(self) -> Callable[..., Any]: ...
+
+class _Blocking:
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+
+class _Awaited:
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *_: object) -> None: ...
+
+class AwaitedAdmin(AsyncClusterCalls, _Awaited, aiokafka.admin.AIOKafkaAdminClient): ...
+class AwaitedConsumer(AsyncReportCalls, _Awaited, aiokafka.AIOKafkaConsumer): ...
+class AwaitedProducer(AsyncClusterCalls, _Awaited, aiokafka.AIOKafkaProducer): ...
+
+class ConfluentAdmin(ClusterCalls, _Blocking, confluent_kafka.admin.AdminClient):
+    def close(self) -> None: ...
+
+class ConfluentConsumer(ReportCalls, _Blocking, confluent_kafka.Consumer): ...
+class ConfluentProducer(ClusterCalls, _Blocking, confluent_kafka.Producer): ...
+class KafkaPythonAdmin(ClusterCalls, _Blocking, kafka.KafkaAdminClient): ...
+class KafkaPythonConsumer(ReportCalls, _Blocking, kafka.KafkaConsumer): ...
+class KafkaPythonProducer(GuardedProducer, kafka.KafkaProducer): ...

@@ -1,0 +1,309 @@
+"""Kafka client settings: as Java users write them, as librdkafka wants them.
+
+Spark's options carry Java's names (``kafka.sasl.jaas.config``); the sink writes with
+librdkafka. Each name is passed on, translated, or refused with what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from kafkaguard_adapters.spark.refusal import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard.errors import KafkaGuardError
+
+#: Settings that people give without ``kafka.``, or misspell.
+COMMON = (
+    "acks",
+    "batch.size",
+    "bootstrap.servers",
+    "client.id",
+    "compression.type",
+    "delivery.timeout.ms",
+    "enable.idempotence",
+    "key.serializer",
+    "linger.ms",
+    "max.in.flight.requests.per.connection",
+    "max.request.size",
+    "message.max.bytes",
+    "metadata.max.age.ms",
+    "partitioner.class",
+    "request.timeout.ms",
+    "retries",
+    "retry.backoff.ms",
+    "sasl.jaas.config",
+    "sasl.mechanism",
+    "sasl.password",
+    "sasl.username",
+    "schema.registry.url",
+    "security.protocol",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.truststore.location",
+    "transactional.id",
+    "value.serializer",
+)
+
+_REFUSED = {
+    "transactional.id": "Spark retries tasks and commits them one by one, so a "
+    "transaction would not make the job exactly-once; leave it out",
+    "key.serializer": "the sink writes the bytes of the column key as they are",
+    "value.serializer": "the sink writes the bytes of the column value as they are",
+    "partitioner.class": "the sink places keys as Java's default partitioner does; a "
+    "column partition decides otherwise",
+    "interceptor.classes": "they are Java classes, and the sink writes from Python",
+    "max.block.ms": "the sink waits as long as kafka.delivery.timeout.ms says",
+    "ssl.truststore.password": "name a PEM file with kafka.ssl.ca.location instead",
+    "delivery.report.only.error": "the sink accounts for each record by it",
+    "partitioner": "keys must land where Java's clients look for them",
+}
+_ONLY_PKCS12 = (
+    "only PKCS12 can be read here; or name PEM files with "
+    "kafka.ssl.certificate.location and kafka.ssl.key.location"
+)
+_RENAMED = {
+    "max.request.size": "message.max.bytes",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "sasl.mechanisms": "sasl.mechanism",
+}
+_NO_LIMIT = re.compile(r"\s*[+-]?(0x)?0+\s*", re.IGNORECASE)
+_LOGIN = re.compile(
+    r"\.(?:PlainLoginModule|ScramLoginModule)\s+required\b.*?"
+    r'username="(?P<username>[^"]*)".*?password="(?P<password>[^"]*)"',
+    re.DOTALL,
+)
+
+_RANGE = re.compile(r"outside allowed range (\S+)")
+_TOO_SMALL = "-2000000000"
+#: What librdkafka does not tell.
+_CHOICES = {
+    "compression.codec": "none, gzip, snappy, lz4, zstd",
+    "compression.type": "none, gzip, snappy, lz4, zstd",
+    "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
+    "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+    "ssl.endpoint.identification.algorithm": "none, https",
+}
+
+_SWITCH = "security.protocol"
+#: What a setting needs beside it, to be looked at alone.
+_BESIDE = {
+    _SWITCH: {"sasl.mechanism": "OAUTHBEARER"},
+    "sasl.mechanism": {
+        _SWITCH: "SASL_PLAINTEXT",
+        "sasl.username": "any",
+        "sasl.password": "any",
+    },
+    "ssl.keystore.location": {"ssl.keystore.password": "any"},
+}
+_MISSING = re.compile(r"^(.*) (?:must be set$|is mandatory)")
+
+#: Fast, and safe to send again: the broker drops what it has already.
+_DEFAULTS = {
+    "client.id": "kafkaguard-spark",
+    "delivery.timeout.ms": "120000",
+    "enable.idempotence": "true",
+    "linger.ms": "20",
+    "queue.buffering.max.kbytes": "131072",
+    "queue.buffering.max.messages": "500000",
+    "topic.metadata.propagation.max.ms": "10000",
+}
+_FIXED = {"partitioner": "murmur2_random"}
+
+
+def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Make librdkafka's settings from what the user gave.
+
+    Args:
+        servers: The brokers' addresses.
+        given: Settings by their Kafka names, with or without Spark's prefix ``kafka.``.
+
+    Returns:
+        librdkafka's settings, as strings.
+
+    Raises:
+        ClientConfigurationError: A setting cannot work here; the text says why.
+    """
+    translated: dict[str, str] = {}
+    lowered = _bare(given)
+    for name, value in lowered.items():
+        settings = _translate(name, value, lowered)
+        for twice in settings.keys() & translated.keys():
+            raise _refuse(twice, "it is given under two names: drop one")
+        translated |= settings
+    idempotent = translated.get("enable.idempotence", "true").lower()
+    if idempotent != "true":
+        raise _refuse("enable.idempotence", "without it a retry may write twice")
+    merged = {**_DEFAULTS, **translated, **_FIXED, "bootstrap.servers": servers}
+    _try_out(merged, translated)
+    return merged
+
+
+def _bare(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings without Spark's prefix."""
+    bare: dict[str, str] = {}
+    for written, value in given.items():
+        if not isinstance(written, str):
+            raise refuse(
+                f"config: names of settings are text, not {type(written).__name__}",
+                setting="config",
+            )
+        name = written.lower().removeprefix("kafka.")
+        if name in bare:
+            raise _refuse(name, "it is given twice: drop one")
+        bare[name] = str(value)
+    if "bootstrap.servers" in bare:
+        raise _refuse("bootstrap.servers", "it has an argument of its own: use that")
+    return bare
+
+
+def _translate(name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:
+    if name in _REFUSED:
+        raise _refuse(name, _REFUSED[name])
+    if name == "acks" and value.strip() not in ("all", "-1"):
+        raise _refuse("acks", "only acks=all tells what happened to each record")
+    if _RENAMED.get(name, name) == "delivery.timeout.ms" and _NO_LIMIT.fullmatch(value):
+        raise _refuse(
+            name, "0 is no limit, and nothing here waits for ever: 1 is the least"
+        )
+    if name == "sasl.jaas.config":
+        return _login(value)
+    if name == "buffer.memory":
+        return {"queue.buffering.max.kbytes": _kilobytes(value)}
+    if name == "ssl.truststore.location":
+        return _truststore(value, given.get("ssl.truststore.type", ""))
+    if name == "ssl.keystore.type" and value.upper() != "PKCS12":
+        raise _refuse(name, _ONLY_PKCS12)
+    if name in ("ssl.truststore.type", "ssl.keystore.type"):
+        return {}
+    return {_RENAMED.get(name, name): value}
+
+
+def _kilobytes(value: str) -> str:
+    if not value.strip().isdecimal():
+        raise _refuse("buffer.memory", "the value is not a number of bytes")
+    return str(int(value) // 1024)
+
+
+def _login(value: str) -> dict[str, str]:
+    found = _LOGIN.search(value)
+    if not found:
+        raise _refuse(
+            "sasl.jaas.config",
+            "only PlainLoginModule and ScramLoginModule with username and password can "
+            "be translated; use kafka.sasl.username and kafka.sasl.password",
+        )
+    return {f"sasl.{part}": found[part] for part in ("username", "password")}
+
+
+def _truststore(value: str, kind: str) -> dict[str, str]:
+    if kind.upper() != "PEM" and not value.endswith(".pem"):
+        raise _refuse(
+            "ssl.truststore.location",
+            "Java key stores cannot be read here; export the certificates to a PEM "
+            "file and name it with kafka.ssl.ca.location",
+        )
+    return {"ssl.ca.location": value}
+
+
+def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Let librdkafka look at the settings; what was given is to blame, not a default.
+
+    Its own text is not shown: it may repeat a value, and that may be a password.
+    """
+    said = _complaint(settings)
+    if said is None:
+        return
+    unknown = re.search(r'No such configuration property: "([^"]+)"', said)
+    if unknown:
+        name = unknown[1]
+        known = nearest(name, COMMON)
+        raise _refuse(name, f"Kafka's client has no such setting{known}")
+    for name, value in settings.items():
+        alone = _complaint({**_BESIDE.get(name, {}), name: value})
+        if alone is not None:
+            raise _refuse(name, _allowed(name, alone))
+    if missing := _missing(said):
+        names = " and ".join(f"kafka.{name}" for name in missing)
+        text = f"{names}: missing, and the other settings need it"
+        raise refuse(text, setting=f"kafka.{missing[0]}")
+    cured = [name for name in settings if _complaint(_without(settings, name)) is None]
+    guilty = [name for name in cured if name in given and name != _SWITCH] or cured
+    wrong = " or ".join(f"kafka.{name}" for name in guilty) or "the kafka.* settings"
+    raise refuse(
+        f"{wrong}: the client refuses the value together with the others; see "
+        "librdkafka's CONFIGURATION.md",
+        setting=f"kafka.{guilty[0]}" if guilty else "config",
+    )
+
+
+def _missing(said: str) -> list[str]:
+    """Return the names of settings that librdkafka misses; the rest it may repeat."""
+    found = _MISSING.match(said.removeprefix("Failed to create producer: "))
+    names = found[1].replace("`", "").split(" and ") if found else []
+    if "No provider for SASL mechanism" in said:
+        names = ["sasl.mechanism"]
+    return [name for name in names if re.fullmatch(r"[a-z.]+", name)]
+
+
+def _allowed(name: str, said: str) -> str:
+    """Say what is wrong with a value, and what would be right, but never the value."""
+    if name in _CHOICES:
+        return f"the value is one of {_CHOICES[name]}"
+    if found := _RANGE.search(said):
+        return f"the value is outside of {found[1]}"
+    if "Expected bool" in said:
+        return "the value is true or false"
+    # Of a value that is no number, only one that is too small learns the range.
+    if found := _RANGE.search(_complaint({name: _TOO_SMALL}) or ""):
+        return f"the value is not a number; allowed is {found[1]}"
+    return "the client refuses the value; see librdkafka's CONFIGURATION.md"
+
+
+def _complaint(settings: Mapping[str, str]) -> str | None:
+    """Return what librdkafka has against the settings; it connects to nobody yet."""
+    from confluent_kafka import KafkaException, Producer
+
+    try:
+        Producer(dict(settings), logger=silent_logger())
+    except KafkaException as error:
+        text: str = error.args[0].str()
+        return text
+    return None
+
+
+def _without(settings: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in settings.items() if key != name}
+
+
+def silent_logger() -> object:
+    """Return the logger of librdkafka's own lines, ``kafkaguard.spark.librdkafka``.
+
+    It prints nothing unless the application configures logging: a broker that is away
+    is a hundred such lines, and one error of ours.
+    """
+    import logging
+
+    logger = logging.getLogger("kafkaguard.spark.librdkafka")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger
+
+
+def _refuse(name: str, why: str) -> KafkaGuardError:
+    return refuse(f"kafka.{name}: {why}", setting=f"kafka.{name}")
+
+
+def nearest(name: str, names: tuple[str, ...], prefix: str = "kafka.") -> str:
+    """Say which name may have been meant, as the end of a sentence."""
+    close = get_close_matches(name, names, n=1)
+    return f"; did you mean {prefix}{close[0]}?" if close else ""

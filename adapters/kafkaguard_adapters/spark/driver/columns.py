@@ -1,0 +1,89 @@
+"""The columns that a write reads, by name and type, before anything starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaguard_adapters.spark.client_config import nearest
+from kafkaguard_adapters.spark.refusal import refuse
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+    from kafkaguard_adapters.spark.settings import SinkSettings
+
+_TYPES = {
+    "topic": ("string",),
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "partition": ("int",),
+}
+
+
+def check_columns(schema: StructType, settings: SinkSettings) -> list[str]:
+    """Check a frame's columns, and where its records go.
+
+    Returns:
+        The names of the columns that are written, in the frame's order.
+
+    Raises:
+        ClientConfigurationError: As :func:`used_columns` says; or both the option and
+            the column name a topic.
+    """
+    used = used_columns(schema)
+    _check_destination(used, settings)
+    return used
+
+
+def used_columns(schema: StructType) -> list[str]:
+    """Check the names and types of a frame's columns.
+
+    Returns:
+        The names of the columns that are written, in the frame's order.
+
+    Raises:
+        ClientConfigurationError: A column is missing, doubled, of another type, or
+            spelt in another case.
+    """
+    names = schema.fieldNames()
+    for name in names:
+        if name.lower() in _TYPES and name not in _TYPES:
+            raise refuse(
+                f"column {name} would be passed over: the sink reads "
+                f"{name.lower()}, so rename it, or drop it if it is not meant"
+            )
+    used = [name for name in names if name in _TYPES]
+    if doubled := {name for name in used if used.count(name) > 1}:
+        raise refuse(f"there are two columns {', '.join(sorted(doubled))}")
+    for name in used:
+        _check_type(name, schema[name].dataType)
+    if "value" not in used:
+        hint = nearest("value", tuple(names), prefix="")
+        listed = ", ".join(names)
+        raise refuse(f"there is no column value{hint}; the columns are {listed}")
+    return used
+
+
+def _check_type(name: str, kind: DataType) -> None:
+    found = kind.simpleString()
+    if found not in _TYPES[name]:
+        wanted = " or ".join(_TYPES[name])
+        said = f"column {name} is {found}, and must be {wanted}: cast it"
+        raise refuse(said, setting=f"column {name}")
+
+
+def _check_destination(used: list[str], settings: SinkSettings) -> None:
+    if "topic" in used and settings.topic:
+        raise refuse(
+            "both a column topic and the option topic say where records go, and the "
+            "option would win silently: drop one",
+            topic=settings.topic,
+            setting="column topic",
+        )
+    if "topic" not in used and not settings.topic:
+        said = "nothing says where records go: set topic, or add a column topic"
+        raise refuse(said, setting="topic")
+    if "topic" in used and settings.compacted is not None:
+        said = "compacted is about one topic, and a column topic names many"
+        raise refuse(said, setting="compacted")

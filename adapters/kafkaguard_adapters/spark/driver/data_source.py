@@ -1,0 +1,201 @@
+"""The data source ``kafkaguard``: ``df.write.format("kafkaguard")`` and streams.
+
+Spark builds a writer in a planning process, runs copies of it in the executors, and
+hands what they return to ``commit`` in a process beside the driver's JVM. So counts can
+leave only by a file; the option ``report`` names it, and it is opened before anything
+starts. If it cannot be written in ``commit`` after all, the records are in the topics
+already: a batch that failed now would be run again and double them, and a stream would
+repeat its micro-batch at each start and never get past it. So both warn of the counts.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.spark.driver.columns import check_columns
+from kafkaguard_adapters.spark.driver.options import from_options
+from kafkaguard_adapters.spark.driver.topics import look_up
+from kafkaguard_adapters.spark.driver.write import Growth, make_report
+from kafkaguard_adapters.spark.executor.task import run_task
+from kafkaguard_adapters.spark.marker import task_failed
+from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.spark.report import TaskCounts, add_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from kafkaguard_adapters.spark.driver.topics import Brokers, SinkTopic
+    from kafkaguard_adapters.spark.settings import SinkSettings
+
+
+class KafkaGuardSource(DataSource):
+    """Kafka, guarded, as a sink for batches and streams.
+
+    Spark wraps whatever is raised here in an ``AnalysisException`` with a traceback;
+    :func:`kafkaguard.spark.error_from` has the error itself.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format(...)``."""
+        return "kafkaguard"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Check options, columns and topics; make the writer of a batch."""
+        with _told():
+            if overwrite:
+                raise refuse('Kafka cannot be overwritten: use mode("append")')
+            settings = _checked(self.options, schema)
+            return BatchWriter(settings, *look_up(settings))
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """Check options, columns and topics; make the writer of a micro-batch."""
+        with _told():
+            if overwrite:
+                raise refuse('Kafka cannot be overwritten: use outputMode("append")')
+            settings = _checked(self.options, schema)
+            return StreamWriter(settings, *look_up(settings))
+
+
+@dataclass
+class TaskMessage(WriterCommitMessage):
+    """What a task tells ``commit``.
+
+    Attributes:
+        counts: What became of its records.
+        growth: What a stream's writer saw before the micro-batch; ``commit`` runs in
+            another one.
+    """
+
+    counts: TaskCounts
+    growth: Growth | None = None
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes one batch.
+
+    Args:
+        settings: How to write.
+        brokers: Where the topics are; not kept.
+        topics: What was found out about the topics.
+    """
+
+    def __init__(
+        self, settings: SinkSettings, brokers: Brokers, topics: dict[str, SinkTopic]
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        reports = settings.report is not None
+        self._growth = Growth.begin(brokers, topics) if reports else None
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Send a partition."""
+        return TaskMessage(run_task(iterator, self._settings, self._topics))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Write the report."""
+        _report(self._settings, messages, {}, self._growth)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes one micro-batch; made anew for each, and once more for its commit.
+
+    Args:
+        settings: How to write.
+        brokers: Where the topics are; not kept.
+        topics: What was found out about the topics.
+    """
+
+    def __init__(
+        self, settings: SinkSettings, brokers: Brokers, topics: dict[str, SinkTopic]
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        reports = settings.report is not None
+        self._growth = Growth.begin(brokers, topics) if reports else None
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Send a partition."""
+        counts = run_task(iterator, self._settings, self._topics)
+        return TaskMessage(counts, self._growth)
+
+    def commit(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 - Spark's name
+    ) -> None:
+        """Write the report."""
+        seen = [m.growth for m in messages if isinstance(m, TaskMessage)]
+        growth = next(iter(seen), None)
+        _report(self._settings, messages, {"batch_id": batchId}, growth)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Let the driver's side find the error in Spark's text."""
+    try:
+        yield
+    except KafkaGuardError as error:
+        raise task_failed(error) from None
+
+
+def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
+    settings = from_options(options)
+    check_columns(schema, settings)
+    if settings.report is not None:
+        _check_report(settings.report)
+    return settings
+
+
+def _check_report(report: str) -> None:
+    """Open the file of the report as ``commit`` will, on the same machine."""
+    try:
+        Path(report).open("a").close()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise refuse(
+            f"report: the file {report!r} cannot be written to: {why}; name one on the "
+            "machine where the driver's JVM runs, in a folder that is there"
+        ) from None
+
+
+def _report(
+    settings: SinkSettings,
+    messages: Sequence[WriterCommitMessage | None],
+    extra: dict[str, Any],
+    growth: Growth | None,
+) -> None:
+    if settings.report is None:
+        return
+    counts = [m.counts for m in messages if isinstance(m, TaskMessage)]
+    report = make_report(settings, add_up(counts), growth)
+    line = json.dumps(extra | report.to_dict())
+    try:
+        with Path(settings.report).open("a") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        _warn(f"{settings.report} cannot be written to ({error.strerror}): {line}")
+
+
+def _warn(text: str) -> None:
+    """Warn into Spark's log, whatever filters the process was started with."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn(f"the records are written, but the report {text}", stacklevel=2)

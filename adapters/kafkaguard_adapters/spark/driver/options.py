@@ -1,0 +1,76 @@
+"""Options of ``df.write.format("kafkaguard")``, checked by name and value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard_adapters.spark.client_config import COMMON, nearest
+from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.spark.settings import make_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard_adapters.spark.settings import SinkSettings
+
+_PREFIX = "kafka."
+_SERVERS = "kafka.bootstrap.servers"
+_OWN = (
+    "compacted",
+    "dead_letter_topic",
+    "max_record_bytes",
+    "on_doubt",
+    "on_reject",
+    "report",
+    "topic",
+)
+# Spark itself adds the last one to a stream.
+_FROM_SPARK = frozenset({"checkpointlocation"})
+
+
+def from_options(options: Mapping[str, str]) -> SinkSettings:
+    """Make settings from Spark's options.
+
+    Raises:
+        ClientConfigurationError: An option is unknown (the text has the nearest name),
+            belongs under ``kafka.``, or has a value that cannot be meant.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    own: dict[str, Any] = {}
+    config: dict[str, str] = {}
+    for name, value in given.items():
+        if name.startswith(_PREFIX):
+            config[name.removeprefix(_PREFIX)] = value
+        elif name in _OWN:
+            own[name] = _READERS.get(name, _text)(name, value)
+        elif name not in _FROM_SPARK:
+            raise refuse(_unknown(name))
+    servers = config.pop("bootstrap.servers", None)
+    return make_settings(servers, config=config, **own)
+
+
+def _unknown(name: str) -> str:
+    if name in COMMON:
+        return f"option {name} does nothing without its prefix: write kafka.{name}"
+    hint = nearest(name, _OWN, prefix="") or nearest(name, (_SERVERS,), prefix="")
+    known = ", ".join(_OWN)
+    return f"there is no option {name}{hint}; the options are {known} and kafka.*"
+
+
+def _text(_name: str, value: str) -> str:
+    return value
+
+
+def _flag(name: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise refuse(f"option {name} is true or false, not {value!r}")
+    return value.lower() == "true"
+
+
+def _number(name: str, value: str) -> int:
+    if not value.isdigit():
+        raise refuse(f"option {name} is a number of bytes, not {value!r}")
+    return int(value)
+
+
+_READERS = {"compacted": _flag, "max_record_bytes": _number}

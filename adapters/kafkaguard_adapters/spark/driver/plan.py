@@ -1,0 +1,111 @@
+"""The plan under a write: checks, then a shuffle, then the order that is asked for.
+
+Spark finishes all tasks below a shuffle before it starts those above it. So where a
+refused record fails the job, the checks below it fail it before anything is sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard_adapters.spark.driver.refused_columns import (
+    Refused,
+    has_cut_name,
+    refusals,
+)
+from kafkaguard_adapters.spark.executor.delivery import refusal
+from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
+from kafkaguard_adapters.spark.executor.row_check import row_check
+from kafkaguard_adapters.spark.marker import as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.settings import SinkSettings
+
+_FEWEST, _MOST = 4, 64
+#: Stands for a size that Spark knows.
+_SIZE = "<size>"
+
+
+def under_write(
+    df: DataFrame,
+    settings: SinkSettings,
+    topics: dict[str, SinkTopic],
+    columns: Sequence[str],
+    *,
+    partitions: int | None = None,
+    order_by: Sequence[str | Column] = (),
+) -> DataFrame:
+    """Build what is written from what the user gave.
+
+    Args:
+        df: The user's frame.
+        settings: How to write.
+        topics: What the driver knows of the topics.
+        columns: The columns that are written.
+        partitions: How many tasks write. Default: as many as the topic has
+            partitions, at least 4 and at most 64.
+        order_by: By what the records of a key are ordered. Default: not at all.
+    """
+    if settings.on_reject == "fail":
+        df = df.withColumn("value", _checked(df, settings, topics))
+    shuffled = df.repartition(partitions or _tasks(settings, topics), _spread(df))
+    if order_by:
+        shuffled = shuffled.sortWithinPartitions(*order_by)
+    return shuffled.select(*columns)
+
+
+def _tasks(settings: SinkSettings, topics: dict[str, SinkTopic]) -> int:
+    known = topics[settings.topic].partitions if settings.topic else _FEWEST
+    return min(max(known, _FEWEST), _MOST)
+
+
+def _spread(df: DataFrame) -> Column:
+    """Say by what to shuffle: records of a key together, those without one anywhere."""
+    if "key" not in df.columns:
+        return F.xxhash64("value")
+    keyless = F.col("key").isNull()
+    return F.when(keyless, F.xxhash64("value")).otherwise(F.xxhash64("key"))
+
+
+def _checked(
+    df: DataFrame, settings: SinkSettings, topics: dict[str, SinkTopic]
+) -> Column:
+    """Return the column value, which fails the job at a record nobody would accept."""
+    topic = settings.topic
+    if topic is None:
+        accepted = row_check(df.columns, settings)
+        return F.when(accepted, F.col("value"))
+    known = KnownTopics(settings, topics)
+    refused = refusals(
+        df.columns,
+        compacted=bool(known.compacted(topic)),
+        limits=known.limits(topic),
+        partitions=known.partitions(topic),
+    )
+    cut = Refused(has_cut_name(df.columns), Reason.NUL_IN_HEADER)
+    return failing(F.col("value"), [cut, *refused], topic)
+
+
+def failing(value: Column, refused: Sequence[Refused], topic: str) -> Column:
+    """Return a column that fails the job at a refused record."""
+    for each in refused:
+        failed = F.raise_error(_text(each, topic))
+        value = F.when(each.bad, failed).otherwise(value)
+    return value
+
+
+def _text(refused: Refused, topic: str) -> Column:
+    """Return what is said of a refused record, with its size where that is why."""
+    reason, limit = refused.reason, refused.limit
+    if limit is None or refused.size is None:
+        return F.lit(as_text(refusal(reason, topic)))
+    text = as_text(refusal(reason, topic, limit.said(_SIZE)))
+    return F.replace(F.lit(text), F.lit(_SIZE), F.format_number(refused.size, 0))

@@ -1,0 +1,141 @@
+"""Records that can never be accepted, found by Spark's own expressions."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard._delivery.sizes import BATCH_HEADER_BYTES, FIXED_BYTES, NUMBER_STEPS
+from kafkaguard_adapters.spark.executor.arrow import NUL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import Column
+
+    from kafkaguard_adapters.spark.executor.limits import Limit
+
+
+class Refused(NamedTuple):
+    """Which records are refused, and why.
+
+    Attributes:
+        bad: True for such a record.
+        reason: Why.
+        limit: What it is larger than, if that is the reason.
+        size: How large it is, then.
+    """
+
+    bad: Column
+    reason: Reason
+    limit: Limit | None = None
+    size: Column | None = None
+
+
+def refusals(
+    columns: Sequence[str],
+    *,
+    compacted: bool,
+    limits: Sequence[Limit],
+    partitions: int | None = None,
+) -> list[Refused]:
+    """Say which records are refused, and why; a later reason is the stronger one.
+
+    Args:
+        columns: The frame's columns.
+        compacted: Whether the topic is.
+        limits: How large a record may be.
+        partitions: How many the topic has. Default: not known.
+    """
+    found = []
+    if "headers" in columns:
+        found.append(Refused(has_nameless(columns), Reason.NAMELESS_HEADER))
+    if "partition" in columns:
+        beyond = F.col("partition") < 0
+        if partitions is not None:
+            beyond |= F.col("partition") >= partitions
+        found.append(Refused(beyond, Reason.UNKNOWN_PARTITION))
+    for limit in limits:
+        size = _SIZES[limit.counts](columns)
+        large = size > F.lit(limit.most)
+        found.append(Refused(large, Reason.TOO_LARGE, limit, size))
+    if compacted:
+        keyless = F.col("key").isNull() if "key" in columns else F.lit(True)
+        found.append(Refused(keyless, Reason.NULL_KEY))
+    if "topic" in columns:
+        found.append(Refused(F.col("topic").isNull(), Reason.NULL_TOPIC))
+    return found
+
+
+def has_nameless(columns: Sequence[str]) -> Column:
+    """Say whether a record has a header without a name."""
+    return _has_header(columns, is_nameless)
+
+
+def has_cut_name(columns: Sequence[str]) -> Column:
+    """Say whether a record has a header whose name librdkafka would cut."""
+    return _has_header(columns, lambda header: header["key"].contains(NUL))
+
+
+def _has_header(columns: Sequence[str], is_such: Callable[[Column], Column]) -> Column:
+    if "headers" not in columns:
+        return F.lit(False)
+    return F.coalesce(F.exists("headers", is_such), F.lit(False))
+
+
+def is_nameless(header: Column) -> Column:
+    """Say whether a header has no name; a null in the array is none either."""
+    return header["key"].isNull()
+
+
+def record_size(columns: Sequence[str]) -> Column:
+    """Count the bytes of key, value and headers."""
+    size = F.lit(0)
+    for name in {"key", "value"} & set(columns):
+        size += _length(F.col(name))
+    if "headers" in columns:
+        size += F.coalesce(F.aggregate("headers", F.lit(0), _add_header), F.lit(0))
+    return size
+
+
+def batch_bytes(columns: Sequence[str]) -> Column:
+    """Count the bytes of a batch with the record alone, not compressed."""
+    record = F.lit(FIXED_BYTES)
+    for name in ("key", "value"):
+        record += _field(F.col(name)) if name in columns else F.lit(1)
+    if "headers" in columns:
+        own = F.aggregate("headers", _number(F.size("headers")), _add_fields)
+        record += F.coalesce(own, F.lit(1))
+    else:
+        record += F.lit(1)
+    return record + _number(record) + F.lit(BATCH_HEADER_BYTES)
+
+
+_SIZES = {"record": record_size, "batch": batch_bytes}
+
+
+def _add_fields(total: Column, header: Column) -> Column:
+    return total + _field(header["key"]) + _field(header["value"])
+
+
+def _field(column: Column) -> Column:
+    """Count the bytes of a field with its length before it; null has a length, too."""
+    return _length(column) + _number(_length(column))
+
+
+def _number(length: Column) -> Column:
+    """Count the bytes of a number, as Kafka's records have it."""
+    longer = [(length >= F.lit(step)).cast("int") for step in NUMBER_STEPS]
+    return reduce(add, longer, F.lit(1))
+
+
+def _add_header(total: Column, header: Column) -> Column:
+    return total + _length(header["key"]) + _length(header["value"])
+
+
+def _length(column: Column) -> Column:
+    return F.coalesce(F.octet_length(column), F.lit(0))

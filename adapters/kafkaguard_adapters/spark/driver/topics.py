@@ -1,0 +1,251 @@
+"""What the driver asks the brokers before a write, and after it."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard import errors as e
+from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard_adapters.confluent.errors import make, translate
+from kafkaguard_adapters.spark.client_config import silent_logger
+from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.spark.verdicts import NO_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kafkaguard_adapters.spark.settings import SinkSettings
+
+#: Seconds until a cluster that does not answer counts as unreachable.
+ANSWER_TIMEOUT_S = 6.0
+_GLANCE_S = 0.1
+_log = logging.getLogger("kafkaguard.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTopic:
+    """A topic that is written to.
+
+    Attributes:
+        name: Its name.
+        partitions: How many it has.
+        compacted: Whether ``cleanup.policy`` contains ``compact``; None: not known.
+        max_message_bytes: The largest batch that it takes; None: not known.
+    """
+
+    name: str
+    partitions: int
+    compacted: bool | None = None
+    max_message_bytes: int | None = None
+
+    @property
+    def facts(self) -> TopicFacts:
+        """What a verdict may rest on."""
+        return TopicFacts(compacted=self.compacted)
+
+
+class Brokers:
+    """Questions to a cluster, each answered within :data:`ANSWER_TIMEOUT_S`."""
+
+    def __init__(self, client: Mapping[str, str]) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._servers = client["bootstrap.servers"]
+        self._said: list[Any] = []
+        config = {**client, "error_cb": self._said.append}
+        self._admin = AdminClient(config, logger=silent_logger())
+
+    def describe(self, names: Iterable[str]) -> dict[str, SinkTopic]:
+        """Look topics up.
+
+        Raises:
+            KafkaGuardError: A topic is missing, may not be seen or may not be written
+                to, or nobody answers.
+        """
+        from confluent_kafka import TopicCollection
+
+        wanted = list(names)
+        futures = self._admin.describe_topics(
+            TopicCollection(wanted),
+            include_authorized_operations=True,
+            request_timeout=ANSWER_TIMEOUT_S,
+        )
+        found = {}
+        for name in wanted:
+            with self._explained(name):
+                topic = self._answer(futures[name])
+                _check_may_write(topic)
+                found[name] = len(topic.partitions)
+        return {name: self._with_settings(name, found[name]) for name in wanted}
+
+    def answer(self, timeout: float) -> bool:
+        """Whether any of them answers within so many seconds.
+
+        Raises:
+            KafkaGuardError: The brokers refuse the client.
+        """
+        from confluent_kafka import KafkaException
+
+        future = self._admin.describe_cluster(request_timeout=timeout)
+        try:
+            self._answer(future, timeout)
+        except e.ClientNotConnectedError:
+            return False
+        except KafkaException as error:
+            return error.args[0].code() not in _no_answer()
+        return True
+
+    def end_offsets(self, topics: Iterable[SinkTopic]) -> int | None:
+        """Sum up how many records were ever appended to the topics; None: not known."""
+        from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        asked = {
+            TopicPartition(topic.name, partition): OffsetSpec.latest()
+            for topic in topics
+            for partition in range(topic.partitions)
+        }
+        futures = self._admin.list_offsets(
+            asked,
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=ANSWER_TIMEOUT_S,
+        )
+        try:
+            offsets = [int(self._answer(each).offset) for each in futures.values()]
+        except KafkaException as error:
+            _log.warning("end offsets are not known: %s", error.args[0].name())
+            return None
+        return sum(offsets)
+
+    def _with_settings(self, name: str, partitions: int) -> SinkTopic:
+        """Add a topic's settings; a client that may not see them can still write."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import ConfigResource
+
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+        futures = self._admin.describe_configs(
+            [resource], request_timeout=ANSWER_TIMEOUT_S
+        )
+        try:
+            settings = self._answer(futures[resource])
+        except KafkaException as error:
+            warnings.warn(
+                f"topic {name}: its settings cannot be read ({error.args[0].name()}), "
+                "so a record without a key or too large a one is left to the broker. "
+                "Grant DescribeConfigs on the topic, or declare compacted.",
+                stacklevel=2,
+            )
+            return SinkTopic(name, partitions)
+        policy = settings["cleanup.policy"].value.replace(" ", "").split(",")
+        largest = int(settings["max.message.bytes"].value)
+        return SinkTopic(name, partitions, "compact" in policy, largest)
+
+    @contextmanager
+    def _explained(self, topic: str) -> Iterator[None]:
+        from confluent_kafka import KafkaException
+
+        try:
+            yield
+        except e.KafkaGuardError:
+            raise
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == e.UnknownTopicOrPartitionError.code:
+                text = "there is no such topic"
+                raise make(
+                    code, text, topic=topic, api="Metadata", verdict=NO_TOPIC
+                ) from None
+            if code in _no_answer():
+                raise self._unreachable() from None
+            raise translate(error, topic=topic, api="Metadata") from None
+
+    def _answer(self, future: Any, timeout: float = ANSWER_TIMEOUT_S) -> Any:
+        """Wait for an answer, unless the client says that there will be none.
+
+        Raises:
+            KafkaGuardError: The brokers refuse the client; that hides behind timeouts.
+        """
+        deadline = time.monotonic() + timeout + 1
+        while time.monotonic() < deadline:
+            with suppress(TimeoutError):
+                return future.result(_GLANCE_S)
+            self._admin.poll(0)
+            if refused := [
+                error for error in self._said if error.code() in _refusals()
+            ]:
+                raise translate(refused[0], api="Metadata")
+        raise self._unreachable()
+
+    def _unreachable(self) -> e.KafkaGuardError:
+        return make(
+            e.ClientNotConnectedError,
+            f"no broker at {self._servers} answered within {ANSWER_TIMEOUT_S:g} s: "
+            "check the address, and whether the listener wants TLS or a login",
+        )
+
+
+def _check_may_write(topic: Any) -> None:
+    from confluent_kafka.admin import AclOperation
+
+    allowed = topic.authorized_operations
+    # Old brokers do not tell.
+    if allowed and AclOperation.WRITE not in allowed:
+        raise make(
+            e.TopicAuthorizationFailedError,
+            "this client may see the topic and not write to it: grant Write",
+            topic=topic.name,
+            api="Metadata",
+        )
+
+
+def _refusals() -> tuple[int, ...]:
+    from confluent_kafka import KafkaError
+
+    return KafkaError._AUTHENTICATION, KafkaError._SSL  # noqa: SLF001 - documented constants
+
+
+def _no_answer() -> tuple[int, ...]:
+    from confluent_kafka import KafkaError
+
+    return KafkaError._TIMED_OUT, KafkaError._TRANSPORT  # noqa: SLF001 - documented constants
+
+
+def look_up(settings: SinkSettings) -> tuple[Brokers, dict[str, SinkTopic]]:
+    """Look up what a write needs to know of its topics, before it starts.
+
+    Raises:
+        KafkaGuardError: A topic is missing, nobody answers, or what was declared is
+            not so.
+    """
+    brokers = Brokers(settings.client)
+    topics = brokers.describe(settings.topics)
+    if settings.topic:
+        topics[settings.topic] = _declared(topics[settings.topic], settings.compacted)
+    if settings.dead_letter_topic and topics[settings.dead_letter_topic].compacted:
+        raise refuse(
+            "a dead-letter topic that is compacted cannot take records without a key: "
+            "set its cleanup.policy to delete",
+            topic=settings.dead_letter_topic,
+            setting="dead_letter_topic",
+        )
+    return brokers, topics
+
+
+def _declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:
+    if compacted is None or topic.compacted == compacted:
+        return topic
+    if topic.compacted is None:
+        return SinkTopic(
+            topic.name, topic.partitions, compacted, topic.max_message_bytes
+        )
+    found = "compacted" if topic.compacted else "not compacted"
+    raise refuse(
+        f"declared compacted={str(compacted).lower()}, and the topic is {found}",
+        topic=topic.name,
+        setting="compacted",
+    )

@@ -1,0 +1,181 @@
+"""``kafkaguard.spark.write``: a frame to Kafka, and a truthful report back."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.spark.driver.columns import check_columns
+from kafkaguard_adapters.spark.driver.frame import (
+    check_frame,
+    check_order,
+    check_partitions,
+)
+from kafkaguard_adapters.spark.driver.plan import under_write
+from kafkaguard_adapters.spark.driver.topics import Brokers, look_up
+from kafkaguard_adapters.spark.executor.task import COUNTS_SCHEMA, CountingTask
+from kafkaguard_adapters.spark.marker import error_from
+from kafkaguard_adapters.spark.report import TaskCounts, WriteReport, add_up
+from kafkaguard_adapters.spark.settings import make_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.settings import OnDoubt, OnReject, SinkSettings
+
+_log = logging.getLogger("kafkaguard.spark")
+
+
+@dataclass(frozen=True)
+class Growth:
+    """By how many records topics grow from a moment on.
+
+    Attributes:
+        topics: The topics watched.
+        before: The sum of their end offsets at the beginning; None: not known.
+        started: When that was, in seconds since the epoch.
+    """
+
+    topics: tuple[SinkTopic, ...]
+    before: int | None
+    started: float
+
+    @classmethod
+    def begin(cls, brokers: Brokers, topics: Mapping[str, SinkTopic]) -> Growth:
+        """Look at the topics before a write."""
+        watched = tuple(topics.values())
+        return cls(watched, brokers.end_offsets(watched), time.time())
+
+    def appended(self, settings: SinkSettings) -> int | None:
+        """Count what was appended since, by anybody; None: not known.
+
+        That nobody answers now is no reason to fail a job that is done.
+        """
+        try:
+            after = Brokers(settings.client).end_offsets(self.topics)
+        except KafkaGuardError as error:
+            _log.warning("end offsets are not known: %s", error)
+            return None
+        return None if after is None or self.before is None else after - self.before
+
+
+def write(  # noqa: PLR0913 - one for each setting
+    df: DataFrame,
+    topic: str | None = None,
+    *,
+    bootstrap_servers: str,
+    dead_letter_topic: str | None = None,
+    on_reject: OnReject | None = None,
+    on_doubt: OnDoubt = "fail",
+    compacted: bool | None = None,
+    max_record_bytes: int | None = None,
+    partitions: int | None = None,
+    order_by: str | Column | Sequence[str | Column] = (),
+    config: Mapping[str, str] | None = None,
+) -> WriteReport:
+    """Write a frame to Kafka, each record with an outcome of its own.
+
+    One Spark action, nothing cached; works in classic Spark and in Connect. The frame
+    is shuffled by key, so all records of a key are written by one task, in the order
+    of ``order_by``. With ``on_reject="fail"`` every record is checked below that
+    shuffle: if one fails, nothing has been sent.
+
+    A task that Spark runs again writes its records again (at least once); the report's
+    ``maybe_twice`` says how many that can be.
+
+    Args:
+        df: Columns ``key`` and ``value`` (string or binary), and where wanted
+            ``topic`` (string), ``headers`` (array of structs of key and value) and
+            ``partition`` (int). Others may be used by ``order_by`` and are not written.
+        topic: Where the records go. Default: as the column ``topic`` says.
+        bootstrap_servers: The brokers' addresses.
+        dead_letter_topic: Where refused records go, with headers that say why.
+        on_reject: ``"dead_letter"`` a record that can never be accepted (no key on a
+            compacted topic, too large, no topic, refused by the broker), or ``"fail"``
+            the job. Default: dead letter if there is a topic for it, else fail.
+        on_doubt: ``"fail"`` the job for a record that may or may not have been
+            written, or ``"report"`` it. Default: fail.
+        compacted: Declares whether the topic is, for clients that may not read its
+            settings. Default: look it up.
+        max_record_bytes: The largest record, key, value and headers together.
+            Default: as the topic's ``max.message.bytes`` says.
+        partitions: How many tasks write. Default: as many as the topic has
+            partitions, at least 4 and at most 64.
+        order_by: A column, or columns, by which the records of a key are ordered.
+            Default: not ordered.
+        config: Settings of Kafka's client by Java's names or librdkafka's, with or
+            without ``kafka.`` before them: ``{"compression.type": "lz4"}`` and
+            ``{"kafka.compression.type": "lz4"}`` are the same.
+
+    Returns:
+        What became of the records.
+
+    Raises:
+        KafkaGuardError: A setting cannot be meant, a topic is missing, nobody answers
+            within 8 s, or a record failed the job. Brokers that go away fail it within
+            twice ``delivery.timeout.ms`` and some 20 s (see docs/spark.md).
+    """
+    check_frame(df)
+    check_partitions(partitions)
+    settings = make_settings(
+        bootstrap_servers,
+        topic=topic,
+        dead_letter_topic=dead_letter_topic,
+        on_reject=on_reject,
+        on_doubt=on_doubt,
+        compacted=compacted,
+        max_record_bytes=max_record_bytes,
+        config=config,
+    )
+    columns = check_columns(df.schema, settings)
+    order = check_order(df, order_by)
+    brokers, topics = look_up(settings)
+    growth = Growth.begin(brokers, topics)
+    plan = under_write(
+        df, settings, topics, columns, partitions=partitions, order_by=order
+    )
+    try:
+        rows = plan.mapInArrow(CountingTask(settings, topics), COUNTS_SCHEMA).collect()
+    except Exception as error:
+        told = error_from(error)
+        if told is None:
+            raise
+        if not hasattr(told, "__notes__"):
+            told.add_note(f"{_landed(growth, settings)} while the job ran")
+        raise told from error
+    counts = add_up(TaskCounts.from_json(row.counts) for row in rows)
+    return make_report(settings, counts, growth)
+
+
+def _landed(growth: Growth, settings: SinkSettings) -> str:
+    if settings.topic is None:
+        return "an unknown number of records were appended to the topics of the column"
+    names = " and ".join(topic.name for topic in growth.topics)
+    appended = growth.appended(settings)
+    number = "an unknown number of" if appended is None else f"{appended:,}"
+    return f"{number} records were appended to {names}"
+
+
+def make_report(
+    settings: SinkSettings, counts: TaskCounts, growth: Growth | None
+) -> WriteReport:
+    """Make the report of a write from what its tasks counted."""
+    known = growth is not None and settings.topic is not None
+    return WriteReport(
+        topic=settings.topic,
+        dead_letter_topic=settings.dead_letter_topic,
+        read=counts.read,
+        delivered=counts.delivered,
+        dead_lettered=dict(counts.dead_lettered),
+        in_doubt=dict(counts.in_doubt),
+        resent=counts.resent,
+        retried_tasks=counts.attempt,
+        appended=growth.appended(settings) if growth and known else None,
+        seconds=time.time() - growth.started if growth else 0.0,
+    )

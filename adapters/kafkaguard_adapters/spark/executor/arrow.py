@@ -1,0 +1,221 @@
+"""A batch of records as Arrow columns, whatever columns the frame has."""
+
+from __future__ import annotations
+
+from functools import cached_property, reduce
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaguard._delivery.dead_letters import NAMELESS
+from kafkaguard._delivery.sizes import (
+    BATCH_HEADER_BYTES,
+    FIXED_BYTES,
+    NUMBER_STEPS,
+    batch_size,
+    headers_size,
+)
+from kafkaguard_adapters.spark.executor.limits import Sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkaguard._delivery.dead_letters import Header
+
+#: "Let the partitioner decide", in confluent-kafka's ``produce``.
+ANY_PARTITION = -1
+#: Where a name ends for librdkafka.
+NUL = "\0"
+_PICTURE_OF_NUL = "\N{SYMBOL FOR NULL}"
+
+
+class Record(NamedTuple):
+    """A record on its way."""
+
+    topic: str | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header] | None = None
+    partition: int = ANY_PARTITION
+
+    @property
+    def sizes(self) -> Sizes:
+        """How large it is."""
+        own = len(self.key or b"") + len(self.value or b"") + _size(self.headers)
+        return Sizes(own, batch_size(self.key, self.value, self.headers or ()))
+
+
+class Columns:
+    """The columns of a batch.
+
+    Args:
+        batch: What Spark hands over.
+        topic: The topic of all records, where no column says it.
+    """
+
+    def __init__(self, batch: Any, topic: str | None) -> None:
+        self._batch = batch
+        self._topic = topic
+        self._names = batch.schema.names
+
+    def __len__(self) -> int:
+        """Count the records."""
+        rows: int = self._batch.num_rows
+        return rows
+
+    def without(self, refused: Iterable[int]) -> Columns:
+        """Leave some rows out."""
+        gone = set(refused)
+        kept = [row for row in range(len(self)) if row not in gone]
+        return Columns(self._batch.take(pa.array(kept, pa.int64())), self._topic)
+
+    def records(self) -> Iterator[Record]:
+        """Go through the records."""
+        keys, headers = self._bytes("key"), self._headers or repeat(None)
+        rest = zip(headers, self._partitions(), strict=False)
+        for topic, key, value, (names, partition) in zip(
+            self._topics(), keys, self._bytes("value"), rest, strict=False
+        ):
+            yield Record(topic, key, value, names, partition)
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether no record has headers or a partition of its own."""
+        return not {"headers", "partition"} & set(self._names)
+
+    def plain(self) -> Iterator[tuple[Any, ...]]:
+        """Go through topic, value and key only, as fast as can be."""
+        columns = self._topics(), self._bytes("value"), self._bytes("key")
+        return zip(*columns, strict=False)
+
+    def record(self, row: int) -> Record:
+        """Pick one record."""
+        return next(Columns(self._batch.slice(row, 1), self._topic).records())
+
+    def by_topic(self) -> Iterator[tuple[str | None, Any]]:
+        """Go through the topics, each with a mask of its rows; None stands for all."""
+        if "topic" not in self._names:
+            yield self._topic, None
+            return
+        topics = self._batch.column("topic")
+        for topic in pc.unique(topics).to_pylist():
+            rows = pc.is_null(topics) if topic is None else pc.equal(topics, topic)
+            yield topic, pc.fill_null(rows, fill_value=False)
+
+    def no_key(self) -> Any:
+        """Return the mask of the rows without a key."""
+        if "key" not in self._names:
+            return pa.array([True] * len(self), pa.bool_())
+        return pc.is_null(self._batch.column("key"))
+
+    def outside(self, partitions: int) -> Any:
+        """Return the mask of the rows with a partition that a topic does not have."""
+        if "partition" not in self._names:
+            return self._no_row
+        column = self._batch.column("partition")
+        beyond = pc.or_(pc.less(column, 0), pc.greater_equal(column, partitions))
+        return pc.fill_null(beyond, fill_value=False)
+
+    def nameless(self) -> Any:
+        """Return the mask of the rows with a header that has no name."""
+        return self._with_header_name(pc.is_null)
+
+    def cut_names(self) -> Any:
+        """Return the mask of the rows with a name that librdkafka would cut."""
+        return self._with_header_name(lambda names: pc.match_substring(names, NUL))
+
+    def sizes(self) -> dict[str, Any]:
+        """Count how large each row is: its :class:`Sizes`, by name."""
+        key, value = self._lengths("key"), self._lengths("value")
+        own = self._of_headers(_size)
+        fields = [_field(key), _field(value), self._of_headers(_wire_size)]
+        record = reduce(pc.add, fields, pa.scalar(FIXED_BYTES))
+        batch = pc.add(_field(record), BATCH_HEADER_BYTES)
+        return Sizes(pc.add(pc.add(key, value), own), batch)._asdict()
+
+    def _lengths(self, name: str) -> Any:
+        """Count the bytes of a column's values; null has none."""
+        if name not in self._names:
+            return pa.repeat(pa.scalar(0, pa.int64()), len(self))
+        lengths = pc.binary_length(self._batch.column(name)).cast(pa.int64())
+        return pc.fill_null(lengths, 0)
+
+    def _of_headers(self, measure: Callable[[list[Header] | None], int]) -> Any:
+        if not self._headers:
+            return pa.scalar(measure(None), pa.int64())
+        return pa.array(map(measure, self._headers), pa.int64())
+
+    def _with_header_name(self, is_wrong: Callable[[Any], Any]) -> Any:
+        """Return the mask of the rows with such a name among their headers."""
+        if "headers" not in self._names:
+            return self._no_row
+        rows = pa.array(range(len(self)), pa.int64())
+        column = self._batch.column("headers")
+        names = pc.struct_field(pc.list_flatten(column), "key")
+        wrong = pc.fill_null(is_wrong(names), fill_value=False)
+        return pc.is_in(rows, pc.list_parent_indices(column).filter(wrong))
+
+    @cached_property
+    def _no_row(self) -> Any:
+        return pa.array([False] * len(self), pa.bool_())
+
+    @cached_property
+    def _headers(self) -> list[list[Header] | None]:
+        """The headers of each record; empty if there is no such column."""
+        if "headers" not in self._names:
+            return []
+        return [_pairs(row) for row in self._batch.column("headers").to_pylist()]
+
+    def _bytes(self, name: str) -> Iterable[bytes | None]:
+        if name not in self._names:
+            return repeat(None, len(self))
+        column = self._batch.column(name)
+        values: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+        return values
+
+    def _partitions(self) -> Iterable[int]:
+        if "partition" not in self._names:
+            return repeat(ANY_PARTITION, len(self))
+        column = pc.fill_null(self._batch.column("partition"), ANY_PARTITION)
+        partitions: list[int] = column.to_pylist()
+        return partitions
+
+    def _topics(self) -> Iterable[str | None]:
+        if "topic" not in self._names:
+            return repeat(self._topic, len(self))
+        topics: list[str | None] = self._batch.column("topic").to_pylist()
+        return topics
+
+
+def _size(headers: list[Header] | None) -> int:
+    return sum(len(name.encode()) + len(value or b"") for name, value in headers or ())
+
+
+def _wire_size(headers: list[Header] | None) -> int:
+    return headers_size(headers or ())
+
+
+def _field(lengths: Any) -> Any:
+    """Add the bytes of the lengths themselves."""
+    longer = [pc.greater_equal(lengths, step).cast(pa.int64()) for step in NUMBER_STEPS]
+    return reduce(pc.add, longer, pc.add(lengths, 1))
+
+
+def _pairs(headers: list[dict[str, Any] | None] | None) -> list[Header] | None:
+    """Return headers as the producer takes them.
+
+    A record with one without a name is refused; in its dead letter that one is called
+    by its place. A NUL, where librdkafka would cut a name, is shown by its picture.
+    """
+    if headers is None:
+        return None
+    return [_pair(place, header or {}) for place, header in enumerate(headers)]
+
+
+def _pair(place: int, header: dict[str, Any]) -> Header:
+    name = header.get("key")
+    if name is None:
+        return f"{NAMELESS}{place}", header.get("value")
+    return name.replace(NUL, _PICTURE_OF_NUL), header.get("value")

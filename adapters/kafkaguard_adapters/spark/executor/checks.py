@@ -1,0 +1,66 @@
+"""Records that can never be accepted, found in Arrow columns before they are sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from kafkaguard._delivery.dead_letters import Reason
+
+if TYPE_CHECKING:
+    from kafkaguard_adapters.spark.executor.arrow import Columns
+    from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
+
+
+def find_refused(columns: Columns, known: KnownTopics) -> dict[int, Reason]:
+    """Find the rows that no broker would accept; what is not known, it judges.
+
+    Args:
+        columns: A batch.
+        known: What is known of the topics.
+
+    Returns:
+        The reason for each such row, by its index; empty if all are well.
+    """
+    refused: dict[int, Reason] = {}
+    for topic, rows in columns.by_topic():
+        if topic is None:
+            refused |= dict.fromkeys(_indices(rows), Reason.NULL_TOPIC)
+        elif known.takes_dead_letters(topic):
+            refused |= dict.fromkeys(_indices(rows), Reason.DEAD_LETTER_TOPIC)
+        elif not known.exists(topic):
+            refused |= dict.fromkeys(_indices(rows), Reason.UNKNOWN_TOPIC)
+        else:
+            refused |= _refused_by(topic, rows, columns, known)
+    return refused
+
+
+def _refused_by(
+    topic: str, rows: Any, columns: Columns, known: KnownTopics
+) -> dict[int, Reason]:
+    """Find what one topic does not take; a later reason is the stronger one."""
+    refused = dict.fromkeys(_both(rows, columns.cut_names()), Reason.NUL_IN_HEADER)
+    nameless = columns.nameless()
+    refused |= dict.fromkeys(_both(rows, nameless), Reason.NAMELESS_HEADER)
+    beyond = columns.outside(known.partitions(topic))
+    refused |= dict.fromkeys(_both(rows, beyond), Reason.UNKNOWN_PARTITION)
+    if limits := known.limits(topic):
+        sizes = columns.sizes()
+        for limit in limits:
+            large = pc.greater(sizes[limit.counts], limit.most)
+            refused |= dict.fromkeys(_both(rows, large), Reason.TOO_LARGE)
+    if known.compacted(topic):
+        refused |= dict.fromkeys(_both(rows, columns.no_key()), Reason.NULL_KEY)
+    return refused
+
+
+def _both(rows: Any, mask: Any) -> list[int]:
+    return _indices(mask if rows is None else pc.and_(rows, mask))
+
+
+def _indices(mask: Any) -> list[int]:
+    if not pc.any(mask).as_py():
+        return []
+    found: list[int] = pc.indices_nonzero(mask).to_pylist()
+    return found

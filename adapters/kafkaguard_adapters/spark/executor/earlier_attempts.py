@@ -1,0 +1,52 @@
+"""What an attempt at a task leaves for the later ones: that they are of no use.
+
+Spark runs a failed task again, and each attempt would send the good records once more.
+The note lies in the executor's own folder, which goes with the application; an attempt
+in another executor does not see it.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard_adapters.spark.marker import TaskFailedError
+
+if TYPE_CHECKING:
+    from kafkaguard.errors import KafkaGuardError
+
+#: What nobody mends between two attempts.
+_FOR_GOOD = (Action.REJECT, Action.CONFIGURE)
+_log = logging.getLogger("kafkaguard.spark")
+
+
+def fail_as_before(context: Any) -> None:
+    """Fail at once, before anything is sent, where it is known that it would again.
+
+    Args:
+        context: Spark's context of this task; None: not in a task.
+
+    Raises:
+        TaskFailedError: What an earlier attempt at this task failed with.
+    """
+    if context is not None and (note := _note(context)).exists():
+        raise TaskFailedError(note.read_text())
+
+
+def remember(context: Any, error: KafkaGuardError, failure: TaskFailedError) -> None:
+    """Leave a note for later attempts, if none of them can end otherwise."""
+    if context is None or error.verdict.action not in _FOR_GOOD:
+        return
+    try:
+        _note(context).write_text(str(failure))
+    except OSError as why:
+        _log.warning("later attempts will send again: %s", why)
+
+
+def _note(context: Any) -> Path:
+    from pyspark import SparkFiles
+
+    name = f"kafkaguard-failed-{context.stageId()}-{context.partitionId()}"
+    return Path(SparkFiles.getRootDirectory()) / name

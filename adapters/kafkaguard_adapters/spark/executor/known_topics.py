@@ -1,0 +1,101 @@
+"""What a task knows of the topics that it writes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaguard import errors as e
+from kafkaguard_adapters.spark.driver.topics import Brokers
+from kafkaguard_adapters.spark.executor.limits import Limit
+from kafkaguard_adapters.spark.topic_names import can_be_a_topic
+
+if TYPE_CHECKING:
+    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.settings import SinkSettings
+
+#: librdkafka's own default of ``message.max.bytes``.
+_DEFAULT_BYTES = 1_000_000
+#: Beyond this larger batches cost more processor time, for memory that is not reused.
+_BATCH_BYTES = 256 * 1024
+
+
+class KnownTopics:
+    """Topics by name: told by the driver, or looked up when a column names them first.
+
+    Args:
+        settings: How to write.
+        topics: What the driver knows.
+    """
+
+    def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
+        self._settings = settings
+        self._topics = dict(topics)
+        self._brokers: Brokers | None = None
+        self._looked_again: set[str] = set()
+        self._missing: set[str] = set()
+
+    def takes_dead_letters(self, topic: str) -> bool:
+        """Whether it is the dead-letter topic."""
+        return topic == self._settings.dead_letter_topic
+
+    def exists(self, topic: str) -> bool:
+        """Whether there is such a topic; one that is missing is looked up once."""
+        if topic in self._missing or not can_be_a_topic(topic):
+            return False
+        try:
+            self._find(topic)
+        except (e.UnknownTopicOrPartitionError, e.InvalidTopicError):
+            self._missing.add(topic)
+        return topic not in self._missing
+
+    def partitions(self, topic: str) -> int:
+        """How many it has."""
+        return self._find(topic).partitions
+
+    def compacted(self, topic: str) -> bool | None:
+        """Whether a topic is; None: not known."""
+        return self._find(topic).compacted
+
+    def facts(self, topic: str | None) -> TopicFacts | None:
+        """What a verdict may rest on."""
+        return None if topic is None else self._find(topic).facts
+
+    def look_again(self, topic: str | None) -> None:
+        """Look a topic up anew, once: the broker judges otherwise than it did."""
+        if topic is not None and topic not in self._looked_again:
+            self._looked_again.add(topic)
+            self._topics.pop(topic, None)
+
+    def limits(self, topic: str) -> list[Limit]:
+        """How large a record may be, as far as that is known."""
+        most = self._settings.max_record_bytes
+        found = [
+            (self._find(topic).max_message_bytes, "max.message.bytes of the topic"),
+            (self._settings.client.get("message.max.bytes"), "kafka.max.request.size"),
+        ]
+        limits = [Limit(int(n), setting) for n, setting in found if n is not None]
+        if most is not None and not self.takes_dead_letters(topic):
+            limits.append(Limit(most, "max_record_bytes", "record"))
+        return limits
+
+    def largest_batch(self, topic: str) -> int:
+        """The most bytes that a batch may have, for the topic and for the client."""
+        own = self._find(topic).max_message_bytes
+        client = int(self.producer_config()["message.max.bytes"])
+        return client if own is None else min(own, client)
+
+    def producer_config(self) -> dict[str, str]:
+        """Producer settings: batches that each topic takes, records that any takes."""
+        client = self._settings.client
+        known = [t.max_message_bytes for t in self._topics.values()]
+        limits = [limit for limit in known if limit is not None]
+        batch = int(client.get("batch.size", _BATCH_BYTES))
+        largest = {"message.max.bytes": str(max([*limits, _DEFAULT_BYTES]))}
+        return {**largest, **client, "batch.size": str(min([*limits, batch]))}
+
+    def _find(self, topic: str) -> SinkTopic:
+        if topic not in self._topics:
+            self._brokers = self._brokers or Brokers(self._settings.client)
+            self._topics |= self._brokers.describe([topic])
+        return self._topics[topic]

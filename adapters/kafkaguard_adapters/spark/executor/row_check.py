@@ -1,0 +1,95 @@
+"""The check of rows whose topic a column names: only a task can know what is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard_adapters.spark.driver.refused_columns import (
+    batch_bytes,
+    has_cut_name,
+    has_nameless,
+    record_size,
+)
+from kafkaguard_adapters.spark.executor.delivery import refusal
+from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
+from kafkaguard_adapters.spark.executor.limits import Sizes, exceeded
+from kafkaguard_adapters.spark.marker import task_failed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column
+
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.spark.settings import SinkSettings
+
+_NOTHING_SENT = "0 records were appended: all are checked before the first is sent"
+
+
+@dataclass
+class RowCheck:
+    """A function of a row that fails the job where nobody would accept the record.
+
+    Args:
+        settings: How the records are to be written.
+    """
+
+    settings: SinkSettings
+
+    def __call__(self, topic: str | None, *row: Any) -> bool:
+        """Return True, or raise what the driver's side makes a KafkaGuardError of."""
+        if error := self._error(topic, *row):
+            error.add_note(_NOTHING_SENT)
+            raise task_failed(error)
+        return True
+
+    def _error(
+        self, topic: str | None, keyless: bool, record: int, batch: int, *rest: Any
+    ) -> KafkaGuardError | None:
+        if topic is None:
+            return refusal(Reason.NULL_TOPIC, topic)
+        if not self._known.exists(topic):
+            return refusal(Reason.UNKNOWN_TOPIC, topic)
+        if keyless and self._known.compacted(topic):
+            return refusal(Reason.NULL_KEY, topic)
+        if said := exceeded(self._known.limits(topic), Sizes(record, batch)):
+            return refusal(Reason.TOO_LARGE, topic, said)
+        reason = self._reason(topic, *rest)
+        return refusal(reason, topic) if reason else None
+
+    def _reason(
+        self, topic: str, partition: int | None, nameless: bool, cut: bool
+    ) -> Reason | None:
+        if partition is not None and not (
+            0 <= partition < self._known.partitions(topic)
+        ):
+            return Reason.UNKNOWN_PARTITION
+        if nameless:
+            return Reason.NAMELESS_HEADER
+        return Reason.NUL_IN_HEADER if cut else None
+
+    @cached_property
+    def _known(self) -> KnownTopics:
+        return KnownTopics(self.settings, {})
+
+
+def row_check(columns: Sequence[str], settings: SinkSettings) -> Column:
+    """Return a column that is true, unless it fails the job.
+
+    Args:
+        columns: The frame's columns; ``topic`` is one of them.
+        settings: How the records are to be written.
+    """
+    accept = RowCheck(settings)
+    # Of a function with type hints Spark would try to make another kind, and warn.
+    check = F.udf(lambda *row: accept(*row), "boolean")  # noqa: PLW0108 - has no hints
+    keyless = F.col("key").isNull() if "key" in columns else F.lit(True)
+    partition = F.col("partition") if "partition" in columns else F.lit(None)
+    sizes = record_size(columns), batch_bytes(columns)
+    names = has_nameless(columns), has_cut_name(columns)
+    return check(F.col("topic"), keyless, *sizes, partition.cast("int"), *names)

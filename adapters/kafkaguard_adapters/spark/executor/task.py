@@ -1,0 +1,86 @@
+"""What runs in an executor: one partition of the frame, from Arrow to Kafka."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard.errors import ClientTimeoutError, KafkaGuardError
+from kafkaguard_adapters.confluent.errors import make
+from kafkaguard_adapters.spark.driver.topics import Brokers
+from kafkaguard_adapters.spark.executor.delivery import Delivery
+from kafkaguard_adapters.spark.executor.earlier_attempts import fail_as_before, remember
+from kafkaguard_adapters.spark.marker import task_failed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.report import TaskCounts
+    from kafkaguard_adapters.spark.settings import SinkSettings
+
+#: Seconds that brokers have to answer a task that has failed before.
+ASK_AGAIN_S = 3.0
+#: The column of what :class:`CountingTask` returns.
+COUNTS_SCHEMA = "counts string"
+
+
+def run_task(
+    batches: Iterable[Any], settings: SinkSettings, topics: dict[str, SinkTopic]
+) -> TaskCounts:
+    """Send a partition's records; return when the fate of each is settled.
+
+    Raises:
+        TaskFailedError: The job is to fail; the driver's side makes a KafkaGuardError
+            of it.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    attempt = context.attemptNumber() if context else 0
+    fail_as_before(context)
+    try:
+        if attempt:
+            _ask_first(settings, attempt)
+        with Delivery(settings, topics) as delivery:
+            for batch in batches:
+                delivery.send(batch)
+            delivery.settle()
+    except KafkaGuardError as error:
+        failure = task_failed(error)
+        remember(context, error, failure)
+        raise failure from error
+    delivery.counts.attempt = attempt
+    return delivery.counts
+
+
+def _ask_first(settings: SinkSettings, attempt: int) -> None:
+    """Fail at once where a task that is tried again would wait for nobody once more."""
+    if Brokers(settings.client).answer(ASK_AGAIN_S):
+        return
+    raise make(
+        ClientTimeoutError,
+        f"no broker at {settings.servers} answered within {ASK_AGAIN_S:g} s at attempt "
+        f"{attempt + 1} of a task; what earlier attempts sent may have been written",
+        api="Produce",
+    )
+
+
+@dataclass(frozen=True)
+class CountingTask:
+    """The function of ``mapInArrow``: takes records, returns one row of counts.
+
+    Args:
+        settings: How to write.
+        topics: What the driver knows of the topics.
+    """
+
+    settings: SinkSettings
+    topics: dict[str, SinkTopic]
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Send the records of a partition."""
+        import pyarrow as pa
+
+        counts = run_task(batches, self.settings, self.topics)
+        yield pa.record_batch([pa.array([counts.to_json()])], names=["counts"])

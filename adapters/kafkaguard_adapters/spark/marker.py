@@ -1,0 +1,126 @@
+"""Errors on their way from an executor to the driver, which Spark makes text of.
+
+An executor raises a ``TaskFailedError`` whose text ends with a line that carries the
+error; on the driver, in a streaming query or across Connect, :func:`error_from` finds
+the line in whatever Spark made of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard import errors as e
+from kafkaguard._common.arguments import refusal
+from kafkaguard_adapters.confluent.errors import make
+from kafkaguard_adapters.spark.verdicts import BY_RULE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MARK = "kafkaguard-error: "
+_LINE = re.compile(re.escape(_MARK) + r"(\{.*\})")
+# Also under another root, as in Databricks: kafkashaded.org.apache.kafka...
+_JAVA = re.compile(r"org\.apache\.kafka\.common\.(?:errors\.)?(\w+)Exception\b")
+_MATE = "was part of a batch which had one more more invalid records"
+# Where Java's name of the class is not the name of the code. A TimeoutException is what
+# its client says when metadata or an answer does not come.
+_JAVA_NAMES = {
+    "ClusterAuthorization": e.ClusterAuthorizationFailedError,
+    "CorruptRecord": e.CorruptMessageError,
+    "RecordTooLarge": e.MessageTooLargeError,
+    "SaslAuthentication": e.SaslAuthenticationFailedError,
+    "Timeout": e.ClientTimeoutError,
+    "TopicAuthorization": e.TopicAuthorizationFailedError,
+}
+_CARRIED = ("code", "api", "topic", "partition", "broker", "broker_message")
+_MAX_DEPTH = 16
+
+
+class TaskFailedError(RuntimeError):
+    """What an executor raises; the driver's side makes a KafkaGuardError of it."""
+
+
+def as_text(error: e.KafkaGuardError) -> str:
+    """Write an error down in two lines: one for people, one for the driver's side."""
+    known = {name: getattr(error, name) for name in _CARRIED}
+    family = next(c for c in type(error).__mro__ if c.__name__ in e.__all__)
+    line = {
+        "class": family.__name__,
+        "message": error.summary,
+        "rule": error.verdict.rule.id,
+        "notes": getattr(error, "__notes__", []),
+        **known,
+    }
+    return f"{error}\n{_MARK}{json.dumps(line)}"
+
+
+def task_failed(error: e.KafkaGuardError) -> TaskFailedError:
+    """Make what an executor raises for an error."""
+    return TaskFailedError(as_text(error))
+
+
+def error_from(exception: BaseException | None) -> e.KafkaGuardError | None:
+    """Find what Kafka said in an exception of Spark's.
+
+    Works for exceptions of a batch write, of a streaming query
+    (``query.exception()``), in classic Spark and in Connect, and for those of Spark's
+    own Kafka sink.
+
+    Returns:
+        The error with its code, topic and message, or None if Kafka is not the cause.
+
+    Raises:
+        TypeError: It is no exception.
+    """
+    if exception is not None and not isinstance(exception, BaseException):
+        raise refusal("error_from(exception)", "an exception", exception)
+    seen = list(_chain(exception))
+    for each in seen:
+        if isinstance(each, e.KafkaGuardError):
+            return each
+    texts = [str(each) for each in seen]
+    return _first(_marked, texts) or _first(_of_java, texts)
+
+
+def _first(read: Any, texts: list[str]) -> e.KafkaGuardError | None:
+    return next((found for text in texts if (found := read(text))), None)
+
+
+def _chain(exception: Any) -> Iterator[BaseException]:
+    """Follow causes, also Spark's private ones."""
+    for _ in range(_MAX_DEPTH):
+        if exception is None:
+            return
+        yield exception
+        exception = exception.__cause__ or getattr(exception, "_cause", None)
+
+
+def _marked(text: str) -> e.KafkaGuardError | None:
+    found = _LINE.search(text)
+    if not found:
+        return None
+    line = json.loads(found[1])
+    cls, notes = getattr(e, line.pop("class")), line.pop("notes")
+    verdict = BY_RULE.get(line.pop("rule"))
+    error = make(cls, line.pop("message"), verdict=verdict, **line)
+    for note in notes:
+        error.add_note(note)
+    return error
+
+
+def _of_java(text: str) -> e.KafkaGuardError | None:
+    """Translate an exception of Spark's own sink, by the end of its class name."""
+    if _MATE in text:
+        return make(
+            e.BatchMateRefusedError,
+            "the broker refused another record of the same batch",
+            code=e.InvalidRecordError.code,
+            api="Produce",
+        )
+    for name in _JAVA.findall(text):
+        cls = _JAVA_NAMES.get(name) or getattr(e, f"{name}Error", None)
+        if cls is not None:
+            return make(cls, api="Produce")
+    return None

@@ -1,0 +1,1 @@
+"""Pipeline files: read, checked and run."""

@@ -1,0 +1,106 @@
+"""Reading a pipeline file, with the line of each mistake."""
+
+from __future__ import annotations
+
+from glob import glob
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from kafkaguard_adapters.spark.pipeline.model import Pipeline
+from kafkaguard_policies.model.problems import PolicyError, Problem, from_validation
+from kafkaguard_policies.reading.documents import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+class PipelineError(ValueError):
+    """A pipeline cannot be run as it is written.
+
+    Attributes:
+        source: The file.
+        problems: Everything that is wrong with it.
+    """
+
+    def __init__(self, source: str, problems: Iterable[Problem]) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        super().__init__(source, self.problems)
+
+    def __str__(self) -> str:
+        """List all problems, one a line."""
+        listed = "".join(f"\n  {problem}" for problem in self.problems)
+        return f"the pipeline in {self.source} cannot be run:{listed}"
+
+
+def load_pipeline(file: Path) -> Pipeline:
+    """Read a pipeline file, YAML or TOML.
+
+    Args:
+        file: The file. Paths in it are relative to its folder.
+
+    Returns:
+        The pipeline, with absolute paths.
+
+    Raises:
+        PipelineError: The file is missing, is not well-formed, has a key that does not
+            exist (the text has the line and the nearest one) or names input that is
+            not there.
+    """
+    name = str(file)
+    try:
+        document = parse(file.read_text(), name)
+        pipeline = Pipeline.model_validate(document.content)
+    except OSError as error:
+        message = f"it cannot be read: {error.strerror}"
+        raise PipelineError(name, [Problem(message)]) from None
+    except UnicodeDecodeError:
+        raise PipelineError(name, [Problem("it is not UTF-8 text")]) from None
+    except ValidationError as error:
+        found = from_validation(name, error, document.line_of)
+        raise PipelineError(name, found.problems) from None
+    except PolicyError as error:
+        raise PipelineError(name, error.problems) from None
+    placed = _placed(pipeline, file.absolute().parent)
+    if missing := _missing(placed.source.path):
+        line = document.line_of(("source", "path"))
+        raise PipelineError(name, [Problem(missing, ("source", "path"), line)])
+    return placed
+
+
+def point_at(file: Path, path: tuple[str | int, ...], message: str) -> PipelineError:
+    """Make the error for something in a file that turned out wrong later.
+
+    Args:
+        file: A file that :func:`load_pipeline` has read.
+        path: Where in it, as ``("select", "key")``.
+        message: What is wrong there.
+    """
+    line = parse(file.read_text(), str(file)).line_of(path)
+    return PipelineError(str(file), [Problem(message, path, line)])
+
+
+def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:
+    """Make paths absolute, where they are no addresses of another file system."""
+    changes: dict[str, object] = {}
+    if pipeline.source.path is not None:
+        path = _absolute(pipeline.source.path, folder)
+        changes["source"] = pipeline.source.model_copy(update={"path": path})
+    if pipeline.stream is not None:
+        checkpoint = _absolute(pipeline.stream.checkpoint, folder)
+        changes["stream"] = pipeline.stream.model_copy(
+            update={"checkpoint": checkpoint}
+        )
+    return pipeline.model_copy(update=changes)
+
+
+def _absolute(path: str, folder: Path) -> str:
+    return path if "://" in path else str(folder / path)
+
+
+def _missing(path: str | None) -> str | None:
+    if path is None or "://" in path or glob(path):  # noqa: PTH207 - a user's pattern
+        return None
+    return f"there is no file {path}"

@@ -1,0 +1,128 @@
+"""The models of a pipeline file: what goes from where into which topic."""
+
+import os
+from string import Template
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from kafkaguard_adapters.spark.settings import OnDoubt, OnReject
+from kafkaguard_policies.model.base import Part
+
+
+def _as_option(value: Any) -> Any:
+    """Write a YAML value as Spark's options want it: text, and lower-case flags."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _as_list(value: Any) -> Any:
+    """Take one text for a list of one, as ``write`` does."""
+    return [value] if isinstance(value, str) else value
+
+
+def _expanded(value: str) -> str:
+    """Put in environment variables, so that a password need not stand in the file."""
+    try:
+        return Template(value).substitute(os.environ)
+    except KeyError as missing:
+        name = missing.args[0]
+        raise ValueError(f"the environment variable {name} is not set") from None
+    except ValueError:
+        raise ValueError("write ${NAME} for a variable, and $$ for a dollar") from None
+
+
+Option = Annotated[str, BeforeValidator(_as_option)]
+Expanded = Annotated[Option, AfterValidator(_expanded)]
+Text = Annotated[str, Field(min_length=1)]
+ExpandedPath = Annotated[Text, AfterValidator(_expanded), Field(min_length=1)]
+
+
+class Source(Part):
+    """Where rows come from."""
+
+    format: Text
+    """Any format that Spark reads: ``csv``, ``json``, ``parquet``, ``kafka`` ..."""
+    path: ExpandedPath | None = None
+    """A file, folder or pattern; relative to the pipeline file, ``${NAME}`` put in."""
+    columns: Text | None = None
+    """The columns and their types, as in ``CREATE TABLE``. Default: as found."""
+    options: dict[str, Expanded] = Field(default_factory=dict)
+    """Options of the format; ``${NAME}`` stands for an environment variable."""
+
+
+class Select(Part):
+    """What a record is made of: Spark SQL expressions over the source's columns."""
+
+    value: Text
+    """The value, text or binary."""
+    key: Text | None = None
+    """The key, text or binary. Default: none."""
+    topic: Text | None = None
+    """The topic of each record, where ``sink.topic`` does not say it."""
+    partition: Text | None = None
+    """The partition. Default: by the key, as Java's clients do."""
+    headers: dict[str, Text] = Field(default_factory=dict)
+    """Headers by name."""
+
+
+class Guard(Part):
+    """What happens to records that cannot be accepted."""
+
+    on_reject: OnReject | None = None
+    """``dead_letter`` or ``fail``. Default: dead letter, if there is a topic for it."""
+    on_doubt: OnDoubt = "fail"
+    """``fail`` or ``report`` a record that may or may not have been written."""
+    compacted: bool | None = None
+    """Whether the topic is. Default: look it up."""
+    max_record_bytes: int | None = Field(default=None, ge=1)
+    """The largest record. Default: as the topic says."""
+
+
+class Sink(Part):
+    """Where records go."""
+
+    bootstrap_servers: Expanded
+    """The brokers' addresses."""
+    topic: Text | None = None
+    """The topic. Default: as ``select.topic`` says."""
+    partitions: int | None = Field(default=None, ge=1)
+    """How many tasks write. Default: as many as the topic has partitions."""
+    config: dict[str, Expanded] = Field(default_factory=dict)
+    """Settings of Kafka's client; ``${NAME}`` stands for an environment variable."""
+
+
+class DeadLetters(Part):
+    """Where refused records go."""
+
+    topic: Text
+    """The dead-letter topic; it must be there."""
+
+
+class Stream(Part):
+    """Makes the pipeline a stream."""
+
+    checkpoint: ExpandedPath
+    """The folder where Spark notes how far it is; as ``source.path``."""
+    every: Text | None = None
+    """How often, as ``10 seconds``, until it is stopped. Default: what is there now."""
+
+
+class Pipeline(Part):
+    """A pipeline."""
+
+    source: Source
+    select: Select
+    sink: Sink
+    name: Text = "kafkaguard pipeline"
+    """What Spark calls the application."""
+    guard: Guard = Guard()
+    dead_letter: DeadLetters | None = None
+    order_by: Annotated[list[Text], BeforeValidator(_as_list)] = Field(
+        default_factory=list
+    )
+    """An expression, or a list of them, by which the records of a key are ordered."""
+    stream: Stream | None = None
+    spark: dict[str, Option] = Field(default_factory=dict)
+    """Spark settings, as ``spark.driver.memory: 4g``."""

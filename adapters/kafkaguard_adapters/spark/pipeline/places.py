@@ -1,0 +1,62 @@
+"""Where in a pipeline file it stands what an error is about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaguard.errors import ClientNotConnectedError
+from kafkaguard_adapters.spark.refusal import setting_of
+
+if TYPE_CHECKING:
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.spark.pipeline.model import Pipeline
+
+    Place = tuple[str | int, ...]
+
+_CLIENT, _COLUMN = "kafka.", "column "
+_PLACES: dict[str, Place] = {
+    "bootstrap_servers": ("sink", "bootstrap_servers"),
+    "config": ("sink", "config"),
+    "dead_letter_topic": ("dead_letter", "topic"),
+    "partitions": ("sink", "partitions"),
+    "topic": ("sink", "topic"),
+}
+
+
+class MistakeError(ValueError):
+    """Something in a pipeline file turned out wrong when it was used.
+
+    Attributes:
+        place: Where it stands in the file, as ``("select", "key")``.
+        message: What is wrong with it.
+    """
+
+    def __init__(self, place: Place, message: str) -> None:
+        self.place = place
+        self.message = message
+        super().__init__(place, message)
+
+
+def place_of(error: KafkaGuardError, pipeline: Pipeline) -> Place | None:
+    """Find the key that is the cause of an error; None: it is no key of the file."""
+    if setting := setting_of(error):
+        return _place(setting, pipeline)
+    if isinstance(error, ClientNotConnectedError):
+        return _PLACES["bootstrap_servers"]
+    if error.topic is None:
+        return None
+    dead_letter = pipeline.dead_letter
+    if dead_letter is not None and error.topic == dead_letter.topic:
+        return _PLACES["dead_letter_topic"]
+    return _PLACES["topic"]
+
+
+def _place(setting: str, pipeline: Pipeline) -> Place:
+    if setting.startswith(_COLUMN):
+        return "select", setting.removeprefix(_COLUMN)
+    if not setting.startswith(_CLIENT):
+        return _PLACES.get(setting, ("guard", setting))
+    for written in pipeline.sink.config:
+        if written.lower().removeprefix(_CLIENT) == setting.removeprefix(_CLIENT):
+            return "sink", "config", written
+    return _PLACES["config"]

@@ -1,0 +1,107 @@
+"""What the sink judges by itself, because it knows more than the code says.
+
+UNKNOWN_TOPIC_OR_PARTITION is also what a broker says that does not know of a topic yet,
+so it is called retriable. Here the cluster was asked, and waited for: who asks again
+gets the same answer. INVALID_RECORD may be about another record of the batch; here it
+is known which one is to blame. MESSAGE_TOO_LARGE is about a record, and of a dead
+letter it is about the topic that was chosen for all of them.
+"""
+
+from __future__ import annotations
+
+from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
+from kafkaguard.errors import (
+    InvalidRecordError,
+    InvalidTopicError,
+    MessageTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+
+_SOURCE = "Kafka's UnknownTopicOrPartitionException; librdkafka's CONFIGURATION.md"
+
+
+def _missing(action: Action, name: str, sentence: str, scenario: str) -> Verdict:
+    rule = RuleInfo(name, sentence, _SOURCE, scenario)
+    return Verdict(action, False, "no", UnknownTopicOrPartitionError, rule)
+
+
+NO_TOPIC = _missing(
+    Action.CONFIGURE,
+    "spark-no-such-topic",
+    "create the topic, or mend its name; nothing was sent",
+    "A write was told to go into a topic that the cluster does not have.",
+)
+NO_TOPIC_OF_A_RECORD = _missing(
+    Action.REJECT,
+    "spark-no-such-topic-of-a-record",
+    "create the topic, or mend the column topic, or dead-letter such records",
+    "The column topic names one that the cluster does not have.",
+)
+DEAD_LETTER_TOPIC_OF_A_RECORD = Verdict(
+    Action.REJECT,
+    False,
+    "no",
+    InvalidTopicError,
+    RuleInfo(
+        "spark-dead-letter-topic-of-a-record",
+        "mend the column topic, or choose another dead-letter topic",
+        "Kafka Connect's errors.deadletterqueue.topic.name",
+        "The column topic names the topic that takes the dead letters.",
+    ),
+)
+NO_PARTITION_OF_A_RECORD = _missing(
+    Action.REJECT,
+    "spark-no-such-partition-of-a-record",
+    "mend the column partition, or dead-letter such records",
+    "The column partition names one that the topic does not have.",
+)
+NAMELESS_HEADER = Verdict(
+    Action.REJECT,
+    False,
+    "no",
+    InvalidRecordError,
+    RuleInfo(
+        "spark-nameless-header",
+        "give each header a name, or dead-letter such records",
+        "Kafka's record format, version 2: only the value of a header may be null",
+        "The column headers has a null in its array, or a header without a key.",
+    ),
+)
+NUL_IN_HEADER = Verdict(
+    Action.REJECT,
+    False,
+    "no",
+    InvalidRecordError,
+    RuleInfo(
+        "spark-nul-in-header",
+        "give the header a name without NUL, or dead-letter such records",
+        "librdkafka's rd_kafka_header_add, which takes names that end with a NUL",
+        "The column headers has a key with a NUL character.",
+    ),
+)
+DEAD_LETTER_TOO_LARGE = Verdict(
+    Action.CONFIGURE,
+    False,
+    "no",
+    MessageTooLargeError,
+    RuleInfo(
+        "spark-dead-letter-too-large",
+        "raise max.message.bytes of the dead-letter topic; this record was not sent",
+        "Kafka's topic setting max.message.bytes",
+        "Key and headers of a refused record alone are more than the dead-letter topic "
+        "takes; only a value can be cut.",
+    ),
+)
+#: By the name of the rule, for the way from an executor to the driver.
+BY_RULE = {
+    verdict.rule.id: verdict
+    for verdict in (
+        NO_TOPIC,
+        NO_TOPIC_OF_A_RECORD,
+        DEAD_LETTER_TOPIC_OF_A_RECORD,
+        NO_PARTITION_OF_A_RECORD,
+        NAMELESS_HEADER,
+        NUL_IN_HEADER,
+        DEAD_LETTER_TOO_LARGE,
+    )
+}

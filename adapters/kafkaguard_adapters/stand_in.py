@@ -1,0 +1,204 @@
+"""Standing in for a client: whatever the guard does not do itself, the client does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from kafkaguard._verdicts.topic_facts import TopicFactsCache
+from kafkaguard.errors import ClientTimeoutError
+from kafkaguard_adapters.asking.calls import AsyncReportCalls, ReportCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_adapters.asking.view import ClusterView
+
+_log = logging.getLogger("kafkaguard.producer")
+
+#: Seconds that an awaited client has to close.
+CLOSE_S = 30.0
+
+
+class StandIn:
+    """Hands every attribute on to a client, and passes for one of its class.
+
+    Args:
+        client: The client.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    @property  # type: ignore[misc]  # that of object can be set, too
+    def __class__(self) -> type:
+        """The client's class, so that ``isinstance`` holds."""
+        return type(self.client)
+
+    def __getattr__(self, name: str) -> Any:
+        """Hand everything else on to the client."""
+        if name == "client":  # not there yet
+            raise AttributeError(name)
+        return getattr(self.client, name)
+
+    def __dir__(self) -> list[str]:
+        """List the client's names and our own."""
+        return sorted({*dir(self.client), *dir(type(self))})
+
+    def __repr__(self) -> str:
+        """Show what is guarded."""
+        return f"<guarded {type(self.client).__qualname__}>"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse: a connection cannot be moved to another process."""
+        raise TypeError(
+            "a guarded client cannot be pickled or copied: build it where it is used"
+        )
+
+
+class GuardedClient(ReportCalls, StandIn):
+    """Stands in for a client whose users block.
+
+    Args:
+        client: The client.
+        view: What our own calls ask.
+    """
+
+    def __init__(self, client: Any, view: ClusterView) -> None:
+        super().__init__(client)
+        self.cluster_view = view
+
+    def close(self, *args: Any, **kwargs: Any) -> Any:
+        """Close our own connections, then the client, as its own ``close`` does."""
+        self.close_view()
+        close = getattr(self.client, "close", None)
+        return None if close is None else close(*args, **kwargs)
+
+    def __enter__(self) -> Self:
+        """Enter; leaving closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+
+class GuardedAsyncClient(AsyncReportCalls, StandIn):
+    """Stands in for a client whose users await.
+
+    Args:
+        client: The client.
+        view: What our own calls ask.
+    """
+
+    #: What the client calls its own end.
+    _ends_with = "stop"
+    #: The base class of what it raises, and how that becomes ours as well.
+    _client_error: type[BaseException]
+    _translate: Callable[..., BaseException]
+
+    def __init__(self, client: Any, view: ClusterView) -> None:
+        super().__init__(client)
+        self.cluster_view = view
+        self._has_failed = False
+
+    async def __aenter__(self) -> Self:
+        """Start the client; leaving closes it."""
+        await self.start()
+        return self
+
+    async def start(self) -> None:
+        """Start the client; where that fails, close what it has opened.
+
+        It may be called again then, as aiokafka's users do in a loop.
+
+        Raises:
+            KafkaGuardError: What the client raises, also of its own class.
+        """
+        if self._has_failed:  # aiokafka would not close what calls itself closed
+            self.client._closed = False  # noqa: SLF001 - there is no other way
+        self._has_failed = False
+        try:
+            await self.client.start()
+        except BaseException as error:
+            self._has_failed = True
+            await self._leave()
+            if isinstance(error, self._client_error):
+                raise self._translate(error) from error
+            raise
+
+    async def _leave(self) -> None:
+        """Close a client that did not start; why it did not counts for more."""
+        name = self._ends_with
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await getattr(self.client, name)()
+        except Exception:  # noqa: BLE001 - see above
+            _log.exception("%s.%s() failed", type(self.client).__name__, name)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it was closed, or did not start."""
+        return self._has_failed or self.cluster_view.is_closed
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self._end()
+
+    async def _end(self) -> None:
+        """Close our own connections, then the client, which may wait for ever.
+
+        Raises:
+            KafkaGuardError: The client has not ended within 30 s, and was left.
+        """
+        await self.cluster_view.close()
+        name = self._ends_with
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await getattr(self.client, name)()
+        except TimeoutError as error:
+            raise self.cluster_view.make(
+                ClientTimeoutError,
+                f"{type(self.client).__name__}.{name}() has not ended within "
+                f"{CLOSE_S:g} s and was cancelled; what it held may not be committed "
+                "or sent. Is there a broker that answers?",
+            ) from error
+
+
+def wrapper(
+    stand_in: Callable[[Any, ClusterView], Any], view_of: Callable[..., ClusterView]
+) -> Callable[..., Any]:
+    """Make the function ``wrap`` of an adapter's module, as ``guard()`` calls it.
+
+    Args:
+        stand_in: Makes the stand-in of a client and a view.
+        view_of: Makes the view of a client, the settings that were given (or None) and
+            what is known about topics.
+    """
+
+    def wrap(
+        client: Any,
+        *,
+        config: Mapping[str, Any] | None = None,
+        topics: Mapping[str, TopicFacts] | None = None,
+        **_: Any,
+    ) -> Any:
+        return stand_in(client, view_of(client, config, TopicFactsCache(topics)))
+
+    return wrap
+
+
+def passing_sends(wrap: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a ``wrap`` that says that this client's sends are not guarded."""
+
+    def warn_and_wrap(client: Any, **options: Any) -> Any:
+        _log.warning(
+            "guard(): what this %s sends is passed on as it is: no check of null keys, "
+            "no rescue, no report. Guarded are its log_dirs(), lag() and offsets",
+            type(client).__name__,
+        )
+        return wrap(client, **options)
+
+    return warn_and_wrap

@@ -1,0 +1,1 @@
+"""Connections of our own: settings, TLS, SASL."""

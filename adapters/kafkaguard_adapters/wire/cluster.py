@@ -1,0 +1,239 @@
+"""A cluster to ask: which brokers there are, and a connection to each, when needed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.metadata import MetadataRequest
+
+from kafkaguard.errors import (
+    ClientConfigurationError,
+    ClientConnectionError,
+    ClientMetadataError,
+    ClientNotConnectedError,
+    ClientTimeoutError,
+    KafkaGuardError,
+    UnsupportedVersionError,
+)
+from kafkaguard_adapters.wire.connection import (
+    Connection,
+    ConnectionLostError,
+    api_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkaguard._cluster.reports import Make
+    from kafkaguard_adapters.wire.settings import Settings
+
+#: A broker that closes a new connection this often in place of an answer means it.
+_TRIES: Final = 2
+#: Seconds for one address, while there are others to try.
+_CONNECT_S: Final = 5.0
+
+
+class Cluster:
+    """The brokers behind some settings. It belongs to the event loop that uses it.
+
+    Args:
+        settings: How to reach and enter it.
+        make: Makes the errors.
+    """
+
+    def __init__(self, settings: Settings, make: Make) -> None:
+        self.make = make
+        self.addresses: dict[int, tuple[str, int]] = {}
+        self._settings = settings
+        # Under None: the first connection, while it is not known which broker it is.
+        self._connections: dict[int | None, Connection] = {}
+        self._locks: dict[int | None, asyncio.Lock] = {}
+
+    def close(self) -> None:
+        """Close all connections; they are opened again when needed."""
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
+
+    async def refresh(self, deadline: float, topics: Iterable[str] | None = ()) -> Any:
+        """Ask which brokers there are, and about topics; never makes a topic.
+
+        Args:
+            deadline: By when, on the loop's clock.
+            topics: Which topics. Default: none; None: all.
+
+        Returns:
+            The MetadataResponse.
+
+        Raises:
+            KafkaGuardError: No broker told.
+        """
+        named = MetadataRequest.MetadataRequestTopic
+        request = MetadataRequest(
+            topics=None if topics is None else [named(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+        )
+        answer = await self.ask(request, None, deadline)
+        self.addresses = {
+            each.node_id: (each.host, each.port) for each in answer.brokers
+        }
+        self._adopt()
+        return answer
+
+    async def ask(
+        self,
+        request: Any,
+        broker: int | None,
+        deadline: float,
+        *,
+        max_version: int | None = None,
+    ) -> Any:
+        """Send a request to a broker and wait for the answer.
+
+        Args:
+            request: A request of kafka-python's protocol engine.
+            broker: The broker's id; None: any.
+            deadline: By when, on the loop's clock.
+            max_version: A cap on the version.
+
+        Raises:
+            KafkaGuardError: There is no answer in time, or none to be had.
+        """
+        started = asyncio.get_running_loop().time()
+        place = {"api": api_name(request), "broker": broker}
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._ask(request, broker, max_version, place)
+        except TimeoutError:
+            self._drop(broker)
+            text = f"no answer within {max(0.0, deadline - started):.3g} s"
+            raise self.make(ClientTimeoutError, text, **place) from None
+
+    async def version(self, request: Any, broker: int | None, deadline: float) -> int:
+        """Return the highest version of a request that a broker and we have; 0: none.
+
+        Raises:
+            KafkaGuardError: The broker cannot be reached.
+        """
+        try:
+            async with asyncio.timeout_at(deadline):
+                connection = await self.connection(broker)
+        except TimeoutError:
+            place = {"api": api_name(request), "broker": broker}
+            raise self.make(ClientTimeoutError, "no connection", **place) from None
+        return connection.version(request) or 0
+
+    async def _ask(
+        self, request: Any, broker: int | None, max_version: int | None, place: Any
+    ) -> Any:
+        losses, loss = 0, ConnectionLostError()
+        while losses < _TRIES:
+            connection = await self.connection(broker)
+            is_new = connection.is_new
+            try:
+                return await connection.ask(request, max_version=max_version)
+            except ConnectionLostError as error:
+                loss = error
+                losses += is_new  # one that was idle may just have been closed for it
+                self._drop(broker)
+        version = connection.version(request, max_version)
+        raise self._lost(loss, connection.address, version, place)
+
+    def _lost(
+        self,
+        loss: ConnectionLostError,
+        address: tuple[str, int],
+        version: int | None,
+        place: Any,
+    ) -> KafkaGuardError:
+        """Judge connections that ended in place of an answer, one after the other."""
+        times = f"{_TRIES} times"
+        if loss.fault is not None:
+            text = "{} the connection with {}:{} was lost: {}; look at the network"
+            text = text.format(times, *address, loss.fault)
+            return self.make(ClientConnectionError, text, **place)
+        if self._settings.mechanism is None and not self.addresses:
+            text = (
+                "{}:{} most likely asks for SASL or TLS, and this client comes "
+                "without: {} it closed the connection in place of its first answer. "
+                "Look at the security protocol"
+            ).format(*address, times)
+            return self.make(ClientConfigurationError, text, **place)
+        text = (
+            f"{times} the broker closed the connection in place of an answer to "
+            f"version {version}: concluded, not told, that it, or a proxy in between, "
+            "does not take this request"
+        )
+        return self.make(UnsupportedVersionError, text, **place)
+
+    async def connection(self, broker: int | None) -> Connection:
+        """Return an open connection to a broker, or (None) to any.
+
+        Raises:
+            KafkaGuardError: It cannot be opened.
+        """
+        async with self._locks.setdefault(broker, asyncio.Lock()):
+            known = self._known(broker)
+            if known is None:
+                known = await (self._any() if broker is None else self._to(broker))
+                self._connections[known.broker] = known
+            return known
+
+    def _known(self, broker: int | None) -> Connection | None:
+        for each in [b for b, c in self._connections.items() if not c.is_open]:
+            self._connections.pop(each).close()
+        found = self._connections.values()
+        return next(
+            (c for c in found if broker in (None, c.broker)),
+            None,
+        )
+
+    async def _to(self, broker: int) -> Connection:
+        if broker not in self.addresses:
+            known = ", ".join(map(str, sorted(self.addresses)))
+            text = f"the cluster has no broker {broker}; it has {known or 'none'}"
+            raise self.make(ClientMetadataError, text, api="Metadata", broker=broker)
+        return await self._open(self.addresses[broker], broker)
+
+    async def _any(self) -> Connection:
+        """Connect to the first that can be reached; bootstrap servers come last."""
+        known = {address: broker for broker, address in self.addresses.items()}
+        candidates = {**known, **{a: known.get(a) for a in self._settings.bootstrap}}
+        failure: KafkaGuardError | None = None
+        for left, (address, broker) in zip(
+            range(len(candidates) - 1, -1, -1), candidates.items(), strict=True
+        ):
+            try:
+                async with asyncio.timeout(_CONNECT_S if left else None):
+                    return await self._open(address, broker)
+            except TimeoutError:
+                text = "{}:{} did not answer in {:g} s".format(*address, _CONNECT_S)
+                failure = self.make(ClientNotConnectedError, text)
+            except ClientNotConnectedError as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    async def _open(self, address: tuple[str, int], broker: int | None) -> Connection:
+        return await Connection.open(address, self._settings, self.make, broker)
+
+    def _adopt(self) -> None:
+        """Find out to which broker the first connection leads."""
+        first = self._connections.pop(None, None)
+        if first is None:
+            return
+        for broker, address in self.addresses.items():
+            if address == first.address and broker not in self._connections:
+                first.broker = broker
+                self._connections[broker] = first
+                return
+        first.close()
+
+    def _drop(self, broker: int | None) -> None:
+        """Close what is of no more use; None: everything that an answer came from."""
+        meant = [broker] if broker is not None else list(self._connections)
+        for each in meant:
+            connection = self._connections.pop(each, None)
+            if connection is not None:
+                connection.close()

@@ -1,0 +1,312 @@
+"""A connection to one broker, of our own: kafka-python's codecs over asyncio.
+
+ApiVersions first, then SASL where asked for, then any requests, in flight together and
+each in the highest version that both sides have (KIP-35, KIP-152). Nothing sent or
+received is ever logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from kafkaguard._version import __version__
+from kafkaguard.errors import (
+    ClientConfigurationError,
+    ClientNotConnectedError,
+    ClientProtocolError,
+    UnsupportedVersionError,
+)
+from kafkaguard_adapters.wire.sasl import Login
+
+if TYPE_CHECKING:
+    from kafkaguard._cluster.reports import Make
+    from kafkaguard_adapters.wire.settings import Settings
+
+MAX_FRAME_BYTES: Final = 100_000_000
+#: The share of a SASL session after which a new connection is made (KIP-368).
+_SESSION_SHARE: Final = 0.85
+_SIZE_BYTES: Final = 4
+_NUMBER_BYTES: Final = 4
+
+
+class ConnectionLostError(Exception):
+    """The connection ended before the answer came; the broker's view is not known.
+
+    Args:
+        fault: What the network did; None: the other side closed it in good order.
+    """
+
+    def __init__(self, fault: str | None = None) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+
+class Connection:
+    """An open connection; :meth:`open` makes it.
+
+    Args:
+        reader: Where answers come from.
+        writer: Where requests go.
+        settings: How to enter.
+        make: Makes the errors.
+        address: Host and port, as we were told.
+        broker: The broker's id, once it is known.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        settings: Settings,
+        make: Make,
+        address: tuple[str, int],
+        broker: int | None,
+    ) -> None:
+        self.address = address
+        self.broker = broker
+        self.is_new = True
+        self._reader = reader
+        self._writer = writer
+        self._settings = settings
+        self._make = make
+        self._offered: dict[int, tuple[int, int]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[Any], Any]] = {}
+        self._number = 0
+        self._fault: str | None = None
+        self._session_ends: float | None = None
+        self._receiving = asyncio.create_task(self._receive())
+
+    @classmethod
+    async def open(
+        cls,
+        address: tuple[str, int],
+        settings: Settings,
+        make: Make,
+        broker: int | None,
+    ) -> Connection:
+        """Connect, agree on versions and log in.
+
+        Raises:
+            KafkaGuardError: The broker cannot be reached, or does not let us in.
+        """
+        host, port = address
+        place = f"{host}:{port}"
+        context = _context(settings, make)
+        try:
+            reader, writer = await asyncio.open_connection(
+                host, port, ssl=context, server_hostname=host if context else None
+            )
+        except ssl.SSLError as error:
+            raise make(
+                ClientConfigurationError,
+                f"TLS with {place} failed: {error.reason or error}. Look at the "
+                "trusted certificates, and whether this port speaks TLS at all",
+                broker=broker,
+            ) from error
+        except OSError as error:
+            if context and isinstance(error, ConnectionError) and not error.errno:
+                text = f"{place} closed the connection in place of a TLS handshake: "
+                advice = "does this port speak TLS at all?"
+                raise make(
+                    ClientConfigurationError, text + advice, broker=broker
+                ) from error
+            reason = error.strerror or str(error)
+            text = f"{place} cannot be reached: {reason}"
+            raise make(ClientNotConnectedError, text, broker=broker) from error
+        connection = cls(reader, writer, settings, make, address, broker)
+        try:
+            await connection._enter(host)
+        except ConnectionLostError as error:
+            connection.close()
+            raise make(
+                ClientNotConnectedError,
+                f"{place} closed the connection at once"
+                + (f" ({error.fault})" if error.fault else "")
+                + ": does the security protocol fit this port?",
+                broker=broker,
+            ) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used."""
+        now = asyncio.get_running_loop().time()
+        expired = self._session_ends is not None and now >= self._session_ends
+        return not expired and not self._receiving.done()
+
+    def close(self) -> None:
+        """Close at once; whoever waits for an answer is told."""
+        self._receiving.cancel()
+        self._give_up()
+        self._writer.transport.abort()
+
+    def offered(self, request: Any) -> tuple[int, int] | None:
+        """Return the lowest and highest version that the broker has of a request."""
+        return self._offered.get(request.API_KEY)
+
+    def version(self, request: Any, max_version: int | None = None) -> int | None:
+        """Return the highest version that both sides have; None: there is none.
+
+        Args:
+            request: A request, or its class.
+            max_version: A cap of the caller's.
+        """
+        offered = self.offered(request)
+        if offered is None:
+            return None
+        lowest, ours = request.valid_versions
+        highest = min(offered[1], ours, ours if max_version is None else max_version)
+        return highest if highest >= max(lowest, offered[0]) else None
+
+    async def ask(self, request: Any, *, max_version: int | None = None) -> Any:
+        """Send a request in the highest common version and wait for the answer.
+
+        Raises:
+            KafkaGuardError: There is no common version (nothing is sent), or the answer
+                cannot be read.
+            ConnectionLostError: The connection ended.
+        """
+        version = self.version(request, max_version)
+        if version is None:
+            raise self._make(
+                UnsupportedVersionError,
+                f"the broker offers {_range(self.offered(request))}, and kafkaguard "
+                f"has up to {request.max_version}"
+                + ("" if max_version is None else f", capped at {max_version}")
+                + "; nothing was sent",
+                api=api_name(request),
+                broker=self.broker,
+            )
+        self.is_new = False
+        return await self._ask(request, version)
+
+    async def _ask(self, request: Any, version: int) -> Any:
+        if self._receiving.done():
+            raise ConnectionLostError(self._fault)
+        self._number += 1
+        number = self._number
+        request.with_header(correlation_id=number, client_id=self._settings.client_id)
+        frame = request.encode(version=version, header=True, framed=True)
+        answer = asyncio.get_running_loop().create_future()
+        response = ResponseClassRegistry.get_response_class(request.header)
+        self._waiting[number] = answer, response
+        self._writer.write(frame)
+        try:
+            return await answer
+        finally:
+            self._waiting.pop(number, None)
+
+    async def _receive(self) -> None:
+        try:
+            while True:
+                size = int.from_bytes(
+                    await self._reader.readexactly(_SIZE_BYTES), "big"
+                )
+                if not _NUMBER_BYTES <= size <= MAX_FRAME_BYTES:
+                    return
+                self._deliver(await self._reader.readexactly(size))
+        except OSError as error:
+            self._fault = error.strerror or str(error)
+        except asyncio.IncompleteReadError as error:
+            if error.partial or error.expected != _SIZE_BYTES:
+                self._fault = "it ended within an answer"
+        finally:
+            self._give_up()
+            self._writer.transport.abort()
+
+    def _deliver(self, frame: bytes) -> None:
+        answer, response = self._waiting.pop(
+            int.from_bytes(frame[:_NUMBER_BYTES], "big"), (None, None)
+        )
+        if answer is None or response is None or answer.done():
+            return
+        try:
+            answer.set_result(response.decode(frame, header=True))
+        except Exception as error:  # noqa: BLE001 - the codec raises whatever it meets
+            failure = self._make(
+                ClientProtocolError,
+                f"the answer ({len(frame)} bytes) cannot be read",
+                api=api_name(response),
+                broker=self.broker,
+            )
+            failure.__cause__ = error
+            answer.set_exception(failure)
+
+    def _give_up(self) -> None:
+        for answer, _ in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLostError(self._fault))
+
+    async def _enter(self, host: str) -> None:
+        await self._agree()
+        if self._settings.mechanism is not None:
+            await self._log_in(Login(self._settings, host, self._make))
+        self.is_new = True
+
+    async def _agree(self) -> None:
+        """Ask what the broker has, an old one once more in version 0 (KIP-511)."""
+        request = ApiVersionsRequest(
+            client_software_name="kafkaguard", client_software_version=__version__
+        )
+        try:
+            answer = await self._ask(request, ApiVersionsRequest.max_version)
+            is_old = answer.error_code == UnsupportedVersionError.code
+        except ClientProtocolError:  # some servers answer in a layout of their own
+            is_old = True
+        if is_old:
+            answer = await self._ask(request, 0)
+        self._check(answer, request)
+        self._offered = {
+            each.api_key: (each.min_version, each.max_version)
+            for each in answer.api_keys
+        }
+
+    async def _log_in(self, login: Login) -> None:
+        mechanism = self._settings.mechanism
+        handshake = SaslHandshakeRequest(mechanism=mechanism)
+        answer = await self.ask(handshake)
+        offered = f"the broker offers {', '.join(answer.mechanisms) or 'no mechanism'}"
+        self._check(answer, handshake, f"SASL {mechanism}: {offered}")
+        while (data := await login.next_bytes()) is not None:
+            request = SaslAuthenticateRequest(auth_bytes=data)
+            answer = await self.ask(request)
+            self._check(answer, request, f"SASL {mechanism}: {answer.error_message}")
+            login.receive(answer.auth_bytes)
+        lifetime = getattr(answer, "session_lifetime_ms", 0) or 0
+        if lifetime > 0:
+            now = asyncio.get_running_loop().time()
+            self._session_ends = now + lifetime / 1000 * _SESSION_SHARE
+
+    def _check(self, answer: Any, request: Any, text: str | None = None) -> None:
+        if answer.error_code:
+            api = api_name(request)
+            raise self._make(answer.error_code, text, api=api, broker=self.broker)
+
+
+def _context(settings: Settings, make: Make) -> ssl.SSLContext | None:
+    try:
+        return settings.tls() if settings.tls else None
+    except OSError as error:  # a file is missing, or is not what it should be
+        text = f"TLS cannot be set up: {error.strerror or error}"
+        named = f" ({error.filename})" if error.filename else ""
+        advice = "look at the files of certificates and keys"
+        raise make(ClientConfigurationError, f"{text}{named}: {advice}") from error
+
+
+def api_name(message: Any) -> str:
+    """Return Kafka's name of a request or response of the protocol engine."""
+    name: str = message.name
+    return name.removesuffix("Request").removesuffix("Response")
+
+
+def _range(offered: tuple[int, int] | None) -> str:
+    return "no such request" if offered is None else "versions {}..{}".format(*offered)

@@ -1,0 +1,104 @@
+"""SASL, step by step, with kafka-python's mechanisms."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from kafkaguard.errors import ClientConfigurationError, SaslAuthenticationFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard._cluster.reports import Make
+    from kafkaguard_adapters.wire.settings import Settings
+
+
+class _Fetched(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is untyped
+    """Holds a token that was fetched for this one connection."""
+
+    def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
+        super().__init__()
+        self._token = token
+        self._extensions = extensions
+
+    def token(self) -> str:
+        return self._token
+
+    def extensions(self) -> Mapping[str, str]:
+        return self._extensions
+
+
+class Login:
+    """One login: what to send next, until the broker is satisfied.
+
+    Args:
+        settings: The mechanism and what it needs.
+        host: The broker's name, for Kerberos.
+        make: Makes the errors.
+    """
+
+    def __init__(self, settings: Settings, host: str, make: Make) -> None:
+        self._settings = settings
+        self._host = host
+        self._make = make
+        self._mechanism: Any = None
+
+    async def next_bytes(self) -> bytes | None:
+        """Return what to send; None: the login is over.
+
+        Raises:
+            KafkaGuardError: The mechanism refuses, or a token cannot be had.
+        """
+        if self._mechanism is None:
+            self._mechanism = await self._begin()
+        if self._mechanism.is_done():
+            return None
+        data: bytes = await asyncio.to_thread(self._mechanism.auth_bytes)
+        return data
+
+    def receive(self, data: bytes) -> None:
+        """Take the broker's answer in.
+
+        Raises:
+            KafkaGuardError: The broker's proof is wrong: it is not who it should be.
+        """
+        try:
+            self._mechanism.receive(data)
+        except ValueError as error:
+            raise self._failed("the broker's proof is wrong") from error
+        if self._mechanism.is_done() and not self._mechanism.is_authenticated():
+            raise self._failed("the broker did not accept the login")
+
+    def _failed(self, text: str) -> Exception:
+        return self._make(
+            SaslAuthenticationFailedError, f"{self._settings.mechanism}: {text}"
+        )
+
+    async def _begin(self) -> Any:
+        settings = self._settings
+        arguments = dict(settings.sasl, sasl_mechanism=settings.mechanism)
+        if settings.token is not None:
+            arguments["sasl_oauth_token_provider"] = _Fetched(*await self._fetch())
+        try:
+            return get_sasl_mechanism(settings.mechanism)(host=self._host, **arguments)
+        except Exception as error:
+            raise self._make(
+                ClientConfigurationError,
+                f"SASL {settings.mechanism} cannot begin ({type(error).__name__}): "
+                "look at the sasl settings, and at what the mechanism needs",
+            ) from error
+
+    async def _fetch(self) -> tuple[str, Mapping[str, str]]:
+        assert self._settings.token is not None
+        try:
+            return await self._settings.token()
+        except Exception as error:  # noqa: BLE001 - whatever it raises
+            # The text of a provider's exception may hold a credential: not in ours.
+            raise self._make(
+                ClientConfigurationError,
+                f"the OAUTHBEARER token provider raised {type(error).__name__}",
+            ) from None

@@ -1,0 +1,148 @@
+"""How to reach a cluster: the settings of any client, in one form.
+
+Translation is option by option, in each client's folder. What has a bearing on the
+connection and cannot be carried over is an error that names it, never left out.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._common import arguments
+from kafkaguard.errors import ClientConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from kafkaguard._cluster.reports import Make
+
+DEFAULT_PORT = 9092
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to reach and enter a cluster.
+
+    Attributes:
+        bootstrap: Hosts and ports to begin with.
+        client_id: What we call ourselves.
+        tls: Makes the context for TLS; None without TLS.
+        mechanism: The SASL mechanism; None without SASL.
+        sasl: Arguments of kafka-python's implementation of the mechanism.
+        token: Fetches an OAUTHBEARER token, and its extensions, for each connection.
+    """
+
+    bootstrap: tuple[tuple[str, int], ...]
+    client_id: str = "kafkaguard"
+    tls: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False)
+    mechanism: str | None = None
+    sasl: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    token: Callable[[], Awaitable[tuple[str, Mapping[str, str]]]] | None = field(
+        default=None, repr=False
+    )
+
+
+def read_bootstrap(
+    value: str | Iterable[str], make: Make
+) -> tuple[tuple[str, int], ...]:
+    """Read ``"host:port,..."`` or a list of such; the port is 9092 where none is given.
+
+    Raises:
+        KafkaGuardError: There is no address, or one is not ``host:port``.
+    """
+    parts = value.split(",") if isinstance(value, str) else list(value)
+    addresses = tuple(_address(part.strip(), make) for part in parts if part.strip())
+    if not addresses:
+        raise refuse(make, "bootstrap servers", "name at least one as host:port")
+    return addresses
+
+
+def _address(text: str, make: Make) -> tuple[str, int]:
+    text = text.rpartition("://")[2]
+    host, _, number = text.rpartition(":")
+    if not host or (":" in host and not host.startswith("[")):
+        host, number = text, str(DEFAULT_PORT)
+    port = arguments.port(number)
+    if port is None:
+        raise refuse(
+            make,
+            f"bootstrap server {text!r}",
+            "write it as host:port, with a port up to 65535",
+        )
+    return host.strip("[]"), port
+
+
+def check_protocol(value: str | None, make: Make) -> tuple[bool, bool]:
+    """Read a security protocol; return whether it has TLS, and whether SASL."""
+    protocol = (value or "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise refuse(
+            make,
+            f"security protocol {value!r}",
+            f"it is one of {', '.join(_PROTOCOLS)}",
+        )
+    return protocol.endswith("SSL"), protocol.startswith("SASL")
+
+
+def refuse(make: Make, what: str, advice: str) -> Any:
+    """Make the error for a setting with which no connection can be made."""
+    return make(
+        ClientConfigurationError,
+        f"{what} cannot be used for kafkaguard's own connection: {advice}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """What a TLS context is made of.
+
+    Attributes:
+        cafile: Certificates to trust, a PEM file. Default: the system's.
+        cadata: The same as PEM text.
+        certfile: The client's own certificate, with its chain.
+        keyfile: The client's key.
+        password: The key's password.
+        crlfile: Revoked certificates.
+        ciphers: OpenSSL's cipher list.
+        check_hostname: Whether the certificate must bear the broker's name.
+        verify: Whether the certificate must be trusted at all.
+    """
+
+    cafile: str | None = None
+    cadata: str | None = field(default=None, repr=False)
+    certfile: str | None = None
+    keyfile: str | None = None
+    password: str | None = field(default=None, repr=False)
+    crlfile: str | None = None
+    ciphers: str | None = None
+    check_hostname: bool = True
+    verify: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Make the context.
+
+        Raises:
+            OSError: A file cannot be read or used.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = self.check_hostname and self.verify
+        context.verify_mode = ssl.CERT_REQUIRED if self.verify else ssl.CERT_NONE
+        for path in filter(None, (self.cafile, self.certfile, self.keyfile)):
+            Path(path).stat()  # unlike OpenSSL's, this error names the file
+        if self.cafile or self.cadata:
+            context.load_verify_locations(self.cafile, cadata=self.cadata)
+        else:
+            context.load_default_certs()
+        if self.certfile:
+            context.load_cert_chain(self.certfile, self.keyfile, self.password)
+        if self.crlfile:
+            context.load_verify_locations(self.crlfile)
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        if self.ciphers:
+            context.set_ciphers(self.ciphers)
+        return context

@@ -1,0 +1,1 @@
+"""What the cluster says: lag, log directories, offsets, remote storage."""

@@ -1,0 +1,355 @@
+"""How far consumer groups are behind: the committed offset beside the end (KIP-17).
+
+Lag counts offsets, not records: transaction markers and records removed by compaction
+have offsets too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._cluster.reports import TopicPartition, as_partition, raise_gravest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard.errors import KafkaGuardError
+
+
+class LagReason(StrEnum):
+    """Why a partition, or a whole group, has no lag."""
+
+    NO_GROUP = "no group"
+    """The cluster has no such group, or none that we may see."""
+    NO_COMMIT = "no commit"
+    """The group never committed here, or the commit has expired."""
+    NO_LEADER = "no leader"
+    """The partition is offline, so its end is not known."""
+    GONE = "gone"
+    """There is no such topic or partition any more, or none that we may see."""
+    COMMITTED_BEYOND_END = "committed beyond end"
+    """The log was made anew, or lost records: the group waits, or will skip records."""
+    ERROR = "error"
+    """A broker answered with an error; it stands beside."""
+
+
+class LagState(StrEnum):
+    """How a group is doing, from two looks at it."""
+
+    OK = "OK"
+    """At the end, or on its way there."""
+    LAGGING = "LAGGING"
+    """It commits, and falls behind all the same."""
+    STALLED = "STALLED"
+    """There are records to read, and it does not commit."""
+    STOPPED = "STOPPED"
+    """There are records to read, and the group has no members."""
+    ERROR = "ERROR"
+    """There is no telling; the partition's reason says why."""
+
+
+_GRAVITY = tuple(LagState)
+#: What stands for the state of a group that the cluster does not have.
+NO_SUCH_GROUP = "unknown"
+_WITHOUT_MEMBERS = frozenset({"Empty", "Dead", NO_SUCH_GROUP})
+_NO_TELLING = frozenset(LagReason) - {LagReason.NO_COMMIT}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a group, to which a partition is assigned.
+
+    Attributes:
+        id: The member's id.
+        client_id: What its client calls itself.
+        host: From where it is connected.
+        instance_id: Its name where membership is static (KIP-345).
+    """
+
+    id: str
+    client_id: str
+    host: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """Where a group is in a partition. What was not asked for is None.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        committed: The offset of the next record to read, as the group committed it.
+        end: What ``lag`` is measured against: the high watermark, or with
+            ``read_committed`` the last stable offset.
+        lag: How many offsets the group is behind; None where ``reason`` says why.
+        reason: Why there is no lag, or why it is assumed.
+        error: The broker's error, with ``reason`` ERROR (and with GONE, if any).
+        high_watermark: The end for readers of everything.
+        last_stable: The end for readers of committed transactions.
+        log_start: The first offset that is still there.
+        next_timestamp: When the next record to read was written, in seconds since 1970.
+        time_lag: How many seconds ago that was; 0 at the end of the log.
+        read_error: Why a reader cannot go on at the committed offset, as remote storage
+            that is not ready (with the column ``time``, or found by a watch).
+        member: Who is to read the partition.
+        compacted: ``cleanup.policy`` contains ``compact``: offsets have gaps.
+        tiered: ``remote.storage.enable`` is true.
+    """
+
+    topic: str
+    partition: int
+    committed: int | None = None
+    end: int | None = None
+    lag: int | None = None
+    reason: LagReason | None = None
+    error: KafkaGuardError | None = None
+    high_watermark: int | None = None
+    last_stable: int | None = None
+    log_start: int | None = None
+    next_timestamp: float | None = None
+    time_lag: float | None = None
+    read_error: KafkaGuardError | None = None
+    member: Member | None = None
+    compacted: bool | None = None
+    tiered: bool | None = None
+
+    @property
+    def lost(self) -> int | None:
+        """How many offsets retention took before the group read them."""
+        if self.committed is None or self.log_start is None:
+            return None
+        return max(0, self.log_start - self.committed)
+
+    @property
+    def blocked(self) -> int | None:
+        """How many offsets wait for open transactions to end (``read_committed``)."""
+        if self.high_watermark is None or self.last_stable is None:
+            return None
+        return self.high_watermark - self.last_stable
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the number should know."""
+        notes = []
+        if self.lag and self.time_lag == 0:
+            notes.append("no record is left: these offsets are transaction markers")
+        elif self.lag == 1:
+            notes.append("may be a transaction marker (control record)")
+        if self.lag and self.compacted:
+            notes.append("compacted topic: fewer records than offsets")
+        return tuple(notes)
+
+    def is_caught_up(self, tolerance: int = 0) -> bool:
+        """Whether there is nothing left to read.
+
+        A transaction ends with a marker that takes an offset, so a reader that has
+        everything can show a lag of 1 for ever: allow for it with ``tolerance``, ask
+        for the column ``time``, or use :meth:`GroupLag.with_positions`.
+        """
+        if self.lag is None:
+            return False
+        return self.lag <= tolerance or self.time_lag == 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """Where a group is, partition by partition.
+
+    Attributes:
+        group: The group's name.
+        state: As the coordinator says (``Stable``, ``Empty`` ...), ``unknown`` for a
+            group that it does not have; None where it was not asked.
+        error: Why there are no partitions.
+        partitions: By topic and partition.
+    """
+
+    group: str
+    state: str | None = None
+    error: KafkaGuardError | None = None
+    partitions: Mapping[TopicPartition, PartitionLag] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int | None:
+        """The sum of the lags that are known; None: none is.
+
+        See :attr:`unknown` beside it, and :attr:`reason` where there are no partitions.
+        """
+        known = [each.lag for each in self.partitions.values() if each.lag is not None]
+        return sum(known) if known else None
+
+    @property
+    def reason(self) -> LagReason | None:
+        """Why there are no partitions; None: there are, or :attr:`error` says why."""
+        if self.error is not None or self.partitions:
+            return None
+        if self.state == NO_SUCH_GROUP:
+            return LagReason.NO_GROUP
+        return LagReason.NO_COMMIT
+
+    @property
+    def unknown(self) -> int:
+        """How many partitions have no lag, so that the total leaves them out."""
+        return sum(each.lag is None for each in self.partitions.values())
+
+    @property
+    def errors(self) -> list[KafkaGuardError]:
+        """What a broker refused, for the group and for its partitions."""
+        own = [self.error, *(each.error for each in self.partitions.values())]
+        return [error for error in own if error is not None]
+
+    def is_caught_up(self, tolerance: int = 0) -> bool:
+        """Whether each partition is (see :meth:`PartitionLag.is_caught_up`).
+
+        A group of which no partition is known is not.
+        """
+        return bool(self.partitions) and all(
+            each.is_caught_up(tolerance) for each in self.partitions.values()
+        )
+
+    def with_positions(self, positions: Mapping[Any, int]) -> GroupLag:
+        """Measure from a live consumer's positions in place of committed offsets.
+
+        A position is beyond transaction markers, so that a reader that has everything
+        has a lag of 0.
+
+        Args:
+            positions: Offsets by partition (any client's ``TopicPartition``).
+        """
+        known = {as_partition(each): offset for each, offset in positions.items()}
+        moved = {
+            place: _from_position(each, known[place]) if place in known else each
+            for place, each in self.partitions.items()
+        }
+        return replace(self, partitions=moved)
+
+
+def _from_position(lag: PartitionLag, position: int) -> PartitionLag:
+    if lag.end is None:
+        return lag
+    return replace(lag, lag=max(0, lag.end - position), reason=None)
+
+
+@dataclass(frozen=True, slots=True)
+class LagReport:
+    """Where groups are: a value, or a reason, for each of their partitions.
+
+    Attributes:
+        groups: By name.
+        taken_at: When, in seconds since 1970.
+        broker_errors: Brokers that could not list their groups.
+    """
+
+    groups: Mapping[str, GroupLag]
+    taken_at: float
+    broker_errors: Mapping[int, KafkaGuardError] = field(default_factory=dict)
+
+    @property
+    def errors(self) -> list[KafkaGuardError]:
+        """What a broker refused."""
+        own = [error for group in self.groups.values() for error in group.errors]
+        return [*self.broker_errors.values(), *own]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no broker refused anything."""
+        return not self.errors
+
+    def raise_for_errors(self) -> None:
+        """Raise the gravest error, if there is any; the others are its notes.
+
+        Raises:
+            KafkaGuardError: Something is missing.
+        """
+        raise_gravest(self.errors)
+
+    def states(self, earlier: LagReport) -> dict[str, LagState]:
+        """Say how each group is doing, from this look and an earlier one.
+
+        The gravest of a group's partitions counts; the look should be at least a commit
+        interval (5 s by default) apart.
+
+        Args:
+            earlier: A report on the same groups.
+        """
+        return {
+            name: group_state(earlier.groups.get(name), group)
+            for name, group in self.groups.items()
+        }
+
+
+def group_state(earlier: GroupLag | None, now: GroupLag) -> LagState:
+    """Say how a group is doing: the gravest of its partitions' states."""
+    if now.error is not None or now.reason in _NO_TELLING:
+        return LagState.ERROR
+    before = earlier.partitions if earlier is not None else {}
+    is_empty = now.state in _WITHOUT_MEMBERS
+    states = [
+        partition_state(before.get(place), each, is_empty=is_empty)
+        for place, each in now.partitions.items()
+    ]
+    return max(states, key=_GRAVITY.index, default=LagState.OK)
+
+
+def partition_state(
+    earlier: PartitionLag | None, now: PartitionLag, *, is_empty: bool
+) -> LagState:
+    """Say how a group is doing in a partition.
+
+    Args:
+        earlier: The look before; None: there was none, so nothing has moved.
+        now: The look now.
+        is_empty: Whether the group has no members.
+    """
+    if now.reason in _NO_TELLING:
+        return LagState.ERROR
+    if now.is_caught_up() or now.end == 0:
+        return LagState.OK
+    moved = earlier is not None and earlier.committed != now.committed
+    if not moved:
+        return LagState.STOPPED if is_empty else LagState.STALLED
+    grew = earlier is not None and (now.lag or 0) > (earlier.lag or 0)
+    return LagState.LAGGING if grew else LagState.OK
+
+
+def measure(
+    place: TopicPartition,
+    committed: int | None,
+    end: int,
+    *,
+    assume: str | None = None,
+    **known: Any,
+) -> PartitionLag:
+    """Measure a lag.
+
+    Args:
+        place: The partition.
+        committed: The committed offset; None: there is none.
+        end: The end that was read after the committed offset.
+        assume: ``"earliest"`` or ``"latest"``: where a reader without a commit begins.
+        known: Other attributes; ``high_watermark`` tells a commit beyond the end from
+            one that is beyond the last stable offset only.
+    """
+    beyond = known.get("high_watermark") or end
+    if committed is None:
+        lag, reason = _assumed(end, assume, known.get("log_start"))
+    elif committed > beyond:
+        lag, reason = None, LagReason.COMMITTED_BEYOND_END
+    else:
+        lag, reason = max(0, end - committed), None
+    return PartitionLag(
+        place.topic, place.partition, committed, end, lag, reason, **known
+    )
+
+
+def _assumed(
+    end: int, assume: str | None, log_start: int | None
+) -> tuple[int | None, LagReason]:
+    lag = None
+    if assume == "latest":
+        lag = 0
+    elif assume == "earliest" and log_start is not None:
+        lag = max(0, end - log_start)
+    return lag, LagReason.NO_COMMIT

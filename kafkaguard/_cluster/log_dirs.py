@@ -1,0 +1,288 @@
+"""Log directories as brokers describe them (KIP-113, KIP-784, KIP-827)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._cluster.reports import Make, TopicPartition, make, raise_gravest
+from kafkaguard.errors import (
+    ClientNotConnectedError,
+    ClientProtocolError,
+    ClientTimeoutError,
+    ClusterAuthorizationFailedError,
+    KafkaGuardError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+API = "DescribeLogDirs"
+#: From this version on a broker says itself why it tells nothing (KIP-784).
+FIRST_WITH_ERROR = 3
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A replica's log in a directory.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        size: Bytes of this one copy, local segments only (KAFKA-19527).
+        offset_lag: How far it is behind, in offsets; None where the broker cannot say.
+        is_future: It is being moved here from another directory of the same broker.
+    """
+
+    topic: str
+    partition: int
+    size: int
+    offset_lag: int | None
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A log directory of a broker.
+
+    Attributes:
+        path: Where it is, as the broker says.
+        error: Why the broker could not read it (``KafkaStorageError`` when offline).
+        total_bytes: Size of the disk; None where the version does not tell (below 4).
+        usable_bytes: What is free of it; None likewise.
+        is_cordoned: No new replica is placed here; None where not told (below 5).
+        replicas: The replicas that live here.
+        future_replicas: Copies that are being moved here; their sizes count nowhere.
+    """
+
+    path: str
+    error: KafkaGuardError | None = None
+    total_bytes: int | None = None
+    usable_bytes: int | None = None
+    is_cordoned: bool | None = None
+    replicas: tuple[Replica, ...] = ()
+    future_replicas: tuple[Replica, ...] = ()
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it stands for storage that the brokers share (``remote://``)."""
+        return self.path.startswith("remote://")
+
+    @property
+    def size(self) -> int:
+        """Bytes of the replicas that live here."""
+        return sum(replica.size for replica in self.replicas)
+
+    @property
+    def used(self) -> float | None:
+        """The used share of the disk, 0 to 1; None where not known."""
+        if not self.total_bytes or self.usable_bytes is None:
+            return None
+        return 1 - self.usable_bytes / self.total_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLogDirs:
+    """One broker's answer, or why there is none.
+
+    Attributes:
+        broker: The broker's id.
+        version: The version of the request; None if none was sent.
+        error: Why there are no directories.
+        is_concluded: The broker did not name the error; it follows from an empty
+            answer.
+        dirs: Directories by path.
+    """
+
+    broker: int
+    version: int | None = None
+    error: KafkaGuardError | None = None
+    is_concluded: bool = False
+    dirs: Mapping[str, LogDir] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirsReport:
+    """Log directories of a cluster: a value or an error for each broker.
+
+    Attributes:
+        brokers: Answers by broker id; a broker that is registered but fenced or away
+            is there with its error.
+        registry_error: Why it is not known whether these are all brokers.
+    """
+
+    brokers: Mapping[int, BrokerLogDirs]
+    registry_error: KafkaGuardError | None = None
+
+    @property
+    def errors(self) -> list[KafkaGuardError]:
+        """What is missing: errors of brokers, and of directories."""
+        found = [self.registry_error]
+        for broker in self.brokers.values():
+            found += [broker.error, *(each.error for each in broker.dirs.values())]
+        return [error for error in found if error is not None]
+
+    @property
+    def complete(self) -> bool:
+        """Whether each broker that was asked told of each of its directories."""
+        return not self.errors
+
+    def raise_for_errors(self) -> None:
+        """Raise the gravest error, if there is any; the others are its notes.
+
+        Raises:
+            KafkaGuardError: Something is missing.
+        """
+        raise_gravest(self.errors)
+
+    def replicas(self) -> Iterator[tuple[int, LogDir, Replica]]:
+        """Go through all replicas but future ones, each with its broker and place."""
+        for broker in self.brokers.values():
+            for log_dir in broker.dirs.values():
+                for replica in log_dir.replicas:
+                    yield broker.broker, log_dir, replica
+
+    def local_size(self, topic: str, partition: int | None = None) -> int:
+        """Sum the bytes of all replicas on the brokers' own disks.
+
+        Args:
+            topic: The topic.
+            partition: Only this partition. Default: all.
+        """
+        return sum(
+            replica.size
+            for _, log_dir, replica in self.replicas()
+            if not log_dir.is_remote and _is_meant(replica, topic, partition)
+        )
+
+    def remote_size(self, topic: str, partition: int | None = None) -> int:
+        """Sum the bytes in storage that the brokers share, each partition once.
+
+        Some servers list a ``remote://`` directory once for each broker.
+        """
+        largest: dict[TopicPartition, int] = {}
+        for _, log_dir, replica in self.replicas():
+            if log_dir.is_remote and _is_meant(replica, topic, partition):
+                key = TopicPartition(replica.topic, replica.partition)
+                largest[key] = max(replica.size, largest.get(key, 0))
+        return sum(largest.values())
+
+
+def _is_meant(replica: Replica, topic: str, partition: int | None) -> bool:
+    return replica.topic == topic and partition in (None, replica.partition)
+
+
+def read_answer(
+    broker: int, version: int, answer: Any, make: Make = make
+) -> BrokerLogDirs:
+    """Judge a broker's answer.
+
+    A broker always has a directory, so an answer without any is an error that it does
+    not tell. Below version 3, where there is no place for a top-level error, that is
+    how it denies the request.
+
+    Args:
+        broker: Its id.
+        version: The version that was sent.
+        answer: ``DescribeLogDirsResponse`` of kafka-python's protocol engine.
+        make: Makes the errors.
+    """
+    code = answer.error_code if version >= FIRST_WITH_ERROR else 0
+    if code:
+        error = make(code, _ADVICE.get(code), api=API, broker=broker)
+        return BrokerLogDirs(broker, version, error)
+    if not answer.results:
+        is_old = version < FIRST_WITH_ERROR
+        cls = ClusterAuthorizationFailedError if is_old else ClientProtocolError
+        text = (_EMPTY_OLD if is_old else _EMPTY).format(version)
+        error = make(cls, text, api=API, broker=broker)
+        return BrokerLogDirs(broker, version, error, is_concluded=True)
+    dirs = (_log_dir(broker, version, each, make) for each in answer.results)
+    return BrokerLogDirs(broker, version, dirs={each.path: each for each in dirs})
+
+
+_GRANT = "Grant the user the operation Describe on the resource Cluster."
+_EMPTY_OLD = (
+    "the answer to version {} is empty, which a broker does only where the user may "
+    "not Describe the cluster. This is concluded: the broker can say so itself only "
+    f"from version {FIRST_WITH_ERROR} on. {_GRANT}"
+)
+_EMPTY = (
+    "the answer to version {} has no directory and no error, although a broker always "
+    "has a directory. This is concluded, not told: ask again, look at that broker's "
+    "log, and at whatever stands between it and us"
+)
+_ADVICE = {ClusterAuthorizationFailedError.code: _GRANT}
+
+
+def read_failure(
+    broker: int, version: int | None, error: KafkaGuardError
+) -> BrokerLogDirs:
+    """Judge the lack of an answer.
+
+    Args:
+        broker: The broker's id.
+        version: The version that was sent; None: nothing was.
+        error: Why there is no answer.
+    """
+    is_old = version is not None and version < FIRST_WITH_ERROR
+    if is_old and isinstance(error, ClientTimeoutError):
+        error.add_note(
+            "Some brokers of the 3.2 line answer a user without Describe on the "
+            "cluster with silence: look at the user's rights too (apache/kafka #12017)."
+        )
+    return BrokerLogDirs(broker, version, error)
+
+
+def read_absence(broker: int, make: Make = make) -> BrokerLogDirs:
+    """Judge a broker that belongs to the cluster and cannot be asked.
+
+    Args:
+        broker: The broker's id.
+        make: Makes the errors.
+    """
+    text = (
+        f"broker {broker} is registered but fenced or away, so that nothing is known "
+        "of its directories: look at that broker; if it is gone for good, unregister it"
+    )
+    error = make(ClientNotConnectedError, text, api=API, broker=broker)
+    return BrokerLogDirs(broker, None, error)
+
+
+def _log_dir(broker: int, version: int, result: Any, make: Make) -> LogDir:
+    error = None
+    if result.error_code:
+        text = f"log directory {result.log_dir}"
+        error = make(result.error_code, text, api=API, broker=broker)
+    replicas = [_replica(topic.name, each) for topic, each in _partitions(result)]
+    return LogDir(
+        result.log_dir,
+        error,
+        _known(result.total_bytes, since=4, version=version),
+        _known(result.usable_bytes, since=4, version=version),
+        result.is_cordoned if version >= 5 else None,  # noqa: PLR2004 - KIP-1066
+        tuple(replica for replica in replicas if not replica.is_future),
+        tuple(replica for replica in replicas if replica.is_future),
+    )
+
+
+def _partitions(result: Any) -> Iterator[tuple[Any, Any]]:
+    for topic in result.topics:
+        for partition in topic.partitions:
+            yield topic, partition
+
+
+def _replica(topic: str, partition: Any) -> Replica:
+    return Replica(
+        topic,
+        partition.partition_index,
+        partition.partition_size,
+        _known(partition.offset_lag),
+        partition.is_future_key,
+    )
+
+
+def _known(value: int | None, *, since: int = 0, version: int = 0) -> int | None:
+    """Turn Kafka's -1, or a field that the version lacks, into None."""
+    return None if version < since or value == _UNKNOWN else value

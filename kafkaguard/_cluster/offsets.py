@@ -1,0 +1,84 @@
+"""Offsets of partitions, as ListOffsets answers them: a value or an error for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkaguard._cluster.reports import raise_gravest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard.errors import KafkaGuardError
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+ISOLATION_LEVELS = {
+    "read_uncommitted": READ_UNCOMMITTED,
+    "read_committed": READ_COMMITTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffset:
+    """An offset in a partition, or why there is none.
+
+    Attributes:
+        offset: The offset; None with an error, and where no record is as late as the
+            time that was asked for.
+        timestamp: Of the record there, in seconds since 1970, where a time was asked
+            for.
+        error: Why there is no offset.
+        is_local_only: The broker left remote segments out, so the record may not be
+            the one that was asked for (KAFKA-17552); None where it is not known.
+        leader_epoch: Of the record there; None where the broker does not tell.
+    """
+
+    offset: int | None = None
+    timestamp: float | None = None
+    error: KafkaGuardError | None = None
+    is_local_only: bool | None = False
+    leader_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsReport:
+    """Offsets of partitions, each with a value or an error.
+
+    Attributes:
+        partitions: By topic and partition.
+    """
+
+    partitions: Mapping[TopicPartition, PartitionOffset]
+
+    @property
+    def offsets(self) -> dict[TopicPartition, int]:
+        """The offsets that are known."""
+        return {
+            place: each.offset
+            for place, each in self.partitions.items()
+            if each.offset is not None
+        }
+
+    @property
+    def errors(self) -> list[KafkaGuardError]:
+        """What a broker refused."""
+        return [each.error for each in self.partitions.values() if each.error]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no broker refused anything."""
+        return not self.errors
+
+    def raise_for_errors(self) -> None:
+        """Raise the gravest error, if there is any; the others are its notes.
+
+        Raises:
+            KafkaGuardError: Something is missing.
+        """
+        raise_gravest(self.errors)

@@ -1,0 +1,68 @@
+"""What reports about a cluster share: places, and errors that wait to be raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkaguard._common.arguments import refusal
+from kafkaguard.errors import KafkaGuardError, for_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class TopicPartition(NamedTuple):
+    """A partition; equal to kafka-python's and aiokafka's tuples of that name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """Return the name as Kafka's folders have it."""
+        return f"{self.topic}-{self.partition}"
+
+
+def as_partition(value: Any) -> TopicPartition:
+    """Read a partition from a pair, or from any client's ``TopicPartition``.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    pair = value[:2] if isinstance(value, tuple) else _pair_of(value)
+    if [type(part) for part in pair] != [str, int]:
+        raise refusal("a partition", "a pair (topic, number)", value)
+    return TopicPartition(*pair)
+
+
+def _pair_of(value: Any) -> tuple[Any, ...]:
+    return getattr(value, "topic", None), getattr(value, "partition", None)
+
+
+#: Makes an error of a code or a class, a text and a place; each client's module
+#: ``errors`` has one for its users.
+Make = Callable[..., KafkaGuardError]
+
+
+def make(
+    error: int | type[KafkaGuardError], message: str | None = None, /, **place: Any
+) -> KafkaGuardError:
+    """Make an error that is no client's."""
+    cls = for_code(error) if isinstance(error, int) else error
+    return cls(message, **place)
+
+
+def raise_gravest(errors: Iterable[KafkaGuardError]) -> None:
+    """Raise the error that is hardest to mend; the others go along as notes."""
+    from kafkaguard._verdicts.verdict import Action
+
+    severity = {action: rank for rank, action in enumerate(Action)}
+    ranked = sorted(errors, key=lambda error: severity[error.verdict.action])
+    if not ranked:
+        return
+    *others, gravest = ranked
+    for other in reversed(others):
+        note = f"besides: {other}"
+        if note not in getattr(gravest, "__notes__", ()):
+            gravest.add_note(note)
+    raise gravest

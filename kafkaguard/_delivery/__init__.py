@@ -1,0 +1,1 @@
+"""What becomes of each record that is sent."""

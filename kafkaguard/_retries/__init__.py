@@ -1,0 +1,1 @@
+"""How to try again: the retry machine, backoff, breaker, budget and events."""

@@ -1,0 +1,206 @@
+"""What happened: one frozen object an event, and the hooks that receive them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkaguard._retries.breaker import BreakerState
+    from kafkaguard._retries.machine import CallContext, OnReject, StopReason
+    from kafkaguard._verdicts.verdict import Action
+
+logger = logging.getLogger("kafkaguard.events")
+logger.addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What all events have.
+
+    Attributes:
+        policy: The name of the policy.
+        policy_id: The hash of its content.
+        context: What is known about the call.
+    """
+
+    name: ClassVar[str] = "kafkaguard.event"
+    policy: str
+    policy_id: str
+    context: CallContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEvent(Event):
+    """An attempt ended: each one of a call that failed at least once.
+
+    Attributes:
+        number: Which attempt, from 1.
+        elapsed: Seconds since the first attempt began.
+        error: Kafka's name of the error (``REQUEST_TIMED_OUT``); None: it succeeded.
+        action: What the verdict says to do; None: it succeeded.
+        rule: The id of the rule that decided; None: it succeeded.
+        possible_duplicate: Whether it repeated what may have been written.
+    """
+
+    name: ClassVar[str] = "kafkaguard.attempt"
+    number: int
+    elapsed: float
+    error: str | None = None
+    action: Action | None = None
+    rule: str | None = None
+    possible_duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryEvent(Event):
+    """There will be another attempt.
+
+    Attributes:
+        number: Which attempt is next.
+        wait: Seconds until then.
+        action: What led to it.
+    """
+
+    name: ClassVar[str] = "kafkaguard.retry"
+    number: int
+    wait: float
+    action: Action
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitEvent(Event):
+    """It was not accepted yet, or the breaker is open; costs no attempt.
+
+    Attributes:
+        wait: Seconds until the next try.
+    """
+
+    name: ClassVar[str] = "kafkaguard.wait"
+    wait: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshEvent(Event):
+    """Metadata or the coordinator are about to be refreshed."""
+
+    name: ClassVar[str] = "kafkaguard.refresh"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUpEvent(Event):
+    """There will be no other attempt.
+
+    Attributes:
+        reason: Why.
+        attempts: How many there were.
+        elapsed: Seconds since the first one began.
+        error: Kafka's name of the last error.
+    """
+
+    name: ClassVar[str] = "kafkaguard.give_up"
+    reason: StopReason
+    attempts: int
+    elapsed: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectEvent(Event):
+    """A record or request can never succeed.
+
+    Attributes:
+        error: Kafka's name of the error.
+        on_reject: What the policy does with such a record.
+    """
+
+    name: ClassVar[str] = "kafkaguard.reject"
+    error: str
+    on_reject: OnReject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterEvent(Event):
+    """A rejected record was sent to its dead-letter topic.
+
+    Attributes:
+        error: Kafka's name of the error.
+        dead_letter_topic: Where the record went.
+    """
+
+    name: ClassVar[str] = "kafkaguard.dead_letter"
+    error: str
+    dead_letter_topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecreateEvent(Event):
+    """A dead client is about to be replaced by a new one."""
+
+    name: ClassVar[str] = "kafkaguard.recreate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerEvent(Event):
+    """A circuit breaker changed its state.
+
+    Attributes:
+        old: The state before.
+        new: The state now.
+    """
+
+    name: ClassVar[str] = "kafkaguard.breaker"
+    old: BreakerState
+    new: BreakerState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetEvent(Event):
+    """The retry budget does not allow a retry.
+
+    Attributes:
+        cost: The tokens that it would have taken.
+    """
+
+    name: ClassVar[str] = "kafkaguard.budget_exhausted"
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadEvent(Event):
+    """A policy file changed. ``policy_id`` is that of the policy now in force.
+
+    Attributes:
+        source: The file.
+        old_policy_id: The policy before.
+        problem: Why the new text was not taken; None: it was.
+    """
+
+    name: ClassVar[str] = "kafkaguard.reload"
+    source: str
+    old_policy_id: str
+    problem: str | None = None
+
+
+class EventHook(Protocol):
+    """What receives events: any callable of one argument.
+
+    A hook that raises is logged and changes nothing. One that also has a method
+    ``on_success(context, elapsed, policy_id)`` is told of each call that succeeded at
+    once, which makes no event object; ``elapsed`` is in seconds.
+    """
+
+    def __call__(self, event: Event, /) -> object:
+        """Take in an event."""
+
+
+def emit(hooks: Iterable[EventHook], event: Event) -> None:
+    """Hand an event to hooks; what they raise is logged."""
+    for hook in hooks:
+        try:
+            hook(event)
+        except Exception:
+            logger.exception("hook %r failed at %s; going on", hook, event.name)

@@ -1,0 +1,296 @@
+"""The retry state machine: what to do after each failure. No I/O, no clock, no sleep.
+
+For each failure it is handed the verdict, the ruling (what the policy says about it)
+and the time. It answers with a :class:`Step`: try again after a wait and perhaps a
+repair, or stop and why. The drivers do what the step says and come back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from kafkaguard._retries.backoff import Backoff, draw_wait
+from kafkaguard._verdicts.verdict import (
+    RETRIABLE_ACTIONS,
+    Action,
+    Phase,
+    TopicFacts,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+OnReject = Literal["raise", "dead_letter", "drop"]
+
+
+class StopReason(StrEnum):
+    """Why a call was not tried again."""
+
+    ATTEMPTS = "ATTEMPTS"
+    """All attempts that the policy allows were made."""
+    DEADLINE = "DEADLINE"
+    """The next attempt would begin after the deadline."""
+    WAITS = "WAITS"
+    """It was not accepted as often as the policy waits."""
+    BUDGET = "BUDGET"
+    """The retry budget of the cluster is used up."""
+    BREAKER_OPEN = "BREAKER_OPEN"
+    """The cluster kept failing and is not asked for a while."""
+    REJECTED = "REJECTED"
+    """It can never succeed."""
+    CONFIGURE = "CONFIGURE"
+    """A human must mend configuration, credentials or ACLs."""
+    IN_DOUBT = "IN_DOUBT"
+    """It may have been done already, and doing it twice was not allowed."""
+    FENCED = "FENCED"
+    """Another instance owns the id."""
+    ABORT = "ABORT"
+    """The transaction must be aborted, which only the caller can do."""
+    REJOIN = "REJOIN"
+    """The group has moved on, and only the caller can poll."""
+    RECREATE = "RECREATE"
+    """The client is dead, and only the caller can build another one."""
+    REPAIR_FAILED = "REPAIR_FAILED"
+    """What had to be done before the next attempt failed."""
+    NESTED = "NESTED"
+    """A guard inside has tried already as hard as its policy allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What is known about the calls that are guarded; None is "not known".
+
+    Args:
+        api: The Kafka request that they lead to (``"Produce"``).
+        topic: The topic concerned.
+        client: The library in between (``"confluent-kafka"``).
+        cluster: The cluster's id or bootstrap servers: who shares budget and breaker.
+        null_key: Whether the record has no key.
+        facts: What is known of the topic.
+        idempotent: Whether the producer is.
+        transactional: Whether a transaction is open.
+        phase: Where in its life the call is; see ``classify``.
+        repeatable: Calling again cannot do it twice, whatever the verdict says about
+            the first time: the caller repeats a batch with its sequence number.
+    """
+
+    api: str | None = None
+    topic: str | None = None
+    client: str | None = None
+    cluster: str | None = None
+    null_key: bool | None = None
+    facts: TopicFacts | None = None
+    idempotent: bool | None = None
+    transactional: bool = False
+    phase: Phase | None = None
+    repeatable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What a policy says about a failure.
+
+    Attributes:
+        action: What to do: the verdict's action, or that of an override.
+        max_attempts: How many attempts there are in all.
+        max_waits: How many waits that cost no attempt.
+        deadline: Seconds that the call may take in all.
+        backoff: How long to wait.
+        resend_in_doubt: Whether to do again what may have been done.
+        on_reject: What happens to a rejected record.
+        cost: Tokens that a retry takes from the budget.
+        override: The index of the override that decided; None for none.
+    """
+
+    action: Action
+    max_attempts: int
+    max_waits: int
+    deadline: float
+    backoff: Backoff
+    resend_in_doubt: bool
+    on_reject: OnReject
+    cost: float
+    override: int | None = None
+
+
+class Bucket(Protocol):
+    """What the engine needs of a budget."""
+
+    def take(self, cost: float, /) -> bool:
+        """Take tokens, or take none and return False."""
+
+
+class Step(NamedTuple):
+    """What to do next.
+
+    Attributes:
+        kind: ``"again"``: wait, then the next attempt; ``"stop"``; ``"done"``: it was
+            no failure.
+        wait: Seconds to wait before the next attempt.
+        repair: What to do before it (or before stopping), if anything.
+        reason: Why to stop.
+    """
+
+    kind: Literal["again", "stop", "done"]
+    wait: float = 0.0
+    repair: Action | None = None
+    reason: StopReason | None = None
+
+
+DONE = Step("done")
+_ENDS = {
+    Action.REJECT: StopReason.REJECTED,
+    Action.CONFIGURE: StopReason.CONFIGURE,
+    Action.FENCED: StopReason.FENCED,
+}
+_REPAIRS = {
+    Action.ABORT: StopReason.ABORT,
+    Action.REJOIN: StopReason.REJOIN,
+    Action.RECREATE: StopReason.RECREATE,
+}
+#: After these nothing of the attempt before can become visible.
+_UNDONE = frozenset({Action.ABORT, Action.IGNORE, Action.REJECT, Action.CONFIGURE})
+
+
+class Machine:
+    """The state of one call that is being tried.
+
+    Args:
+        started: The time of the first attempt.
+        random: Gives numbers from 0 to below 1.
+        bucket: The retry budget. Default: no such bound.
+        repairs: Repairs that the driver can do. Without one for ABORT, REJOIN or
+            RECREATE these stop; without one for REFRESH the wait must do.
+        until: The time by which the caller wants it to end. Default: the policy's
+            word alone.
+        repeatable: Whether doing it again cannot do it twice.
+    """
+
+    attempts = 0
+    waits = 0
+    possible_duplicate = False
+    _failures = 0
+    _previous = 0.0
+
+    def __init__(
+        self,
+        started: float,
+        random: Callable[[], float],
+        *,
+        bucket: Bucket | None = None,
+        repairs: Collection[Action] = (),
+        until: float = math.inf,
+        repeatable: bool = False,
+    ) -> None:
+        self.started = started
+        self._random = random
+        self._bucket = bucket
+        self._repairs = repairs
+        self._until = until
+        self._repeatable = repeatable
+
+    def failed(
+        self, verdict: Verdict, ruling: Ruling, now: float, throttle: float = 0.0
+    ) -> Step:
+        """Take in a failure and say what is next.
+
+        Args:
+            verdict: What the failure means.
+            ruling: What the policy says about it.
+            now: The time.
+            throttle: How many seconds the broker asks to wait.
+        """
+        waiting = ruling.action is Action.WAIT
+        if not waiting:
+            self.attempts += 1
+        doubt = False
+        if not _is_plain(verdict, ruling):
+            doubt = not self._repeatable and _in_doubt(verdict, ruling.action)
+            ending = self._ending(verdict, ruling, doubt=doubt)
+            if ending is not None:
+                return ending
+        step = (self._wait if waiting else self._again)(ruling, now, throttle)
+        if doubt and step.kind == "again":
+            self.possible_duplicate = True
+        return step
+
+    def _ending(self, verdict: Verdict, ruling: Ruling, *, doubt: bool) -> Step | None:
+        """Return the step that ends the call for what the failure is, if it does."""
+        action = ruling.action
+        if verdict.action is Action.FENCED:
+            return Step("stop", reason=StopReason.FENCED)
+        if action is Action.IGNORE:
+            return DONE
+        if doubt and not ruling.resend_in_doubt:
+            return self._stop_in_doubt(ruling)
+        if action in _ENDS:
+            return Step("stop", reason=_ENDS[action])
+        if action in _REPAIRS and action not in self._repairs:
+            return Step("stop", reason=_REPAIRS[action])
+        return None
+
+    def paused(self, wait: float, ruling: Ruling, now: float) -> Step:
+        """Take in that the breaker is open for ``wait`` seconds, and wait for it."""
+        wait = max(wait, ruling.backoff.floor)
+        if now + wait >= self.deadline(ruling):
+            return Step("stop", reason=StopReason.BREAKER_OPEN)
+        return Step("again", wait)
+
+    def deadline(self, ruling: Ruling) -> float:
+        """Return the time by which a call that failed this way must end."""
+        return min(self._until, self.started + ruling.deadline)
+
+    def _stop_in_doubt(self, ruling: Ruling) -> Step:
+        """Stop, though a dead client is still replaced for the calls after this."""
+        dead = ruling.action is Action.RECREATE and Action.RECREATE in self._repairs
+        repair = Action.RECREATE if dead else None
+        return Step("stop", repair=repair, reason=StopReason.IN_DOUBT)
+
+    def _wait(self, ruling: Ruling, now: float, throttle: float) -> Step:
+        self.waits += 1
+        if self.waits > ruling.max_waits:
+            return Step("stop", reason=StopReason.WAITS)
+        wait = draw_wait(ruling.backoff, self.waits, 0.0, self._random, throttle)
+        return self._spend(ruling, now, wait, None)
+
+    def _again(self, ruling: Ruling, now: float, throttle: float) -> Step:
+        if self.attempts >= ruling.max_attempts:
+            return Step("stop", reason=StopReason.ATTEMPTS)
+        self._failures += 1
+        wait = draw_wait(
+            ruling.backoff, self._failures, self._previous, self._random, throttle
+        )
+        repair = ruling.action if ruling.action in self._repairs else None
+        step = self._spend(ruling, now, wait, repair)
+        if step.kind == "again":
+            self._previous = wait
+        return step
+
+    def _spend(
+        self, ruling: Ruling, now: float, wait: float, repair: Action | None
+    ) -> Step:
+        """Allow the next attempt if time and budget do."""
+        if now + wait >= self.deadline(ruling):
+            return Step("stop", reason=StopReason.DEADLINE)
+        if ruling.cost and self._bucket and not self._bucket.take(ruling.cost):
+            return Step("stop", reason=StopReason.BUDGET)
+        return Step("again", wait, repair)
+
+
+def _is_plain(verdict: Verdict, ruling: Ruling) -> bool:
+    """Tell whether the verdict itself says that another attempt does no harm.
+
+    An override that makes RETRY of something else says no such thing.
+    """
+    return ruling.action is verdict.action and ruling.action in RETRIABLE_ACTIONS
+
+
+def _in_doubt(verdict: Verdict, action: Action) -> bool:
+    """Tell whether another attempt may do something twice."""
+    if action in _UNDONE:
+        return False
+    return action is Action.IN_DOUBT or verdict.written == "maybe"

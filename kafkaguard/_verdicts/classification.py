@@ -1,0 +1,247 @@
+"""``classify``: from an answer and its context to a verdict, by look-up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import lru_cache
+from operator import index
+from typing import TYPE_CHECKING, Any, get_args
+
+from kafkaguard import errors as e
+from kafkaguard._verdicts.apis import API_KEYS
+from kafkaguard._verdicts.rules import RULES, Rule
+from kafkaguard._verdicts.signals import IMPLIED, REPORTED, quick_signal, signal_of
+from kafkaguard._verdicts.verdict import (
+    RETRIABLE_ACTIONS,
+    Action,
+    Phase,
+    TopicFacts,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PHASES = frozenset(get_args(Phase))
+_SEVERITY = {action: rank for rank, action in enumerate(Action)}
+_NO_FACTS = TopicFacts()
+
+#: Ready verdicts by everything that they depend on. The context comes from a small set
+#: of values, and the codes from 16 bits; the bound is for callers who make them up.
+_MEMO: dict[Any, Verdict] = {}
+_MEMO_LIMIT = 100_000
+_INTERNED: dict[tuple[str, Any], Verdict] = {}
+
+
+def classify(
+    error: Any,
+    *,
+    api: str | None = None,
+    client: str | None = None,
+    null_key: bool | None = None,
+    facts: TopicFacts | None = None,
+    idempotent: bool | None = None,
+    transactional: bool = False,
+    phase: Phase | None = None,
+) -> Verdict:
+    """Say what to do about an answer of a broker or an error of a client.
+
+    A pure function of its arguments: nothing is asked, nothing is kept but the ready
+    verdicts. What is not known may be left out; then the costlier possibility counts
+    (see ``kafkaguard._verdicts.rules``).
+
+    Args:
+        error: A code (int) as it stood in an answer; or an exception of kafka-python,
+            confluent-kafka, aiokafka, kafkaguard or Python, or a
+            ``confluent_kafka.KafkaError``: then the client has given up on the request.
+            Causes are followed where they say more. Of a group the severest member
+            counts.
+        api: The request that was answered, by its Kafka name (``"Produce"``). Default:
+            not known; for our own exceptions the one that they carry.
+        client: The library that reported it. Default: told from the exception.
+        null_key: Whether the record concerned has no key. Default: not known.
+        facts: What is known of the topic. Default: nothing.
+        idempotent: Whether the producer is. Default: not known, counts as not.
+        transactional: Whether a transaction was open. Default: False.
+        phase: ``"enqueue"``: raised before the client took the record. ``"single"``:
+            about this record alone. ``"background"``: reported by the client aside
+            (``error_cb``). ``"commit"``, ``"abort"``: ending a transaction, which is
+            an ``"EndTxn"``. Default: an ordinary answer.
+
+    Returns:
+        The verdict; the same object for the same decision.
+
+    Raises:
+        TypeError: ``error`` is neither a code nor an exception, or another argument
+            has the wrong type.
+        ValueError: Kafka has no request named ``api``, or there is no such ``phase``.
+    """
+    if error.__class__ is int:
+        signal, said_by, flag = error, None, None
+    elif found := quick_signal(error):
+        signal, said_by, flag = found
+    else:
+        context = (api, null_key, facts, idempotent, transactional, phase)
+        return _closer_look(error, client, context)
+    key = (
+        signal,
+        client or said_by,
+        flag,
+        api,
+        null_key,
+        facts,
+        idempotent,
+        transactional,
+        phase,
+    )
+    try:
+        return _MEMO.get(key) or _decide(key)
+    except TypeError:
+        _check_facts(facts)
+        raise
+
+
+_Context = tuple[
+    str | None, bool | None, TopicFacts | None, bool | None, bool, Phase | None
+]
+_Key = tuple[
+    Any,
+    str | None,
+    str | None,
+    str | None,
+    bool | None,
+    TopicFacts | None,
+    bool | None,
+    bool,
+    Phase | None,
+]
+
+
+def _closer_look(error: Any, client: str | None, context: _Context) -> Verdict:
+    """Judge an exception whose class alone does not say everything."""
+    if isinstance(error, e.KafkaGuardError):
+        _check_facts(context[2])
+        context = _with_own_facts(error, context)
+        if error.code is not None and error.code >= -1:
+            own = (error.code, client or error.client, REPORTED, *context)
+            return _MEMO.get(own) or _decide(own)
+    elif isinstance(error, BaseExceptionGroup):
+        # A group may be tried again only if each of its members may.
+        verdicts = [_closer_look(m, client, context) for m in _members(error)]
+        return max(verdicts, key=lambda verdict: _SEVERITY[verdict.action])
+    elif hasattr(error, "__index__") and not isinstance(error, bool):
+        return _of_code(index(error), client, context)
+    signal = signal_of(error)
+    if signal is None:
+        raise TypeError(
+            f"classify() takes an error code, an exception or a KafkaError, not "
+            f"{error!r}; for a name use errors.for_name(name).code"
+        )
+    _check_facts(context[2])
+    key = (signal.key, client or signal.client, signal.flag, *context)
+    return _MEMO.get(key) or _decide(key)
+
+
+def _of_code(code: int, client: str | None, context: _Context) -> Verdict:
+    """Judge a code that is a number without being a plain int, as an IntEnum."""
+    _check_facts(context[2])
+    return _decide((code, client, None, *context))
+
+
+def _members(group: BaseExceptionGroup[Any]) -> Iterator[Any]:
+    """Return the exceptions of a group and of the groups in it, however deep."""
+    open_groups = [group]
+    while open_groups:
+        for member in open_groups.pop().exceptions:
+            if isinstance(member, BaseExceptionGroup):
+                open_groups.append(member)
+            else:
+                yield member
+
+
+def _with_own_facts(error: e.KafkaGuardError, context: _Context) -> _Context:
+    """Add what one of our own exceptions carries or implies by its class."""
+    api, null_key, facts, *rest = context
+    cls = type(error)
+    for name, value in _implied_by(cls):  # type: ignore[arg-type]  # takes the instances' __hash__ for the class's
+        if name == "null_key":
+            null_key = value
+        else:
+            facts = replace(facts or _NO_FACTS, **{name: value})
+    return (api or error.api, null_key, facts, *rest)  # type: ignore[return-value]
+
+
+@lru_cache(1_000)
+def _implied_by(cls: type) -> tuple[tuple[str, bool], ...]:
+    return tuple(fact for parent in cls.__mro__ for fact in IMPLIED.get(parent, ()))
+
+
+def _decide(key: _Key) -> Verdict:
+    """Find the rule for a combination met for the first time, and remember it."""
+    signal, client, flag, api, null_key, facts, idempotent, transactional, phase = key
+    _check(api, phase)
+    _check_types(client, null_key, idempotent, transactional)
+    _check_facts(facts)
+    if api is None and phase in ("commit", "abort"):
+        api = "EndTxn"
+    code = signal if isinstance(signal, int) else None
+    cls = signal if code is None else e.for_code(code)
+    known = facts or _NO_FACTS
+    situation = {
+        "client": client,
+        "flag": flag,
+        "null_key": null_key,
+        "compacted": known.compacted,
+        "tiered": known.tiered,
+        "idempotent": idempotent,
+        "transactional": transactional,
+        "phase": phase,
+    }
+    rule = next(r for r in RULES if r.matches(code, cls, api, situation))
+    verdict = _intern(rule, rule.error_class or cls)
+    if len(_MEMO) < _MEMO_LIMIT:
+        _MEMO[key] = verdict
+    return verdict
+
+
+def _check(api: str | None, phase: str | None) -> None:
+    if api is not None and api not in API_KEYS:
+        near = get_close_matches(str(api).title().replace("_", ""), API_KEYS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"Kafka has no request named {api!r}{hint}")
+    if phase is not None and phase not in _PHASES:
+        allowed = ", ".join(sorted(_PHASES))
+        raise ValueError(f"there is no phase {phase!r}; the phases are {allowed}")
+
+
+def _check_types(
+    client: Any, null_key: Any, idempotent: Any, transactional: Any
+) -> None:
+    """Refuse what only looks like an answer: the text "false" is true in Python."""
+    for name, value, allowed in (
+        ("client", client, (str, type(None))),
+        ("null_key", null_key, (bool, type(None))),
+        ("idempotent", idempotent, (bool, type(None))),
+        ("transactional", transactional, (bool,)),
+    ):
+        if type(value) not in allowed:
+            kinds = " or ".join(kind.__name__ for kind in allowed)
+            raise TypeError(f"classify(): {name} is {kinds}, not {value!r}")
+
+
+def _check_facts(facts: Any) -> None:
+    if not isinstance(facts, TopicFacts | None):
+        raise TypeError(
+            f"classify(): facts is TopicFacts(compacted=..., tiered=...), not {facts!r}"
+        )
+
+
+def _intern(rule: Rule, error_class: type[e.KafkaGuardError]) -> Verdict:
+    key = (rule.info.id, error_class)
+    if key not in _INTERNED:
+        retriable = rule.action in RETRIABLE_ACTIONS
+        _INTERNED[key] = Verdict(
+            rule.action, retriable, rule.written, error_class, rule.info
+        )
+    return _INTERNED[key]

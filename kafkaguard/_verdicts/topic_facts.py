@@ -1,0 +1,199 @@
+"""What is known about topics: looked up once, kept for a while, never required.
+
+A look-up is advisory. Whatever goes wrong with it, the answer is "not known", the
+record goes to the broker, and one warning says what is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import Action, TopicFacts
+from kafkaguard.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    InvalidTopicError,
+    KafkaGuardError,
+    UnknownTopicOrPartitionError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_log = logging.getLogger("kafkaguard.topics")
+
+TTL_S = 300.0
+RETRY_AFTER_S = 30.0
+PATIENCE_S = 1.0
+NOTHING_KNOWN = TopicFacts()
+#: What helps, by what went wrong.
+REMEDIES: dict[type[KafkaGuardError], str] = {
+    AuthorizationError: "Grant the ACL DescribeConfigs on the topic. ",
+    AuthenticationError: "Mend the credentials. ",
+    InvalidTopicError: "No topic can have this name: mend it. ",
+}
+
+
+def _remedy(error: type[KafkaGuardError]) -> str:
+    found = (REMEDIES[cls] for cls in REMEDIES if issubclass(error, cls))
+    return next(found, "")
+
+
+class TopicFactsCache:
+    """Facts about topics, each with its time of expiry.
+
+    Args:
+        declared: Facts that the caller vouches for; they neither expire nor drop out.
+        ttl: Seconds that a fact is trusted.
+        clock: Seconds that only ever grow.
+    """
+
+    def __init__(
+        self,
+        declared: Mapping[str, TopicFacts] | None = None,
+        *,
+        ttl: float = TTL_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._declared = dict(declared or {})
+        self._ttl = ttl
+        self._clock = clock
+        self._entries: dict[str, tuple[float, TopicFacts]] = {}
+        #: Topics that records without a key may go to, for the hot path: as they were
+        #: when ``get`` last looked at the clock.
+        self.harmless: set[str] = set()
+        for topic, facts in self._declared.items():
+            self._entries[topic] = (float("inf"), facts)
+
+    def get(self, topic: str) -> TopicFacts | None:
+        """Return what is known about a topic; None: it must be looked up."""
+        entry = self._entries.get(topic)
+        if entry is None or entry[0] <= self._clock():
+            return None
+        if not entry[1].compacted:
+            self.harmless.add(topic)
+        return entry[1]
+
+    def look_again(self) -> None:
+        """Have the clock looked at before the next record without a key."""
+        self.harmless.clear()
+
+    def remember(
+        self, topic: str, facts: TopicFacts, *, ttl: float | None = None
+    ) -> None:
+        """Keep a fact for ``ttl`` seconds; what was declared stays as it is."""
+        if topic not in self._declared:
+            expires = self._clock() + (self._ttl if ttl is None else ttl)
+            self._entries[topic] = (expires, facts)
+            self.harmless.discard(topic)
+
+    def drop(self, topic: str) -> None:
+        """Forget a fact that a broker has contradicted."""
+        if topic not in self._declared:
+            self._entries.pop(topic, None)
+            self.harmless.discard(topic)
+
+
+class TopicFactsLookup:
+    """Looks facts up in the background, once for all who wait for the same topic.
+
+    Args:
+        ask: Asks the cluster about a topic; may take long and may raise.
+        cache: Where the answers are kept.
+        patience: Seconds that a caller waits at most; after that the topic counts as
+            not known until the answer comes.
+        retry_after: Seconds until a look-up that failed is tried again. A denied one
+            is not tried again before the cache's own time is over.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[str], TopicFacts],
+        cache: TopicFactsCache,
+        *,
+        patience: float = PATIENCE_S,
+        retry_after: float = RETRY_AFTER_S,
+    ) -> None:
+        self._ask = ask
+        self._cache = cache
+        self._patience = patience
+        self._retry_after = retry_after
+        self._running: dict[str, threading.Event] = {}
+        self._warned: set[str] = set()
+        self._lock = threading.Lock()
+
+    def known(self, topic: str) -> TopicFacts | None:
+        """Return what is known at once; None: it would have to be looked up."""
+        return self._cache.get(topic)
+
+    def facts(self, topic: str, patience: float | None = None) -> TopicFacts:
+        """Return the facts of a topic; never raises.
+
+        Args:
+            topic: Its name.
+            patience: Seconds that this caller waits, if that is less.
+        """
+        known = self._cache.get(topic)
+        if known is not None:
+            return known
+        limit = self._patience if patience is None else min(patience, self._patience)
+        if not self._started(topic).wait(limit):
+            self._cache.remember(topic, NOTHING_KNOWN, ttl=self._retry_after)
+            self._warn(topic, f"no answer within {limit:g} s")
+        return self._cache.get(topic) or NOTHING_KNOWN
+
+    def drop(self, topic: str) -> None:
+        """Forget what was known of a topic."""
+        self._cache.drop(topic)
+
+    def _started(self, topic: str) -> threading.Event:
+        with self._lock:
+            if topic in self._running:
+                return self._running[topic]
+            done = self._running[topic] = threading.Event()
+        threading.Thread(
+            target=self._look_up,
+            args=(topic, done),
+            name=f"kafkaguard-facts-{topic}",
+            daemon=True,
+        ).start()
+        return done
+
+    def _look_up(self, topic: str, done: threading.Event) -> None:
+        try:
+            self._cache.remember(topic, self._ask(topic))
+        except Exception as error:  # noqa: BLE001 - advisory: any failure is "not known"
+            self._give_up(topic, error)
+        finally:
+            with self._lock:
+                del self._running[topic]
+            done.set()
+
+    def _give_up(self, topic: str, error: Exception) -> None:
+        verdict = classify(error, api="DescribeConfigs")
+        lasting = verdict.action is Action.CONFIGURE
+        ttl = None if lasting else self._retry_after
+        self._cache.remember(topic, NOTHING_KNOWN, ttl=ttl)
+        if isinstance(error, UnknownTopicOrPartitionError):
+            return  # the send itself says so
+        why = str(error) or type(error).__name__
+        self._warn(topic, why, _remedy(verdict.error_class))
+
+    def _warn(self, topic: str, why: str, remedy: str = "") -> None:
+        with self._lock:
+            if topic in self._warned:
+                return
+            self._warned.add(topic)
+        _log.warning(
+            "cleanup.policy of topic %s could not be looked up (%s): records without a "
+            "key are left to the broker. %sDeclare topics={%r: "
+            "TopicFacts(compacted=...)} to do without the look-up.",
+            topic,
+            why,
+            remedy,
+            topic,
+        )

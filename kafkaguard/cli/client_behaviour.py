@@ -1,0 +1,79 @@
+"""What each client does with an error: as recorded, and as Java's table says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from kafkaguard import errors
+from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
+
+JAVA = "Java, Spark"
+NOT_RECORDED = "not recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What the clients do when a request is answered with a code.
+
+    Attributes:
+        api: The request; None: nothing was recorded for any.
+        does: What each client does, by its name.
+    """
+
+    api: str | None
+    does: dict[str, str]
+
+
+def habits_of(code: int | None, api: str | None = None) -> list[Habits]:
+    """Return what each client does with a code, for each request that was recorded.
+
+    Args:
+        code: The code. None: a condition that a client finds by itself.
+        api: Only this request. Default: all.
+    """
+    if code is None:
+        return []
+    name = errors.for_code(code).name
+    java = {JAVA: _java(code)}
+    recorded = [
+        Habits(answer["api"], {**answer["does"], **java})
+        for answer in _recorded()["answers"]
+        if answer["name"] == name and api in (None, answer["api"])
+    ]
+    nothing = dict.fromkeys(clients(), NOT_RECORDED)
+    return recorded or [Habits(api, {**nothing, **java})]
+
+
+def clients() -> tuple[str, ...]:
+    """Return the names of the clients that were recorded."""
+    return tuple(_recorded()["clients"])
+
+
+def source() -> str:
+    """Say which versions were recorded."""
+    recorded = _recorded()
+    versions = ", ".join(f"{n} {v}" for n, v in recorded["clients"].items())
+    return (
+        f"{versions}: answered twice, on Kafka {recorded['kafka']}; Java: the table of "
+        f"kafka-clients {errors.KAFKA_VERSION}"
+    )
+
+
+def _java(code: int) -> str:
+    if code not in BY_CODE:
+        return NOT_RECORDED
+    if code in RETRIABLE_CODES:
+        return "retriable: tries again within its time limit"
+    return "not retriable: raises it, and the task fails"
+
+
+@cache
+def _recorded() -> dict[str, Any]:
+    """Read what ``tests/testing/proxy/record_clients.py`` wrote."""
+    text = (files("kafkaguard.cli") / "recorded_clients.json").read_text("utf-8")
+    data: dict[str, Any] = json.loads(text)
+    return data

@@ -1,0 +1,190 @@
+"""``kafkaguard broker``: a real Kafka until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from kafkaguard.cli.group import Problem
+from kafkaguard.cli.numbers import BROKERS, PARTITIONS
+from kafkaguard.testing import ClusterError, KafkaCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_LOOK_EVERY_S = 0.5
+
+
+def _pairs(separator: str) -> Callable[..., dict[str, str]]:
+    """Make a callback that splits each value of an option at a separator."""
+
+    def split(
+        _: click.Context, option: click.Parameter, values: Iterable[str]
+    ) -> dict[str, str]:
+        pairs = [value.partition(separator) for value in values]
+        if not all(key and found for key, found, _ in pairs):
+            raise click.BadParameter(f"expected {option.metavar}")
+        return {key: value for key, _, value in pairs}
+
+    return split
+
+
+def _topics(
+    context: click.Context, option: click.Parameter, values: Iterable[str]
+) -> dict[str, int]:
+    pairs = [value.partition(":") for value in values]
+    if not all(name and bool(count) == bool(found) for name, found, count in pairs):
+        raise click.BadParameter("expected NAME or NAME:PARTITIONS")
+    return {
+        name: int(PARTITIONS.convert(count if found else 1, option, context))
+        for name, found, count in pairs
+    }
+
+
+@click.command()
+@click.option("--brokers", type=BROKERS, default=1, show_default=True, help="How many.")
+@click.option("--version", help="The Kafka version, such as 4.4.0.")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="NAME[:PARTITIONS]",
+    multiple=True,
+    callback=_topics,
+    help="Create a topic; may be repeated.",
+)
+@click.option(
+    "--user",
+    "users",
+    metavar="NAME:PASSWORD",
+    multiple=True,
+    callback=_pairs(":"),
+    help="Add a user, who may do only what is granted to it; may be repeated.",
+)
+@click.option(
+    "--super-user",
+    "super_users",
+    metavar="NAME",
+    multiple=True,
+    help="Let a user do everything; may be repeated.",
+)
+@click.option("--tls", is_flag=True, help="Listen for TLS too.")
+@click.option("--oauth", is_flag=True, help="Listen for OAUTHBEARER too, unsecured.")
+@click.option("--tiered", is_flag=True, help="Have tiered storage, in a local folder.")
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_pairs("="),
+    help="Set a broker setting (server.properties); may be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def broker(topics: dict[str, int], as_json: bool, **options: Any) -> None:
+    """Run a real Kafka on free loopback ports until Ctrl-C.
+
+    The jars are fetched once. When the command ends, however it ends, the brokers end
+    and their data are removed. Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 all brokers
+    ended by themselves; 2 it could not be started.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with _started(**options) as cluster:
+            _create(cluster, topics)
+            _tell(cluster, list(topics), as_json=as_json)
+            _wait_until_all_ended(cluster)
+    except KeyboardInterrupt:
+        return
+    raise click.ClickException("all brokers have ended by themselves")
+
+
+@contextmanager
+def _started(version: str | None, **options: Any) -> Iterator[KafkaCluster]:
+    if version:
+        options["version"] = version
+    try:
+        cluster = KafkaCluster(**options)
+        with Console(stderr=True).status(f"Starting Kafka {cluster.version}"):
+            cluster.start()
+    except ClusterError as error:
+        raise Problem(str(error)) from error
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def _create(cluster: KafkaCluster, topics: dict[str, int]) -> None:
+    from kafka.errors import KafkaError
+
+    for name, partitions in topics.items():
+        try:
+            cluster.create_topic(name, partitions)
+        except (KafkaError, ClusterError) as error:
+            raise Problem(f"cannot create topic {name}: {error}") from error
+
+
+def _tell(cluster: KafkaCluster, topics: list[str], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(_facts(cluster, topics)))
+    else:
+        Console().print(*_tables(cluster, topics), sep="\n")
+
+
+def _facts(cluster: KafkaCluster, topics: list[str]) -> dict[str, Any]:
+    return {
+        "version": cluster.version,
+        "cluster_id": cluster.cluster_id,
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "controller_bootstrap": cluster.controller_bootstrap,
+        "authority": cluster.authority and str(cluster.authority),
+        "listeners": [
+            {
+                "name": each.name,
+                "bootstrap_servers": each.bootstrap_servers,
+                "security_protocol": each.security_protocol,
+                "mechanisms": each.mechanisms,
+            }
+            for each in cluster.listeners
+        ],
+        "brokers": [
+            {
+                "id": each.id,
+                "address": each.address,
+                "pid": each.pid,
+                "log": str(each.log),
+            }
+            for each in cluster.brokers
+        ],
+        "topics": topics,
+    }
+
+
+def _tables(cluster: KafkaCluster, topics: list[str]) -> Iterator[str | Table]:
+    listeners = Table("Listener", "Bootstrap servers", "Security", "SASL")
+    for way in cluster.listeners:
+        servers = way.bootstrap_servers.replace(",", ",\n")
+        mechanisms = "\n".join(way.mechanisms)
+        listeners.add_row(way.name, servers, way.security_protocol, mechanisms)
+    brokers = Table("Broker", "Process", "Log")
+    for node in cluster.brokers:
+        brokers.add_row(str(node.id), str(node.pid), str(node.log))
+    yield listeners
+    yield brokers
+    if topics:
+        yield f"Topics: {', '.join(topics)}"
+    if cluster.authority:
+        yield f"TLS clients trust {cluster.authority}"
+    servers = cluster.bootstrap_servers
+    yield f"Kafka {cluster.version} is ready at {servers} - Ctrl-C ends it."
+
+
+def _wait_until_all_ended(cluster: KafkaCluster) -> None:
+    while any(each.is_running for each in cluster.brokers):
+        time.sleep(_LOOK_EVERY_S)

@@ -1,0 +1,93 @@
+"""``kafkaguard demo``: the main job, on real flights, on a real Kafka."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from kafkaguard.cli.demo.flights import unpack
+from kafkaguard.cli.demo.run import Outcome, run_demo
+from kafkaguard.cli.group import Problem
+from kafkaguard.cli.progress import Progress
+from kafkaguard.cli.spark_session import connector, spark_session
+from kafkaguard.testing import ClusterError, KafkaCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def demo(*, as_json: bool) -> None:
+    """Load 336,776 real flights into Kafka, today's way and the guarded way.
+
+    The last known flight of each aircraft is kept in a compacted topic. Starts a Kafka
+    and a Spark of its own on this machine, and removes both. Exit code 1: something
+    did not come out as promised.
+    """
+    outcome = _play(Progress().say)
+    if as_json:
+        promised = {"as_promised": outcome.as_promised}
+        click.echo(json.dumps(asdict(outcome) | promised, indent=2))
+    else:
+        _print(outcome)
+    sys.exit(0 if outcome.as_promised else 1)
+
+
+def _play(say: Callable[[str], None]) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="kafkaguard-demo-") as folder:
+        file = unpack(Path(folder))
+        say("Starting Spark, with its own Kafka sink")
+        settings = {"spark.jars.packages": connector()}
+        with spark_session("kafkaguard demo", settings=settings) as spark:
+            say("Starting Kafka")
+            try:
+                with KafkaCluster() as cluster:
+                    return run_demo(cluster, spark, file, say)
+            except ClusterError as error:
+                raise Problem(str(error)) from None
+
+
+def _print(outcome: Outcome) -> None:
+    before, after = outcome.unguarded, outcome.guarded
+    table = Table(
+        title=f"{outcome.flights:,} flights of 2013, {outcome.keyless:,} of them "
+        "without an aircraft"
+    )
+    table.add_column()
+    table.add_column("Spark's own sink", justify="right")
+    table.add_column("kafkaguard", justify="right")
+    right = [outcome.aircraft - before.wrong_last, after.latest]
+    reasons = ", ".join(after.reasons)
+    rows: dict[str, tuple[object, object]] = {
+        "The job": (f"failed: {before.error}" if before.error else "done", "done"),
+        "Records in the topic": (before.landed, after.delivered),
+        "  of them twice": (before.repeated, after.repeated),
+        f"Dead letters ({reasons})": ("none", after.dead_lettered),
+        "Flights lost": (before.lost, after.lost),
+        f"Aircraft, of {outcome.aircraft:,}, whose last": ("", ""),
+        "  record is their last flight": (right[0], right[1]),
+        "Seconds": (f"{before.seconds:.1f}", f"{after.seconds:.1f}"),
+    }
+    for name, values in rows.items():
+        table.add_row(name, *map(_shown, values))
+    Console().print(table)
+    Console().print(_summary(outcome))
+
+
+def _summary(outcome: Outcome) -> str:
+    if outcome.as_promised:
+        return "Checked by reading both topics back: every flight is there, once."
+    return "Not as promised: see the right column."
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,58 @@
+"""``kafkaguard errors``: the table of all codes."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.cli.requests import request_name
+from kafkaguard.errors import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
+
+
+@click.command()
+@click.option("--api", help="Judge the codes as answers to this request.")
+@click.option(
+    "--action",
+    type=click.Choice([str(action) for action in Action], case_sensitive=False),
+    help="Only those with this next step.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def errors(*, api: str | None, action: str | None, as_json: bool) -> None:
+    """List the broker's error codes and what to do about each."""
+    rows = []
+    for code, cls in sorted(BY_CODE.items()):
+        verdict = classify(code, api=request_name(api))
+        if action is None or verdict.action == action.upper():
+            rows.append(
+                {
+                    "code": code,
+                    "name": cls.name,
+                    "class": cls.__name__,
+                    "retriable_in_java": code in RETRIABLE_CODES,
+                    "action": str(verdict.action),
+                    "written": verdict.written,
+                    "rule": verdict.rule.id,
+                }
+            )
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    table = Table(title=f"{len(rows)} error codes of Kafka {KAFKA_VERSION}")
+    for heading in ("Code", "Name", "Java retries", "Next step", "Rule"):
+        justify: Literal["left", "right"] = "right" if heading == "Code" else "left"
+        table.add_column(heading, justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(
+            str(row["code"]),
+            str(row["name"]),
+            "yes" if row["retriable_in_java"] else "",
+            str(row["action"]),
+            str(row["rule"]),
+        )
+    Console().print(table)

@@ -1,0 +1,253 @@
+"""``kafkaguard explain``: an error in plain words, and the right next step."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from kafkaguard import errors
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard.cli.client_behaviour import JAVA, Habits, clients, habits_of, source
+from kafkaguard.cli.group import Problem
+from kafkaguard.cli.lookup import Found, find_error, nearest_name
+from kafkaguard.cli.requests import request_name
+from kafkaguard.errors._meanings import MEANINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkaguard._verdicts.verdict import Verdict
+
+# Contexts that are tried to find out what the verdict depends on, simplest first.
+_CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("", {}),
+    ("idempotent producer", {"idempotent": True}),
+    ("producer that is not idempotent", {"idempotent": False}),
+    ("in a transaction", {"transactional": True}),
+    ("record without a key", {"null_key": True}),
+    ("record with a key", {"null_key": False}),
+    ("record alone in its batch", {"phase": "single"}),
+    ("tiered topic", {"facts": TopicFacts(tiered=True)}),
+    ("raised by the send call itself", {"phase": "enqueue"}),
+    ("reported aside (error_cb)", {"phase": "background"}),
+)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("error", nargs=-1, type=click.UNPROCESSED)
+@click.option("--api", help="The request that was answered, as Produce or Fetch.")
+@click.option("--null-key/--key", default=None, help="Whether the record has no key.")
+@click.option("--idempotent/--not-idempotent", default=None, help="The producer.")
+@click.option("--transactional", is_flag=True, help="A transaction was open.")
+@click.option("--compacted", is_flag=True, help="The topic is compacted.")
+@click.option("--tiered", is_flag=True, help="The topic has remote storage.")
+@click.option("--topic", help="The topic concerned, for policies that look at it.")
+@click.option("--policy", help="Say what this policy does: a preset or a file.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def explain(  # noqa: PLR0913 - one for each option
+    error: tuple[str, ...],
+    *,
+    api: str | None,
+    null_key: bool | None,
+    idempotent: bool | None,
+    transactional: bool,
+    compacted: bool,
+    tiered: bool,
+    topic: str | None,
+    policy: str | None,
+    as_json: bool,
+) -> None:
+    """Explain ERROR: a code, a name, an exception's text, or a traceback (- for stdin).
+
+    Examples: `kafkaguard explain 87`, `kafkaguard explain NOT_COORDINATOR --api
+    OffsetCommit`, `kafkaguard explain - < traceback.txt`.
+    """
+    found = _find(_given(error))
+    context: dict[str, Any] = {
+        "api": request_name(api),
+        "null_key": null_key,
+        "idempotent": idempotent,
+        "transactional": transactional,
+        "facts": TopicFacts(compacted or None, tiered or None),
+    }
+    verdict = classify(found.subject, **context)
+    others = list(_depends(found.subject, context))
+    tries = None if policy is None else _tries(policy, verdict, found, topic, context)
+    habits = habits_of(found.error_class.code, context["api"])
+    if as_json:
+        explained = {
+            **_as_dict(found, verdict, others),
+            "clients": [{"api": h.api, **h.does} for h in habits],
+            "clients_source": source(),
+            "policy": tries,
+        }
+        click.echo(json.dumps(explained, indent=2))
+    else:
+        _print(found, verdict, others, tries)
+        _print_habits(habits)
+
+
+def _tries(
+    source: str,
+    verdict: Verdict,
+    found: Found,
+    topic: str | None,
+    known: dict[str, Any],
+) -> str:
+    """Say what a policy does about it."""
+    from kafkaguard_policies import (
+        CallContext,
+        PolicyError,
+        explain_ruling,
+        load_policy,
+    )
+
+    try:
+        policy = load_policy(source)
+    except PolicyError as error:
+        raise Problem(str(error)) from None
+    code = found.error_class.code
+    return explain_ruling(policy, verdict, CallContext(topic=topic, **known), code)
+
+
+def _given(words: tuple[str, ...]) -> str:
+    """Return what was typed, or what comes on standard input."""
+    if words and words != ("-",):
+        return " ".join(words)
+    return _text_of(sys.stdin.buffer.read(_MOST_BYTES))
+
+
+def _text_of(content: bytes) -> str:
+    """Return text, with stray bytes replaced; what is mostly no text is refused."""
+    text = content.decode(errors="replace")
+    if "\0" in text or text.count("\ufffd") > len(text) * _MOST_STRAY:
+        raise Problem(f"what came in is no text: save it as UTF-8. {_USAGE}")
+    return text
+
+
+def _find(text: str) -> Found:
+    found = find_error(text)
+    if found is not None:
+        return found
+    if not text.strip():
+        raise Problem(f"there is nothing to explain. {_USAGE}")
+    near = nearest_name(text.strip()) if len(text) < _LONG else None
+    hint = f" Did you mean {near}?" if near else ""
+    shown = "".join(c if c.isprintable() else "?" for c in text.strip()[-60:])
+    raise Problem(f"no Kafka error found in {shown!r}.{hint} {_USAGE}")
+
+
+#: More than any traceback; the rest of a longer input is not read.
+_MOST_BYTES = 4_000_000
+_LONG = 100
+#: The share of characters that may be none, as in a log of another encoding.
+_MOST_STRAY = 0.1
+_USAGE = (
+    "Give a code (87), a name (INVALID_RECORD) or a text that holds one; "
+    "`kafkaguard errors` lists all."
+)
+
+
+def _depends(subject: Any, given: dict[str, Any]) -> Iterator[tuple[str, Verdict]]:
+    """Find the contexts in which another rule decides."""
+    seen = {classify(subject, **given).rule.id}
+    apis = [given["api"]] if given["api"] else [None, *_APIS]
+    for (label, context), api in product(_CONTEXTS, apis):
+        verdict = classify(subject, **{**given, "api": api, **context})
+        if verdict.rule.id not in seen:
+            seen.add(verdict.rule.id)
+            yield ", ".join(filter(None, (api, label))), verdict
+
+
+_APIS = (
+    *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch"),
+    *("TxnOffsetCommit", "InitProducerId", "EndTxn", "AddPartitionsToTxn"),
+    *("CreateTopics", "ElectLeaders", "CreateDelegationToken", "Heartbeat"),
+)
+
+
+def _as_dict(
+    found: Found, verdict: Verdict, others: list[tuple[str, Verdict]]
+) -> dict[str, Any]:
+    cls = found.error_class
+    return {
+        "code": cls.code,
+        "name": cls.name,
+        "meaning": _meaning(found),
+        "class": cls.__name__,
+        "families": _families(cls),
+        "verdict": _verdict_dict(verdict),
+        "depends": [{"when": when, **_verdict_dict(v)} for when, v in others],
+    }
+
+
+def _verdict_dict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "action": str(verdict.action),
+        "retriable": verdict.retriable,
+        "written": verdict.written,
+        "error_class": verdict.error_class.__name__,
+        "rule": verdict.rule.id,
+        "sentence": verdict.rule.sentence,
+        "scenario": verdict.rule.scenario,
+        "source": verdict.rule.source,
+    }
+
+
+def _families(cls: type[errors.KafkaGuardError]) -> list[str]:
+    ours = (c for c in cls.__mro__[1:] if issubclass(c, errors.KafkaGuardError))
+    return [c.__name__ for c in ours if c.__name__ != cls.__name__]
+
+
+def _meaning(found: Found) -> str:
+    if isinstance(found.key, int):
+        unknown = "A code that Kafka 4.4 does not have."
+        return MEANINGS.get(found.key, unknown) if found.key else "There is no error."
+    return (found.key.__doc__ or "").partition("\n")[0]
+
+
+def _print(
+    found: Found,
+    verdict: Verdict,
+    others: list[tuple[str, Verdict]],
+    tries: str | None,
+) -> None:
+    console = Console(soft_wrap=True, highlight=False)
+    cls = found.error_class
+    number = "" if cls.code is None else f" ({cls.code})"
+    console.print(f"[bold]{cls.name}[/]{number}")
+    console.print(_meaning(found))
+    families = " < ".join([cls.__name__, *_families(cls)])
+    console.print(f"class      kafkaguard.errors.{families}")
+    console.print(f"next step  [bold]{verdict.action}[/]: {verdict.rule.sentence}")
+    console.print(f"written    {verdict.written}")
+    console.print(f"why        {verdict.rule.scenario}")
+    console.print(f"rule       {verdict.rule.id} ({verdict.rule.source})")
+    if tries is not None:
+        console.print(f"policy     {tries.removeprefix('policy ')}")
+    if others:
+        table = Table("When it is ...", "Next step", "Because", "Written", box=None)
+        for when, other in others:
+            table.add_row(when, str(other.action), other.rule.sentence, other.written)
+        console.print()
+        Console().print(table)
+
+
+def _print_habits(habits: list[Habits]) -> None:
+    """Print what each client does by itself."""
+    if not habits:
+        return
+    table = Table("Answering ...", *clients(), JAVA, box=None)
+    for one in habits:
+        table.add_row(one.api or "anything", *one.does.values())
+    console = Console()
+    console.print("\nWhat each client does with it by itself:")
+    console.print(table)
+    console.print(f"({source()})", highlight=False)

@@ -1,0 +1,146 @@
+"""``kafkaguard log-dirs``: which disks there are, what is on them, what is full."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from kafkaguard.cli.connecting import ask, connect, connection_options, tell
+from kafkaguard.cli.numbers import AMOUNT, PERCENT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafkaguard._cluster.log_dirs import LogDirsReport
+
+_INCOMPLETE = 1
+_FULL = 3
+
+
+@click.command("log-dirs")
+@connection_options
+@click.option("--topic", "topics", multiple=True, help="Only this; may be repeated.")
+@click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    type=AMOUNT,
+    help="Only this; may be repeated.",
+)
+@click.option(
+    "--full",
+    type=PERCENT,
+    help="Percent: exit with 3 if a disk is fuller than this.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def log_dirs(
+    ctx: click.Context,
+    *,
+    bootstrap_servers: str | None,
+    config: Path | None,
+    timeout: float,
+    topics: tuple[str, ...],
+    brokers: tuple[int, ...],
+    full: float | None,
+    as_json: bool,
+) -> None:
+    """Show the log directories of all brokers.
+
+    Exit code: 0 all brokers answered, 1 some did not (or a directory is offline, or a
+    topic is not there), 2 the cluster cannot be asked, 3 a disk is fuller than --full.
+    """
+    calls = connect(bootstrap_servers, config)
+    report = ask(calls.log_dirs, topics or None, brokers or None, timeout)
+    calls.close_view()
+    missing = [
+        f"topic {name}: there is none, or this user may not see it"
+        for name in topics
+        if report.complete and not _has(report, name)
+    ]
+    if as_json:
+        click.echo(json.dumps({**_as_data(report), "remarks": missing}, indent=2))
+    else:
+        _print(report)
+    for text in missing:
+        click.echo(text, err=True)
+    ctx.exit(_exit_code(report, full) or bool(missing))
+
+
+def _has(report: LogDirsReport, topic: str) -> bool:
+    return any(
+        replica.topic == topic
+        for broker in report.brokers.values()
+        for each in broker.dirs.values()
+        for replica in (*each.replicas, *each.future_replicas)
+    )
+
+
+def _exit_code(report: LogDirsReport, full: float | None) -> int:
+    used = [d.used for b in report.brokers.values() for d in b.dirs.values()]
+    if full is not None and any(u is not None and u * 100 > full for u in used):
+        return _FULL
+    return 0 if report.complete else _INCOMPLETE
+
+
+def _print(report: LogDirsReport) -> None:
+    table = Table(title="Log directories")
+    for name in ("Broker", "Directory"):
+        table.add_column(name, overflow="fold")
+    for name in ("Replicas", "Size", "Disk", "Free", "Used"):
+        table.add_column(name, justify="right")
+    for broker in report.brokers.values():
+        for each in broker.dirs.values():
+            table.add_row(
+                str(broker.broker),
+                each.path,
+                str(len(each.replicas)),
+                decimal(each.size),
+                "" if each.total_bytes is None else decimal(each.total_bytes),
+                "" if each.usable_bytes is None else decimal(each.usable_bytes),
+                "" if each.used is None else f"{each.used:.0%}",
+            )
+    Console().print(table)
+    tell(report.errors)
+
+
+def _as_data(report: LogDirsReport) -> dict[str, Any]:
+    return {
+        "complete": report.complete,
+        "error": None if report.registry_error is None else str(report.registry_error),
+        "brokers": [
+            {
+                "broker": broker.broker,
+                "version": broker.version,
+                "error": None if broker.error is None else str(broker.error),
+                "code": None if broker.error is None else broker.error.code,
+                "is_concluded": broker.is_concluded,
+                "dirs": [
+                    {
+                        "path": each.path,
+                        "error": None if each.error is None else str(each.error),
+                        "total_bytes": each.total_bytes,
+                        "usable_bytes": each.usable_bytes,
+                        "size": each.size,
+                        "replicas": [
+                            {
+                                "topic": replica.topic,
+                                "partition": replica.partition,
+                                "size": replica.size,
+                                "offset_lag": replica.offset_lag,
+                                "is_future": replica.is_future,
+                            }
+                            for replica in (*each.replicas, *each.future_replicas)
+                        ],
+                    }
+                    for each in broker.dirs.values()
+                ],
+            }
+            for broker in report.brokers.values()
+        ],
+    }

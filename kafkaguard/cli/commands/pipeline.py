@@ -1,0 +1,185 @@
+"""``kafkaguard pipeline``: a file that says what goes from where into which topic."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from kafkaguard.cli.group import Problem
+from kafkaguard.cli.progress import Progress
+from kafkaguard.cli.spark_session import NotStarted, connector, java_home, spark_session
+from kafkaguard.cli.spark_settings import check_settings, setting_in
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.spark import error_from
+from kafkaguard_adapters.spark.pipeline import run as running
+from kafkaguard_adapters.spark.pipeline.file import (
+    PipelineError,
+    load_pipeline,
+    point_at,
+)
+from kafkaguard_adapters.spark.pipeline.places import MistakeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafkaguard_adapters.spark import WriteReport
+    from kafkaguard_adapters.spark.pipeline.model import Pipeline
+
+_PACKAGES = "spark.jars.packages"
+
+
+class JobFailed(Problem):
+    """The job ran, and failed."""
+
+    exit_code = 1
+
+
+class Interrupted(Problem):
+    """Somebody pressed Ctrl-C."""
+
+    exit_code = 130
+
+
+@click.group()
+def pipeline() -> None:
+    """Run a file that says what goes from where into which topic."""
+
+
+@pipeline.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def run(file: Path, *, as_json: bool) -> None:
+    """Run the pipeline in FILE (YAML or TOML) on this machine.
+
+    A stream without `every` takes what is there and ends; with it, Ctrl-C ends it.
+    Exit code 0: done. 1: a record failed the job. 2: something to mend first. 130:
+    interrupted. With --json a failure is printed as {"error": ...}.
+    """
+    written = "nothing was written, since the job had not started"
+    try:
+        definition = _load(file)
+        progress = Progress()
+        with _session(definition, file) as spark:
+            frame = _plan(spark, definition, file)
+            written = _maybe_written(definition)
+            with progress.of(spark):
+                report = _job(frame, definition, progress)
+            written = f"the job is done: {report}"
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted: {written}") from None
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), indent=2))
+    else:
+        _print(report)
+
+
+def _maybe_written(definition: Pipeline) -> str:
+    again = (
+        "running it again writes them again"
+        if definition.stream is None
+        else "the next run writes the micro-batch that was not finished again"
+    )
+    topic = definition.sink.topic or "the topics of the column topic"
+    return f"records may have been written to {topic} already; {again}"
+
+
+def _job(frame: DataFrame, definition: Pipeline, progress: Progress) -> WriteReport:
+    try:
+        return running.run(frame, definition, progress.batch)
+    except (KafkaGuardError, *running.OF_SPARK) as error:
+        raise JobFailed(_said(error)) from None
+
+
+def _load(file: Path) -> Pipeline:
+    """Read and check everything that needs no Spark: it takes seconds to start."""
+    try:
+        definition = load_pipeline(file)
+        check_settings(definition.spark)
+        java_home()
+        running.check_target(definition)
+    except MistakeError as error:
+        raise _mistake(file, _as_advice(error)) from None
+    except (PipelineError, KafkaGuardError) as error:
+        raise Problem(str(error)) from None
+    return definition
+
+
+@contextmanager
+def _session(definition: Pipeline, file: Path) -> Iterator[SparkSession]:
+    """Start Spark; where it does not, say which key of the file is the cause."""
+    try:
+        with spark_session(definition.name, settings=_settings(definition)) as spark:
+            yield spark
+    except NotStarted as error:
+        raise _blamed(file, definition, error.message) or error from None
+
+
+def _blamed(file: Path, definition: Pipeline, message: str) -> Problem | None:
+    setting = setting_in(message, definition.spark)
+    if setting is None:
+        return None
+    return _mistake(file, MistakeError(("spark", setting), message))
+
+
+def _settings(definition: Pipeline) -> dict[str, str]:
+    settings = dict(definition.spark)
+    if definition.source.format.lower() == "kafka":
+        given = [settings[_PACKAGES]] if _PACKAGES in settings else []
+        settings[_PACKAGES] = ",".join([*given, connector()])
+    return settings
+
+
+def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
+    try:
+        return running.plan(spark, definition)
+    except MistakeError as error:
+        raise _mistake(file, error) from None
+    except KafkaGuardError as error:
+        raise Problem(str(error)) from None
+    except running.OF_SPARK as error:
+        said = f"Spark refuses the pipeline: {running.first_line(error)}"
+        raise _blamed(file, definition, said) or Problem(said) from None
+
+
+def _as_advice(error: MistakeError) -> MistakeError:
+    """Tell people what to do where the verdict is about the request, not about them."""
+    cause = error.__cause__
+    if not isinstance(cause, KafkaGuardError) or not cause.verdict.retriable:
+        return error
+    what, _, _ = error.message.partition(" -> ")
+    advice = "nothing was written; run it again when a broker answers there"
+    return MistakeError(error.place, f"{what}; {advice}")
+
+
+def _mistake(file: Path, error: MistakeError) -> Problem:
+    return Problem(str(point_at(file, error.place, error.message)))
+
+
+def _said(error: Exception) -> str:
+    known = error_from(error)
+    told = getattr(known or error, "__notes__", ())
+    notes = "".join(f"\n  {note}" for note in told)
+    return f"the job failed: {known or running.first_line(error)}{notes}"
+
+
+def _print(report: WriteReport) -> None:
+    table = Table(title=f"Into {report.topic or 'the topics of the column topic'}")
+    table.add_column()
+    table.add_column("Records", justify="right")
+    table.add_row("Read", f"{report.read:,}")
+    table.add_row("Delivered", f"{report.delivered:,}")
+    for reason, count in report.dead_lettered.items():
+        table.add_row(f"In {report.dead_letter_topic}: {reason}", f"{count:,}")
+    for error, count in report.in_doubt.items():
+        table.add_row(f"In doubt: {error}", f"{count:,}")
+    twice = report.maybe_twice
+    table.add_row("Twice, at most", "unknown" if twice is None else f"{twice:,}")
+    Console().print(table)

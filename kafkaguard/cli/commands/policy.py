@@ -1,0 +1,205 @@
+"""``kafkaguard policy``: check, show, preview and compare retry policies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.cli.group import Problem
+from kafkaguard.cli.lag_plot import check_writable
+from kafkaguard.cli.numbers import ROWS, RUNS
+from kafkaguard_policies import (
+    PolicyError,
+    RetryPolicy,
+    doubts,
+    load_policy,
+    policy_schema,
+    preset_text,
+    presets,
+)
+
+_WRONG_INPUT = Problem.exit_code
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _load(source: str) -> RetryPolicy:
+    try:
+        return load_policy(source)
+    except PolicyError as error:
+        raise Problem(str(error)) from None
+
+
+@click.group()
+def policy() -> None:
+    """Check, show, preview and compare retry policies.
+
+    SOURCE is the name of a preset, a .yaml, .yml or .toml file, or env.
+    """
+
+
+@policy.command()
+@click.argument("sources", nargs=-1, required=True)
+@_JSON
+@click.pass_context
+def check(context: click.Context, sources: tuple[str, ...], *, as_json: bool) -> None:
+    """Check each SOURCE; exit 2 if one of them cannot be used."""
+    results = [_checked(source) for source in sources]
+    if as_json:
+        click.echo(json.dumps(results, indent=2))
+    else:
+        for result in results:
+            click.echo(_verdict_line(result))
+    context.exit(0 if all(result["valid"] for result in results) else _WRONG_INPUT)
+
+
+def _checked(source: str) -> dict[str, Any]:
+    try:
+        loaded = load_policy(source)
+    except PolicyError as error:
+        problems = [
+            {
+                "file": p.source,
+                "line": p.line,
+                "path": list(p.path),
+                "message": p.message,
+                "text": str(p),
+            }
+            for p in error.problems
+        ]
+        return {"source": source, "valid": False, "problems": problems}
+    found = {"name": loaded.name, "policy_id": loaded.policy_id}
+    return {
+        "source": source,
+        "valid": True,
+        **found,
+        "warnings": list(doubts(loaded)),
+    }
+
+
+def _verdict_line(result: dict[str, Any]) -> str:
+    if result["valid"]:
+        warned = "".join(f"\n  warning: {text}" for text in result["warnings"])
+        name = f"{result['name']}, {result['policy_id']}"
+        return f"{result['source']}: good ({name}){warned}"
+    listed = "".join(f"\n  {problem['text']}" for problem in result["problems"])
+    return f"{result['source']}: cannot be used{listed}"
+
+
+@policy.command()
+@click.argument("source", required=False)
+@_JSON
+def show(source: str | None, *, as_json: bool) -> None:
+    """Print all settings of SOURCE with what it inherits; without one, the presets."""
+    if source is None:
+        _list_presets(as_json=as_json)
+    elif not as_json and source in presets():
+        click.echo(preset_text(source).rstrip())
+    else:
+        loaded = _load(source)
+        content = {**loaded.model_dump(mode="json"), "policy_id": loaded.policy_id}
+        click.echo(_text(content, as_json=as_json))
+
+
+def _text(content: dict[str, Any], *, as_json: bool) -> str:
+    if as_json:
+        return json.dumps(content, indent=2)
+    return yaml.safe_dump(content, sort_keys=False).rstrip()
+
+
+def _list_presets(*, as_json: bool) -> None:
+    loaded = [load_policy(name) for name in presets()]
+    if as_json:
+        listed = [{"name": p.name, "description": p.description} for p in loaded]
+        click.echo(json.dumps(listed, indent=2))
+        return
+    table = Table("Preset", "For", box=None)
+    for one in loaded:
+        table.add_row(one.name, one.description)
+    Console().print(table)
+
+
+@policy.command()
+@click.argument("source")
+@click.option("--action", default="RETRY", help="The kind of failure, as WAIT.")
+@click.option("--seed", default=0, help="Of the random numbers.")
+@click.option("--runs", type=RUNS, default=1_000, help="How many schedules are drawn.")
+@click.option("--limit", type=ROWS, default=50, help="How many waits are shown.")
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a picture (SVG) here.",
+)
+@_JSON
+def preview(
+    source: str,
+    *,
+    action: str,
+    seed: int,
+    runs: int,
+    limit: int,
+    svg: Path | None,
+    as_json: bool,
+) -> None:
+    """Print the waits of SOURCE: expected, 90 % band and worst case."""
+    if svg is not None:
+        check_writable(svg, "--svg")
+    if action.upper() not in Action.__members__:
+        raise Problem(f"no action {action!r}; there are {', '.join(Action)}")
+    try:
+        drawn = _load(source).preview(
+            action=Action(action.upper()), seed=seed, runs=runs, limit=limit
+        )
+    except ValueError as error:
+        raise Problem(str(error)) from None
+    if svg is not None:
+        svg.write_text(drawn.to_svg(), encoding="utf-8")
+    click.echo(drawn.to_json() if as_json else str(drawn))
+
+
+@policy.command()
+@_JSON
+def schema(*, as_json: bool) -> None:  # noqa: ARG001 - it is JSON in any case
+    """Print the JSON Schema of policy files, for editors."""
+    click.echo(json.dumps(policy_schema(), indent=2))
+
+
+@policy.command()
+@click.argument("old")
+@click.argument("new")
+@_JSON
+@click.pass_context
+def diff(context: click.Context, old: str, new: str, *, as_json: bool) -> None:
+    """Compare two policies setting by setting; exit 1 if they differ."""
+    before, after = (
+        dict(_flat(_load(source).model_dump(mode="json"), ())) for source in (old, new)
+    )
+    changed = {
+        path: {"old": before.get(path), "new": after.get(path)}
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path) and path not in {"name", "description"}
+    }
+    if as_json:
+        click.echo(json.dumps(changed, indent=2))
+    else:
+        for path, values in changed.items():
+            click.echo(f"{path}: {_short(values['old'])} -> {_short(values['new'])}")
+    context.exit(bool(changed))
+
+
+def _flat(value: Any, path: tuple[str, ...]) -> Any:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flat(inner, (*path, str(key)))
+    else:
+        yield ".".join(path), value
+
+
+def _short(value: Any) -> str:
+    return json.dumps(value)

@@ -1,0 +1,136 @@
+"""``kafkaguard proxy``: faults from a file, in front of a cluster of yours."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from kafkaguard.cli.group import Problem
+from kafkaguard.cli.numbers import SECONDS, SHARE, ListenAddress
+from kafkaguard.testing import FaultProxy, FaultSpecError, ProxyError
+from kafkaguard.testing.proxy.journal import code_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_REFRESH_S = 0.25
+
+
+@click.command(help="Stand between clients and brokers, and let faults happen.")
+@click.option("--upstream", required=True, help="The brokers: host:port,...")
+@click.option(
+    "--faults",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A YAML file of faults. Without it, only the traffic is shown.",
+)
+@click.option(
+    "--listen",
+    type=ListenAddress(),
+    default="127.0.0.1:0",
+    help="host:port of the first broker.",
+)
+@click.option("--advertise", help="The host that clients are told to connect to.")
+@click.option(
+    "--rate",
+    type=SHARE,
+    help="Share of requests, for faults that state none.",
+)
+@click.option("--seed", type=int, help="Makes the choice of that share repeatable.")
+@click.option(
+    "--pause-file",
+    type=click.Path(path_type=Path),
+    help="The kill switch: while this file exists, no fault happens.",
+)
+@click.option("--for", "seconds", type=SECONDS, help="Stop after so many seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+def proxy(  # noqa: PLR0913 - click hands over each option
+    *,
+    upstream: str,
+    faults: Path | None,
+    listen: tuple[str, int],
+    advertise: str | None,
+    rate: float | None,
+    seed: int | None,
+    pause_file: Path | None,
+    seconds: float | None,
+    as_json: bool,
+) -> None:
+    """Run the proxy until it is interrupted or its time is over."""
+    host, port = listen
+    try:
+        running = FaultProxy(upstream, host=host, port=port, advertised_host=advertise)
+        if faults is not None:
+            running.load(faults, rate=rate, seed=seed)
+        running.start()
+    except (FaultSpecError, ProxyError) as error:
+        raise Problem(str(error)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(f"{faults} is not a text file that can be read") from error
+    try:
+        click.echo(f"Clients connect to {running.bootstrap_servers}", err=as_json)
+        _watch(running, pause_file, seconds, quiet=as_json)
+    finally:
+        running.stop()
+    click.echo(json.dumps(_counts(running)) if as_json else _summary(running))
+
+
+def _watch(
+    running: FaultProxy, pause_file: Path | None, seconds: float | None, *, quiet: bool
+) -> None:
+    """Keep the kill switch and the table up to date until the end."""
+    console = Console(quiet=quiet)
+    end = None if seconds is None else time.monotonic() + seconds
+    try:
+        with Live(_table(running), console=console, transient=True) as live:
+            while end is None or time.monotonic() < end:
+                running.paused = pause_file is not None and pause_file.exists()
+                live.update(_table(running))
+                time.sleep(_REFRESH_S)
+    except KeyboardInterrupt:
+        return
+
+
+def _table(running: FaultProxy) -> Table:
+    title = "paused: no faults" if running.paused else None
+    table = Table("API", "requests", "errors", title=title)
+    for row in _rows(running):
+        table.add_row(*row)
+    for fault in running.faults:
+        table.add_row(f"[bold]{fault}[/]", str(fault.fired), "")
+    return table
+
+
+def _rows(running: FaultProxy) -> Iterator[tuple[str, str, str]]:
+    counts = running.journal.snapshot()
+    for api, requests in counts.requests.most_common():
+        errors = ", ".join(
+            f"{code_name(code)}: {times}"
+            for (name, code), times in counts.errors.most_common()
+            if name == api
+        )
+        yield api, str(requests), errors
+
+
+def _counts(running: FaultProxy) -> dict[str, Any]:
+    counts = running.journal.snapshot()
+    return {
+        "requests": dict(counts.requests),
+        "errors": [
+            {"api": api, "code": code, "name": code_name(code), "times": times}
+            for (api, code), times in counts.errors.items()
+        ],
+        "faults": [{"fault": str(f), "fired": f.fired} for f in running.faults],
+    }
+
+
+def _summary(running: FaultProxy) -> str:
+    rows = [f"{api}: {requests}  {errors}" for api, requests, errors in _rows(running)]
+    fired = [f"{fault}: {fault.fired}" for fault in running.faults]
+    return "\n".join(line.rstrip() for line in (*rows, *fired))

@@ -1,0 +1,118 @@
+"""How a command reaches a cluster: options that ``lag`` and ``log-dirs`` share."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaguard._cluster.reports import make
+from kafkaguard.cli.group import Problem
+from kafkaguard.cli.numbers import SECONDS
+from kafkaguard.errors import KafkaGuardError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaguard_adapters.asking.calls import ClusterCalls
+
+
+def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options to a command."""
+    for option in (
+        click.option(
+            "--timeout",
+            type=SECONDS,
+            default=30.0,
+            show_default=True,
+            help="Seconds for one look.",
+        ),
+        click.option(
+            "--config",
+            "config",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A file of librdkafka settings, one a line (security.protocol=SSL).",
+        ),
+        click.option(
+            "-b",
+            "--bootstrap-servers",
+            envvar="KAFKA_BOOTSTRAP_SERVERS",
+            help="host:port,... of brokers to begin with.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
+    """Make the calls for the cluster that was named.
+
+    Raises:
+        Problem: It was not named, or the settings cannot be used.
+    """
+    from kafkaguard_adapters.asking.calls import ClusterCalls
+    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.confluent.settings import read_settings
+
+    lines: dict[str, int] = {}
+    known = {} if config is None else _read(config, lines)
+    if bootstrap_servers is not None:
+        known["bootstrap.servers"] = bootstrap_servers
+    if "bootstrap.servers" not in known:
+        raise Problem(
+            "which cluster? Give --bootstrap-servers host:port, or --config FILE with "
+            "bootstrap.servers in it, or set KAFKA_BOOTSTRAP_SERVERS"
+        )
+    try:
+        settings = read_settings(known, make)
+    except KafkaGuardError as error:
+        raise Problem(_place(str(error), config, lines)) from error
+    calls = ClusterCalls()
+    calls.cluster_view = ClusterView(lambda: settings, make)
+    return calls
+
+
+def _place(text: str, config: Path | None, lines: dict[str, int]) -> str:
+    """Name the file, and the line of the setting that a text is about."""
+    for name, number in lines.items():
+        if re.search(rf"(?<![\w.]){re.escape(name)}(?=[\s=])", text):
+            return f"{config}, line {number}: {text}"
+    return text if config is None else f"{config}: {text}"
+
+
+def _read(path: Path, numbers: dict[str, int]) -> dict[str, Any]:
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(f"{path} is not a text file that can be read: {error}") from error
+    settings = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Problem(f"{path}, line {number}: write it as name=value")
+        settings[name.strip()] = value.strip()
+        numbers[name.strip()] = number
+    return settings
+
+
+def ask(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Make a call; what is raised is the one line that a person needs.
+
+    Raises:
+        Problem: The cluster cannot be reached, or does not let us in.
+    """
+    try:
+        return call(*arguments, **options)
+    except (KafkaGuardError, OSError, ValueError) as error:
+        raise Problem(str(error)) from error
+
+
+def tell(errors: Iterable[KafkaGuardError]) -> None:
+    """Print each error once, however many items it concerns."""
+    for text in dict.fromkeys(str(error) for error in errors):
+        click.echo(text, err=True)

@@ -1,0 +1,1 @@
+"""The demo: real flights into a real Kafka."""

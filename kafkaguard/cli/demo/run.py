@@ -1,0 +1,201 @@
+"""The demo's two acts: as people do it today, and through kafkaguard."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import kafkaguard.spark
+from kafkaguard.cli.demo.flights import ORDER, as_records, expect
+from kafkaguard.cli.demo.topics import Contents, read_topic
+from kafkaguard.errors import for_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafkaguard.cli.demo.flights import Expected
+    from kafkaguard.testing import KafkaCluster
+
+    Say = Callable[[str], None]
+
+COMPACTED = {"cleanup.policy": "compact"}
+PARTITIONS = 4
+
+
+@dataclass(frozen=True)
+class Unguarded:
+    """What came of writing with Spark's own sink.
+
+    Attributes:
+        topic: Where it wrote.
+        error: Why the job failed, in a few words; None if it did not.
+        landed: Records in the topic all the same.
+        repeated: How many of them are there a second time.
+        lost: Flights with an aircraft that are not there.
+        wrong_last: Aircraft whose last record is not their last flight, or that have
+            none.
+        seconds: How long it took.
+    """
+
+    topic: str
+    error: str | None
+    landed: int
+    repeated: int
+    lost: int
+    wrong_last: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """What came of writing through kafkaguard, as the topics themselves say.
+
+    Attributes:
+        topic: Where it wrote.
+        dead_letter_topic: Where records without a key went.
+        delivered: Records in the topic.
+        dead_lettered: Records in the dead-letter topic.
+        reasons: The same by the reason in their headers.
+        lost: Flights that are in neither topic.
+        repeated: Records that are there a second time.
+        aircraft: Keys in the topic.
+        latest: Aircraft whose last record in the topic is their last flight.
+        report: What the write itself reported.
+        seconds: How long it took.
+    """
+
+    topic: str
+    dead_letter_topic: str
+    delivered: int
+    dead_lettered: int
+    reasons: dict[str, int]
+    lost: int
+    repeated: int
+    aircraft: int
+    latest: int
+    report: kafkaguard.spark.WriteReport
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Both acts, and what the input holds."""
+
+    flights: int
+    keyless: int
+    aircraft: int
+    unguarded: Unguarded
+    guarded: Guarded
+
+    @property
+    def as_promised(self) -> bool:
+        """Whether every flight is accounted for, once, and every aircraft is right."""
+        guarded = self.guarded
+        return (
+            guarded.delivered == self.flights - self.keyless
+            and guarded.reasons == {"NULL_KEY": self.keyless}
+            and guarded.lost == guarded.repeated == 0
+            and guarded.latest == guarded.aircraft == self.aircraft
+        )
+
+
+def run_demo(
+    cluster: KafkaCluster, spark: SparkSession, file: Path, say: Say
+) -> Outcome:
+    """Write the flights twice, read everything back, and count.
+
+    Args:
+        cluster: Where to.
+        spark: A session that has Spark's own Kafka sink.
+        file: The flights.
+        say: Told what happens next.
+    """
+    expected = expect(file)
+    flights = as_records(spark, file)
+    total = expected.keyed.total() + expected.keyless.total()
+    say(f"{total:,} flights, {len(expected.last):,} aircraft")
+    return Outcome(
+        flights=total,
+        keyless=expected.keyless.total(),
+        aircraft=len(expected.last),
+        unguarded=_unguarded(cluster, flights, expected, say),
+        guarded=_guarded(cluster, flights, expected, say),
+    )
+
+
+def _unguarded(
+    cluster: KafkaCluster, flights: DataFrame, expected: Expected, say: Say
+) -> Unguarded:
+    say("As people do it today: Spark's own Kafka sink")
+    topic = cluster.create_topic(partitions=PARTITIONS, config=COMPACTED)
+    writer = flights.write.format("kafka").option("topic", topic)
+    writer = writer.option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+    started = time.monotonic()
+    error = None
+    try:
+        writer.save()
+    except Exception as failure:  # noqa: BLE001 - the job's end is what the demo shows
+        error = _in_short(failure)
+    seconds = time.monotonic() - started
+    say("Reading back what landed")
+    found = read_topic(cluster.bootstrap_servers, topic)
+    return Unguarded(
+        topic=topic,
+        error=error,
+        landed=found.records,
+        repeated=found.repeated,
+        lost=(expected.keyed - found.flights).total(),
+        wrong_last=len(expected.last) - _latest(expected, found),
+        seconds=seconds,
+    )
+
+
+def _guarded(
+    cluster: KafkaCluster, flights: DataFrame, expected: Expected, say: Say
+) -> Guarded:
+    say("Through kafkaguard")
+    topic = cluster.create_topic(partitions=PARTITIONS, config=COMPACTED)
+    dead_letter_topic = cluster.create_topic()
+    started = time.monotonic()
+    report = kafkaguard.spark.write(
+        flights,
+        topic,
+        bootstrap_servers=cluster.bootstrap_servers,
+        dead_letter_topic=dead_letter_topic,
+        order_by=ORDER,
+    )
+    seconds = time.monotonic() - started
+    say("Reading both topics back")
+    found = read_topic(cluster.bootstrap_servers, topic)
+    dead = read_topic(cluster.bootstrap_servers, dead_letter_topic)
+    missing = (expected.keyed - found.flights) + (expected.keyless - dead.flights)
+    return Guarded(
+        topic=topic,
+        dead_letter_topic=dead_letter_topic,
+        delivered=found.records,
+        dead_lettered=dead.records,
+        reasons=dict(dead.reasons),
+        lost=missing.total(),
+        repeated=found.repeated + dead.repeated,
+        aircraft=len(found.last),
+        latest=_latest(expected, found),
+        report=report,
+        seconds=seconds,
+    )
+
+
+def _latest(expected: Expected, found: Contents) -> int:
+    return sum(
+        flight == found.last.get(aircraft) for aircraft, flight in expected.last.items()
+    )
+
+
+def _in_short(failure: Exception) -> str:
+    known = kafkaguard.spark.error_from(failure)
+    if known is None:
+        return type(failure).__name__
+    return known.name if known.code is None else for_code(known.code).name

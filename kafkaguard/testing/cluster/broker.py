@@ -1,0 +1,173 @@
+"""One broker: a Java process that can be stopped, killed, paused and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from kafkaguard.testing.cluster.errors import ClusterError, PortTakenError, StartError
+from kafkaguard.testing.cluster.output import quote
+from kafkaguard.testing.cluster.requests import knows_brokers, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafkaguard.testing.cluster.runtime import Runtime
+    from kafkaguard.testing.cluster.workspace import Workspace
+
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 30.0
+_PAUSE_TIMEOUT_S = 10.0
+
+
+class Broker:
+    """One broker of a running cluster.
+
+    Attributes:
+        id: Its ``node.id``, counted from 0.
+        address: ``host:port`` of its plain listener.
+        log: The file with everything that it printed, over all its starts.
+    """
+
+    def __init__(
+        self, node: int, address: str, workspace: Workspace, runtime: Runtime
+    ) -> None:
+        self.id = node
+        self.address = address
+        self.log: Path = workspace.folder / f"broker-{node}.log"
+        self._properties = workspace.properties(node)
+        self._workspace = workspace
+        self._runtime = runtime
+        self._process: subprocess.Popen[bytes] | None = None
+        self._paused = False
+        self._log_start = 0
+
+    @property
+    def pid(self) -> int:
+        """The process id.
+
+        Raises:
+            ClusterError: The broker does not run.
+        """
+        return self._running_process().pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there, paused or not."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether its process is there and not paused."""
+        return self.is_running and not self._paused
+
+    def start(self, *, wait: bool = True, timeout: float = _START_TIMEOUT_S) -> None:
+        """Start the broker, on the same ports and data as before.
+
+        Args:
+            wait: Wait until it answers and sees itself in the cluster. A quorum of
+                controllers must be running for that.
+            timeout: Seconds to wait.
+
+        Raises:
+            ClusterError: It runs already.
+            StartError: It ended, or did not answer in time; with the end of its log.
+        """
+        if self.is_running:
+            raise ClusterError(f"broker {self.id} runs already (pid {self.pid})")
+        command = self._runtime.command("kafka.Kafka", str(self._properties))
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        self._process = self._workspace.spawn(command, self.log)
+        self._paused = False
+        if wait:
+            self.wait_until_ready({self.id}, timeout)
+
+    def wait_until_ready(self, brokers: set[int], timeout: float) -> None:
+        """Wait until it answers and sees the brokers with these ids as alive.
+
+        Raises:
+            StartError: It ended, or did not get there within the timeout, in seconds.
+        """
+
+        def settled() -> bool:
+            return not self.is_running or knows_brokers(self.address, brokers)
+
+        in_time = wait_for(settled, timeout)
+        if not self.is_running:
+            raise self._ended()
+        if not in_time:
+            raise StartError(
+                f"broker {self.id} ({self.address}) does not see the brokers "
+                f"{sorted(brokers)} as alive after {timeout:.1f} s. {self._story()}"
+            )
+
+    def stop(self, timeout: float = _STOP_TIMEOUT_S) -> bool:
+        """Shut the broker down in order (SIGTERM); kill it if that takes too long.
+
+        Args:
+            timeout: Seconds that it has to hand over its partitions and end.
+
+        Returns:
+            Whether it ended in order.
+        """
+        process = self._running_process()
+        self.resume()
+        process.terminate()
+        try:
+            self._workspace.reap(process, timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End the broker at once (SIGKILL), as a crash of its machine would."""
+        process = self._running_process()
+        process.kill()
+        self._workspace.reap(process, _STOP_TIMEOUT_S)
+
+    def pause(self) -> None:
+        """Freeze the broker (SIGSTOP): connections stay open, nothing is answered.
+
+        Raises:
+            ClusterError: It does not run, or did not stop within 10 s.
+        """
+        process = self._running_process()
+        process.send_signal(signal.SIGSTOP)
+        self._paused = True
+        # On a busy machine, some of its threads go on for a moment.
+        if not wait_for(lambda: _has_stopped(process.pid), _PAUSE_TIMEOUT_S):
+            raise ClusterError(f"broker {self.id} did not stop within 10 s")
+
+    def resume(self) -> None:
+        """Let a paused broker go on (SIGCONT)."""
+        self._running_process().send_signal(signal.SIGCONT)
+        self._paused = False
+
+    def _running_process(self) -> subprocess.Popen[bytes]:
+        if self._process is None or not self.is_running:
+            raise ClusterError(f"broker {self.id} does not run; start() it first")
+        return self._process
+
+    def _ended(self) -> StartError:
+        code = self._process.returncode if self._process else None
+        story = self._story()
+        kind = PortTakenError if "Address already in use" in story else StartError
+        return kind(f"broker {self.id} ended with code {code} while starting. {story}")
+
+    def _story(self) -> str:
+        """Quote from the log of this start."""
+        with self.log.open(errors="replace") as log:
+            log.seek(self._log_start)
+            return quote(log.read())
+
+
+def _has_stopped(pid: int) -> bool:
+    """Tell whether all threads of a child have stopped, where that can be known."""
+    if sys.platform == "darwin":
+        return True
+    look = os.WSTOPPED | os.WNOWAIT | os.WNOHANG
+    return os.waitid(os.P_PID, pid, look) is not None

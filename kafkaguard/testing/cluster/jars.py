@@ -1,0 +1,162 @@
+"""Kafka's jars: where they are kept, and that they are whole.
+
+Sequence of a first use: take the cache's lock, look again, fetch into a folder beside
+the final one, open every jar, write the list of names and sizes, rename. A process that
+waited for the lock finds the work done; one that died leaves nothing that looks whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkaguard.testing.cluster.cache import cache_folder, lock, say
+from kafkaguard.testing.cluster.download import Artifact, fetch
+from kafkaguard.testing.cluster.errors import JarsNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DEFAULT_VERSION = "4.3.1"
+_LIST = "jars.json"
+# The broker logs through SLF4J; this binding writes to stderr and needs no file.
+_LOGGER = Artifact("org.slf4j", "slf4j-simple", "1.7.36")
+_CLOSED_NETWORK = (
+    "Where Maven Central cannot be reached, set KAFKAGUARD_KAFKA_JARS to a folder of "
+    "the jars, such as the libs folder of a Kafka download."
+)
+
+
+def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
+    """Find the jars of a Kafka broker, fetching them on first use.
+
+    ``KAFKAGUARD_KAFKA_JARS`` names a folder that is taken as it is (or its sub-folder
+    named after the version). Otherwise the jars, 43 MB, are fetched once from Maven
+    Central and kept in ``KAFKAGUARD_CACHE``, else in ``kafkaguard`` below
+    ``XDG_CACHE_HOME`` (``~/.cache``).
+
+    Args:
+        version: The Kafka version, such as ``4.3.1``.
+
+    Returns:
+        The folder; ``java -cp 'FOLDER/*'`` uses it.
+
+    Raises:
+        JarsNotFoundError: No such version, no way to fetch it, or an incomplete folder.
+        JavaNotFoundError: The jars must be fetched and there is no Java to do it.
+    """
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise JarsNotFoundError(
+            f"{version!r} is no Kafka version; expected one such as {DEFAULT_VERSION}"
+        )
+    broker = _kafka("kafka_2.13", version)
+    if given := _given_folder(version):
+        return _checked(given, [broker, _kafka("kafka-clients", version)])
+    return _cached(f"kafka-{version}", [broker, _LOGGER])
+
+
+def tiered_jars(version: str) -> Path:
+    """Find the jar with which Kafka's own tests play a remote storage.
+
+    Raises:
+        JarsNotFoundError: It is not published for this version, or cannot be had.
+    """
+    storage = _kafka("kafka-storage", version, "test")
+    if given := _given_folder(version):
+        return _checked(given, [storage])
+    try:
+        return _cached(f"tiered-{version}", [storage], alone=True)
+    except JarsNotFoundError as error:
+        raise JarsNotFoundError(
+            f"tiered storage needs a jar of Kafka's tests, which is not published for "
+            f"every version; {DEFAULT_VERSION} has it. {error}"
+        ) from error
+
+
+def _kafka(name: str, version: str, classifier: str = "") -> Artifact:
+    return Artifact("org.apache.kafka", name, version, classifier)
+
+
+def _given_folder(version: str) -> Path | None:
+    given = os.environ.get("KAFKAGUARD_KAFKA_JARS")
+    if not given:
+        return None
+    folder = Path(given).absolute()
+    return folder / version if (folder / version).is_dir() else folder
+
+
+def _checked(folder: Path, artifacts: Sequence[Artifact]) -> Path:
+    names = [each.file_name for each in artifacts]
+    if missing := [name for name in names if not (folder / name).is_file()]:
+        raise JarsNotFoundError(
+            f"KAFKAGUARD_KAFKA_JARS: {folder} lacks {', '.join(missing)}. "
+            "Put it there, or unset the variable to fetch what is needed."
+        )
+    return folder
+
+
+def _cached(name: str, artifacts: Sequence[Artifact], *, alone: bool = False) -> Path:
+    folder = cache_folder() / name
+    if _is_whole(folder):
+        return folder
+    try:
+        with lock("fetch"):
+            if not _is_whole(folder):
+                _fetch(folder, artifacts, alone=alone)
+    except OSError as error:
+        raise JarsNotFoundError(
+            f"cannot keep jars in {folder.parent} ({error}). Set KAFKAGUARD_CACHE to a "
+            "folder that can be written."
+        ) from error
+    return folder
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        expected: dict[str, int] = json.loads((folder / _LIST).read_text())
+        return expected == _sizes(folder)
+    except (OSError, ValueError):
+        return False
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {jar.name: jar.stat().st_size for jar in sorted(folder.glob("*.jar"))}
+
+
+def _fetch(folder: Path, artifacts: Sequence[Artifact], *, alone: bool) -> None:
+    say(f"fetching {', '.join(map(str, artifacts))}, once, into {folder}")
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
+        fresh = Path(scratch) / "jars"
+        fresh.mkdir()
+        try:
+            fetch(artifacts, fresh, ivy_cache=folder.with_name("ivy"), alone=alone)
+        except JarsNotFoundError as error:
+            raise JarsNotFoundError(f"{error}. {_CLOSED_NETWORK}") from error
+        _verify(fresh, artifacts)
+        (fresh / _LIST).write_text(json.dumps(_sizes(fresh), indent=1))
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.rename(folder)
+    say(f"fetched in {time.monotonic() - started:.0f} s")
+
+
+def _verify(folder: Path, artifacts: Sequence[Artifact]) -> None:
+    wanted = [folder / each.file_name for each in artifacts]
+    bad = [jar.name for jar in {*wanted, *folder.glob("*.jar")} if not _opens(jar)]
+    if bad:
+        raise JarsNotFoundError(f"damaged or missing after fetching: {', '.join(bad)}")
+
+
+def _opens(jar: Path) -> bool:
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            return archive.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False

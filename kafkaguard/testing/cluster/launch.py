@@ -1,0 +1,128 @@
+"""From what was asked for to brokers that answer."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkaguard.testing.cluster.archive import with_archive
+from kafkaguard.testing.cluster.broker import Broker
+from kafkaguard.testing.cluster.errors import PortTakenError, StartError
+from kafkaguard.testing.cluster.format import format_storage, random_cluster_id
+from kafkaguard.testing.cluster.jars import DEFAULT_VERSION
+from kafkaguard.testing.cluster.listeners import CONTROLLER, Listener, on_free_ports
+from kafkaguard.testing.cluster.properties import (
+    cluster_settings,
+    controllers,
+    node_settings,
+    render,
+)
+from kafkaguard.testing.cluster.runtime import Runtime
+from kafkaguard.testing.cluster.security import Security
+from kafkaguard.testing.cluster.tiered import tiered_settings
+from kafkaguard.testing.cluster.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TRIES = 3
+_RUN_ONCE_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """What a cluster is to be."""
+
+    brokers: int = 1
+    version: str = DEFAULT_VERSION
+    settings: Mapping[str, object] = field(default_factory=dict)
+    security: Security = field(default_factory=Security)
+    tiered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A cluster that runs."""
+
+    cluster_id: str
+    workspace: Workspace
+    listeners: Mapping[str, Listener]
+    brokers: tuple[Broker, ...]
+
+
+def launch(blueprint: Blueprint, timeout: float) -> Running:
+    """Start the brokers and wait until each of them sees all.
+
+    Raises:
+        ClusterError: It could not be done; nothing is left behind.
+    """
+    runtime = Runtime.of(blueprint.version, tiered=blueprint.tiered)
+    return _launch(blueprint, with_archive(runtime, _run_once), timeout)
+
+
+def _run_once(runtime: Runtime) -> None:
+    """Run a broker from its start to an orderly end."""
+    running = _launch(Blueprint(), runtime, _RUN_ONCE_TIMEOUT_S)
+    try:
+        if not running.brokers[0].stop(_RUN_ONCE_TIMEOUT_S):
+            raise StartError(f"no orderly end within {_RUN_ONCE_TIMEOUT_S:g} s")
+    finally:
+        running.workspace.remove()
+
+
+def _launch(blueprint: Blueprint, runtime: Runtime, timeout: float) -> Running:
+    for _ in range(_TRIES - 1):
+        try:
+            return _try_to_launch(blueprint, runtime, timeout)
+        except PortTakenError:
+            continue
+    return _try_to_launch(blueprint, runtime, timeout)
+
+
+def _try_to_launch(blueprint: Blueprint, runtime: Runtime, timeout: float) -> Running:
+    workspace = Workspace()
+    try:
+        running = _prepare(blueprint, runtime, workspace)
+        deadline = time.monotonic() + timeout
+        for broker in running.brokers:
+            broker.start(wait=False)
+        for broker in running.brokers:
+            left = max(0.0, deadline - time.monotonic())
+            broker.wait_until_ready(set(range(blueprint.brokers)), left)
+    except BaseException:
+        workspace.remove()
+        raise
+    return running
+
+
+def _prepare(blueprint: Blueprint, runtime: Runtime, workspace: Workspace) -> Running:
+    nodes = range(blueprint.brokers)
+    kinds = [*blueprint.security.listeners(), CONTROLLER]
+    sizes = [len(nodes)] * (len(kinds) - 1) + [len(controllers(len(nodes)))]
+    *listeners, controller = on_free_ports(kinds, sizes)
+    shared = _shared_settings(blueprint, workspace)
+    for node in nodes:
+        own = node_settings(node, workspace.folder, listeners, controller)
+        settings = {**shared, **own, **blueprint.settings}
+        workspace.properties(node).write_text(render(settings))
+    cluster_id = random_cluster_id()
+    options = blueprint.security.format_options()
+    format_storage(workspace, runtime, nodes, cluster_id, options)
+    return Running(
+        cluster_id,
+        workspace,
+        {each.name: each for each in [*listeners, controller]},
+        tuple(
+            Broker(node, listeners[0].addresses[node], workspace, runtime)
+            for node in nodes
+        ),
+    )
+
+
+def _shared_settings(blueprint: Blueprint, workspace: Workspace) -> dict[str, object]:
+    settings = cluster_settings(blueprint.brokers)
+    settings.update(blueprint.security.settings(workspace.folder))
+    if blueprint.tiered:
+        settings.update(tiered_settings(workspace.remote, blueprint.brokers))
+    return settings

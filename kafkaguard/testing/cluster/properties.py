@@ -1,0 +1,72 @@
+"""The settings file of a broker."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from kafkaguard.testing.cluster.listeners import Listener
+
+_QUORUM = 3
+
+
+def controllers(brokers: int) -> range:
+    """Which brokers are controllers too: three where one may be lost, else one."""
+    return range(_QUORUM if brokers >= _QUORUM else 1)
+
+
+def cluster_settings(brokers: int) -> dict[str, object]:
+    """Settings that make a cluster for tests: small, quick to react, no surprises."""
+    replicas = min(3, brokers)
+    return {
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": replicas,
+        "offsets.topic.num.partitions": brokers,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.num.partitions": brokers,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": min(2, replicas),
+        "share.coordinator.state.topic.num.partitions": brokers,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": min(2, replicas),
+        "group.initial.rebalance.delay.ms": 0,
+        "broker.heartbeat.interval.ms": 500,
+        "broker.session.timeout.ms": 6000,
+        "log.cleaner.dedupe.buffer.size": 4 << 20,
+    }
+
+
+def node_settings(
+    node: int, folder: Path, listeners: Sequence[Listener], controller: Listener
+) -> dict[str, object]:
+    """Settings that tell one broker from the others."""
+    voters = range(len(controller.addresses))
+    own = [*listeners, controller] if node in voters else listeners
+    return {
+        "node.id": node,
+        "process.roles": "broker,controller" if node in voters else "broker",
+        "log.dirs": folder / f"data-{node}",
+        "listeners": _listed(f"{each.name}://{each.addresses[node]}" for each in own),
+        "listener.security.protocol.map": _listed(
+            f"{each.name}:{each.security_protocol}" for each in [*listeners, controller]
+        ),
+        "inter.broker.listener.name": listeners[0].name,
+        "controller.listener.names": controller.name,
+        "controller.quorum.voters": _listed(
+            f"{voter}@{controller.addresses[voter]}" for voter in voters
+        ),
+    }
+
+
+def render(settings: Mapping[str, object]) -> str:
+    """Write settings as a Java properties file, which is ASCII with JSON's escapes."""
+    lines = (f"{key}={json.dumps(str(value))[1:-1]}" for key, value in settings.items())
+    return "\n".join(lines)
+
+
+def _listed(values: Iterable[str]) -> str:
+    return ",".join(values)

@@ -1,0 +1,128 @@
+"""Single requests to single brokers over the plain listener.
+
+A client would choose a broker and hide what each of them knows; a cluster is ready when
+every one of them knows.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard.testing.cluster.errors import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_PROBE_TIMEOUT_S = 2.0
+_CHANGE_TIMEOUT_S = 30.0
+_SETTLE_TIMEOUT_S = 20.0
+_PAUSE_S = 0.03
+
+
+def ask(
+    address: str,
+    request: Any,
+    response: Any,
+    version: int,
+    timeout: float = _PROBE_TIMEOUT_S,
+) -> Any:
+    """Send a request of kafka-python's protocol engine; return the decoded answer.
+
+    Raises:
+        OSError: The broker cannot be reached, or does not answer within the timeout.
+    """
+    host, port = address.rsplit(":", 1)
+    request.with_header(client_id="kafkaguard-testing")
+    frame = request.encode(version=version, header=True, framed=True)
+    with socket.create_connection((host, int(port)), timeout) as connection:
+        connection.sendall(frame)
+        size = int.from_bytes(_receive(connection, 4), "big")
+        return response.decode(_receive(connection, size), version=version, header=True)
+
+
+def change(
+    addresses: Sequence[str], request: Any, response: Any, version: int, items: str
+) -> None:
+    """Send a request that changes something to one broker, which knows the controller.
+
+    Raises:
+        kafka.errors.BrokerResponseError: The controller refused an item.
+        ClusterError: No broker serves, or this one does not answer.
+    """
+    from kafka.errors import for_code
+
+    if not addresses:
+        raise ClusterError("no broker serves; start() one first")
+    try:
+        answer = ask(addresses[0], request, response, version, _CHANGE_TIMEOUT_S)
+    except OSError as error:
+        raise ClusterError(f"{addresses[0]} does not answer: {error}") from error
+    for item in getattr(answer, items):
+        if item.error_code:
+            raise for_code(item.error_code)(item.error_message)
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        chunk = connection.recv(size - len(received))
+        if not chunk:
+            raise ConnectionError("the broker closed the connection")
+        received += chunk
+    return received
+
+
+def metadata(address: str, topics: Iterable[str] = ()) -> Any:
+    """Ask a broker which brokers and topics it knows."""
+    from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+    wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    return ask(address, request, MetadataResponse, version=9)
+
+
+def knows_brokers(address: str, expected: set[int]) -> bool:
+    """Ask whether a broker answers and sees all of the expected brokers as alive."""
+    from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+
+    try:
+        versions = ask(address, ApiVersionsRequest(), ApiVersionsResponse, version=0)
+        seen = {broker.node_id for broker in metadata(address).brokers}
+    except OSError:
+        return False
+    return versions.error_code == 0 and expected <= seen
+
+
+def wait_for_all(
+    addresses: Sequence[str], knows: Callable[[str], bool], what: str
+) -> None:
+    """Wait until each of the brokers at these addresses knows something.
+
+    Raises:
+        ClusterError: Not all of them did in time.
+    """
+
+    def known(address: str) -> bool:
+        try:
+            return knows(address)
+        except OSError:
+            return False
+
+    if not wait_for(lambda: all(map(known, addresses)), _SETTLE_TIMEOUT_S):
+        unaware = ", ".join(each for each in addresses if not known(each))
+        raise ClusterError(
+            f"{what}: after {_SETTLE_TIMEOUT_S:g} s not known to {unaware or 'all'}. "
+            "See the brokers' logs."
+        )
+
+
+def wait_for(condition: Callable[[], bool], timeout: float) -> bool:
+    """Ask again and again until a condition holds; False if it never did in time."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_PAUSE_S)
+    return True

@@ -1,0 +1,178 @@
+"""Who may come in, and how: listeners, users and the broker settings for them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkaguard.testing.cluster.clients import Access
+from kafkaguard.testing.cluster.errors import ClusterError
+from kafkaguard.testing.cluster.jaas import login, unsecured_login
+from kafkaguard.testing.cluster.listeners import PLAINTEXT, Listener
+from kafkaguard.testing.cluster.tls import write_certificates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_SCRAM_DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+_SCRAM_ITERATIONS = 4096
+_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+SASL_PLAIN = Listener("SASL_PLAIN", "SASL_PLAINTEXT", ("PLAIN",))
+SASL_SCRAM = Listener("SASL_SCRAM", "SASL_PLAINTEXT", tuple(_SCRAM_DIGESTS))
+SASL_TLS = Listener("SASL_TLS", "SASL_SSL", ("PLAIN", *_SCRAM_DIGESTS))
+TLS = Listener("TLS", "SSL")
+OAUTHBEARER = Listener("OAUTHBEARER", "SASL_PLAINTEXT", ("OAUTHBEARER",))
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What beside the plain listener was asked for.
+
+    Whoever comes without a user name, over the plain or the TLS listener, may do
+    everything; users only what was granted to them.
+    """
+
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    super_users: frozenset[str] = frozenset()
+    tls: bool = False
+    oauth: bool = False
+
+    def check(self) -> None:
+        """Refuse what no broker could be told.
+
+        Raises:
+            ClusterError: A user's name or password cannot be used.
+        """
+        for name in [*self.users, *self.super_users]:
+            if not re.fullmatch(r"[\w.@-]+", name, re.ASCII):
+                raise ClusterError(
+                    f"user {name!r}: names are letters, digits, and any of . _ - @, "
+                    "without Kafka's User: in front"
+                )
+        strangers = sorted(self.super_users - self.users.keys())
+        if strangers and not self.oauth:
+            raise ClusterError(
+                f"super user {strangers[0]!r} cannot come in: give it a password among "
+                "the users too (users={name: password}, --user NAME:PASSWORD)"
+            )
+        for name, password in self.users.items():
+            if not password:
+                raise ClusterError(f"user {name!r} has an empty password")
+
+    def listeners(self) -> list[Listener]:
+        """Say which listeners the brokers have."""
+        wanted = {
+            PLAINTEXT: True,
+            SASL_PLAIN: self.users,
+            SASL_SCRAM: self.users,
+            TLS: self.tls,
+            SASL_TLS: self.users and self.tls,
+            OAUTHBEARER: self.oauth,
+        }
+        return [listener for listener, asked in wanted.items() if asked]
+
+    def settings(self, folder: Path) -> dict[str, object]:
+        """Make the broker settings, and the certificates that they name."""
+        settings: dict[str, object] = {}
+        for listener in self.listeners():
+            settings.update(self._sasl_settings(listener))
+        if self.users or self.oauth:
+            settings.update(self._authorizer_settings())
+        if self.tls:
+            keystore = folder / "keystore.pem"
+            write_certificates(authority_file(folder), keystore)
+            settings["ssl.keystore.type"] = "PEM"
+            settings["ssl.keystore.location"] = keystore
+        return settings
+
+    def format_options(self) -> list[str]:
+        """Say how to make the SCRAM users while the brokers' folders are formatted."""
+        return [
+            f"--add-scram={mechanism}=[{_scram_credential(name, password, digest)}]"
+            for name, password in self.users.items()
+            for mechanism, digest in _SCRAM_DIGESTS.items()
+        ]
+
+    def access(
+        self,
+        listener: Listener,
+        user: str | None,
+        mechanism: str | None,
+        authority: Path | None,
+    ) -> Access:
+        """Collect what a client needs to come in through a listener.
+
+        Raises:
+            ClusterError: No such user or mechanism, or no user where one must be.
+        """
+        known = listener.mechanisms
+        mechanism = mechanism or next(iter(known), None)
+        if mechanism and mechanism not in known:
+            takes = ", ".join(known) or "no mechanism"
+            raise ClusterError(f"{listener.name} takes {takes}, not {mechanism}")
+        if mechanism and not user:
+            raise ClusterError(f"say as which user= to come in through {listener.name}")
+        password = self._password(user, mechanism) if user and mechanism else ""
+        return Access(
+            listener.bootstrap_servers,
+            listener.security_protocol,
+            mechanism,
+            user or "",
+            password,
+            authority if listener.security_protocol.endswith("SSL") else None,
+        )
+
+    def _password(self, user: str, mechanism: str) -> str:
+        if mechanism == "OAUTHBEARER":
+            return ""
+        if user not in self.users:
+            raise ClusterError(f"no user {user!r}; users= of the cluster makes them")
+        return self.users[user]
+
+    def _authorizer_settings(self) -> dict[str, object]:
+        super_users = ["ANONYMOUS", *sorted(self.super_users)]
+        return {
+            "authorizer.class.name": _AUTHORIZER,
+            "super.users": ";".join(f"User:{name}" for name in super_users),
+        }
+
+    def _sasl_settings(self, listener: Listener) -> Iterator[tuple[str, object]]:
+        prefix = f"listener.name.{listener.name.lower()}"
+        if listener.mechanisms:
+            yield f"{prefix}.sasl.enabled.mechanisms", ",".join(listener.mechanisms)
+        for mechanism in listener.mechanisms:
+            key = f"{prefix}.{mechanism.lower()}.sasl.jaas.config"
+            yield key, self._login(mechanism)
+
+    def _login(self, mechanism: str) -> str:
+        if mechanism == "PLAIN":
+            users = {f"user_{name}": word for name, word in self.users.items()}
+            return login(mechanism, **users)
+        if mechanism == "OAUTHBEARER":
+            return unsecured_login("broker")
+        return login(mechanism)
+
+
+def authority_file(folder: Path) -> Path:
+    """Say where the authority's certificate lies, which clients trust."""
+    return folder / "ca.pem"
+
+
+def _scram_credential(name: str, password: str, digest: str) -> str:
+    """Salt a password here, so that it is on no command line."""
+    salt = os.urandom(16)
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, _SCRAM_ITERATIONS)
+    return (
+        f'name={name},iterations={_SCRAM_ITERATIONS},salt="{_base64(salt)}",'
+        f'saltedpassword="{_base64(salted)}"'
+    )
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,299 @@
+"""What faults do: each action changes the plan for one request and its answer."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from kafkaguard.testing.proxy.journal import code_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkaguard.testing.proxy.faults import Match, Request
+    from kafkaguard.testing.proxy.items import Item, Keys
+    from kafkaguard.testing.proxy.journal import Exchange
+    from kafkaguard.testing.proxy.places import Layout
+
+Breakage = Literal["drop", "close", "reset", "cut", "garble"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error to put into an answer.
+
+    Attributes:
+        kind: The level at which it is put.
+        error: The fields to set.
+        match: Says which items are meant.
+    """
+
+    kind: str
+    error: Mapping[str, Any]
+    match: Match
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is done with one request and its answer.
+
+    Attributes:
+        request: The request.
+        exchange: Its entry in the journal.
+        layout: Where its answer has items and errors; None if that is not known.
+        withheld: Items that the broker does not get to see.
+        answered: The client expects an answer.
+        made_here: The answer is made by the proxy, without the broker.
+        waits: The broker was asked and will answer.
+        breakage: How the exchange is broken off.
+        written: A breakage comes after the broker has answered.
+        down: Seconds for which the broker is taken away.
+    """
+
+    request: Request
+    exchange: Exchange
+    layout: Layout | None
+    answered: bool = True
+    delay_before: float = 0.0
+    delay_after: float = 0.0
+    throttle: float | None = None
+    refusals: list[Refusal] = field(default_factory=list)
+    withheld: dict[Keys, Item] = field(default_factory=dict)
+    made_here: bool = False
+    waits: bool = False
+    empty: bool = False
+    edits: list[Callable[[Any], None]] = field(default_factory=list)
+    breakage: Breakage | None = None
+    written: bool = True
+    down: float | None = None
+    damage: Callable[[bytes], bytes] | None = None
+
+    @property
+    def shapes_answer(self) -> bool:
+        """Whether the answer is another than the broker's."""
+        shaped = self.refusals or self.edits or self.empty
+        return bool(shaped) or self.throttle is not None
+
+
+class Action(Protocol):
+    """What a fault does."""
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether no other such action is applied to the same items."""
+        ...
+
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:
+        """Change the plan; False if it cannot be applied to this request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Answer with an error code."""
+
+    code: int
+    written: bool = False
+    at: str | None = None
+    message: str | None = None
+    records: tuple[int, ...] = ()
+    exclusive: ClassVar[bool] = True
+
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:
+        """Put the error where a broker puts it, or where ``at`` says."""
+        layout = plan.layout
+        if layout is None:
+            return False
+        kind = layout.default_kind(self.code, item_wanted=match.wants_item)
+        if self.at in layout.kinds:
+            kind = self.at
+        if kind is None:
+            return False
+        plan.refusals.append(Refusal(kind, self._fields(), match))
+        if not self.written:
+            self._withhold(plan, layout, kind, items)
+        return True
+
+    def _withhold(
+        self, plan: Plan, layout: Layout, kind: str, items: list[Item]
+    ) -> None:
+        if layout.needs_broker(kind):
+            return
+        if kind == "top":
+            plan.made_here = True
+        elif not any(item.everything for item in items):
+            plan.withheld.update((item.keys, item) for item in items)
+
+    def _fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"error_code": self.code}
+        if self.message is not None:
+            fields["error_message"] = self.message
+        if self.records:
+            fields["record_errors"] = self.records
+        return fields
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        after = " after the broker did the work" if self.written else ""
+        return f"fail with {code_name(self.code)}({self.code}){after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Hold a request or its answer back."""
+
+    seconds: float
+    before: bool = False
+    exclusive: ClassVar[bool] = False
+
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+        """Add to the waiting time."""
+        if self.before:
+            plan.delay_before += self.seconds
+        else:
+            plan.delay_after += self.seconds
+        return True
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        what = "request" if self.before else "answer"
+        return f"delay the {what} by {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """Tell the client that it is over its quota."""
+
+    seconds: float
+    exclusive: ClassVar[bool] = False
+
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+        """Set ``throttle_time_ms``."""
+        plan.throttle = self.seconds
+        return plan.layout is not None
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"throttle by {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Break an exchange off."""
+
+    how: Breakage
+    written: bool
+    damage: Callable[[bytes], bytes] | None = None
+    exclusive: ClassVar[bool] = True
+
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+        """Note how; the first breakage counts."""
+        if plan.breakage is not None:
+            return False
+        plan.breakage, plan.written, plan.damage = self.how, self.written, self.damage
+        return True
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        when = "after" if self.written else "before"
+        return f"{self.how} {when} the broker did the work"
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """Answer without items and without an error."""
+
+    written: bool = True
+    exclusive: ClassVar[bool] = True
+
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+        """Empty the answer."""
+        plan.empty = True
+        plan.made_here = plan.made_here or not self.written
+        return plan.layout is not None
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return "answer empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Let a function change the decoded answer."""
+
+    function: Callable[[Any], None]
+    exclusive: ClassVar[bool] = False
+
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+        """Note the function."""
+        plan.edits.append(self.function)
+        return plan.layout is not None
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"edit by {getattr(self.function, '__name__', 'a function')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """Take the broker away that the request was sent to."""
+
+    seconds: float
+    exclusive: ClassVar[bool] = True
+
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+        """Note for how long."""
+        plan.down = self.seconds
+        return True
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        return f"take the broker away for {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Let an API look as if it had these versions only; applied without requests.
+
+    Args:
+        low: The lowest version.
+        high: The highest version; below ``low`` the API is hidden.
+    """
+
+    low: int
+    high: int
+    exclusive: ClassVar[bool] = False
+
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+        """Close the connection of a request outside of the versions, as a broker."""
+        if self.low <= plan.request.version <= self.high:
+            return False
+        plan.breakage, plan.written = "close", False
+        return True
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        if self.high < self.low:
+            return "hide the API"
+        return f"offer versions {self.low} to {self.high}"
+
+
+def cut(keep: int | None) -> Callable[[bytes], bytes]:
+    """Return what cuts a frame off after some bytes; by default in its middle."""
+
+    def damage(frame: bytes) -> bytes:
+        return frame[: len(frame) // 2 if keep is None else keep]
+
+    return damage
+
+
+def garble(seed: int | None) -> Callable[[bytes], bytes]:
+    """Return what overwrites the body of a frame with noise, its length kept."""
+    dice = random.Random(seed)  # noqa: S311 - chaos is no secret
+    kept = 8  # the length and the correlation id
+
+    def damage(frame: bytes) -> bytes:
+        return frame[:kept] + dice.randbytes(len(frame) - kept)
+
+    return damage

@@ -1,0 +1,43 @@
+"""Which parts of an answer tell a client where brokers are.
+
+A client goes where these say, so each must name the proxy: the brokers of Metadata and
+DescribeCluster, the coordinators of FindCoordinator, and the new leaders that Produce
+and Fetch name since KIP-951.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaguard.testing.proxy.frames import struct_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LISTS: Final = {
+    0: "node_endpoints",
+    1: "node_endpoints",
+    3: "brokers",
+    10: "coordinators",
+    60: "brokers",
+}
+_FIND_COORDINATOR: Final = 10
+#: APIs whose answers can carry addresses.
+CARRIERS: Final = frozenset(_LISTS)
+
+
+def endpoints(api_key: int, answer: Any) -> Iterator[Any]:
+    """Yield each part of an answer that has a ``host`` and a ``port``."""
+    found = list(getattr(answer, _LISTS[api_key], None) or ())
+    if api_key == _FIND_COORDINATOR and not found:
+        found.append(answer)
+    for entry in found:
+        if entry.host and entry.port > 0:
+            yield entry
+
+
+def node_id(endpoint: Any) -> int:
+    """Return the id of the broker at an endpoint."""
+    fields = struct_of(endpoint).fields
+    found: int = endpoint.broker_id if "broker_id" in fields else endpoint.node_id
+    return found

@@ -1,0 +1,201 @@
+"""One client's connection to one broker.
+
+Three tasks share it: one takes the client's requests and passes them on, one takes the
+broker's answers, one gives answers to the client, in the order of the requests as Kafka
+demands. The first to end ends the connection, with a reason for the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaguard.testing.proxy import frames
+from kafkaguard.testing.proxy.frames import GarbageError
+from kafkaguard.testing.proxy.plan import outgoing
+
+if TYPE_CHECKING:
+    from kafkaguard.testing.proxy.actions import Plan
+    from kafkaguard.testing.proxy.hub import Answer, Hub, Listener
+    from kafkaguard.testing.proxy.journal import Exchange
+
+_log = logging.getLogger("kafkaguard.testing")
+
+#: How much of a frame is buffered before the other side is slowed down.
+BUFFER_BYTES: Final = 1 << 21
+_CONNECT_TIMEOUT_S: Final = 10.0
+_CLOSE_TIMEOUT_S: Final = 2.0
+_IN_FLIGHT: Final = 512
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Connection:
+    """A client's connection and the one to the broker behind it.
+
+    Args:
+        number: For the journal.
+        hub: What all connections share.
+        listener: Where the client came in.
+        client: Its streams.
+    """
+
+    def __init__(
+        self, number: int, hub: Hub, listener: Listener, client: _Streams
+    ) -> None:
+        self._number = number
+        self._hub = hub
+        self._listener = listener
+        self._from_client, self._to_client = client
+        self._plans: asyncio.Queue[Plan] = asyncio.Queue(_IN_FLIGHT)
+        self._answers: asyncio.Queue[bytes] = asyncio.Queue(_IN_FLIGHT)
+        self._awaited = 0
+        self._open: deque[Exchange] = deque()
+        self._mute = False
+        self._reset = False
+
+    async def run(self) -> None:
+        """Serve the connection to its end, and note why it ended."""
+        reason = ""
+        try:
+            reason = await self._serve()
+        except asyncio.CancelledError as cancelled:
+            reason = str(cancelled)
+        finally:
+            for exchange in self._open:
+                self._hub.journal.answer(exchange, "unanswered")
+            self._hub.journal.closure(self._number, self._listener.broker, reason)
+            await self._end_client()
+
+    async def _serve(self) -> str:
+        host, port = self._listener.upstream
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                upstream = await self._hub.dial(host, port)
+        except OSError as error:  # a TimeoutError is one
+            return f"no connection to the broker at {host}:{port}: {error!r}"
+        self._from_broker, self._to_broker = upstream
+        try:
+            return await self._first_to_end()
+        finally:
+            await _close(self._to_broker)
+
+    async def _first_to_end(self) -> str:
+        tasks = [
+            asyncio.create_task(self._take_requests()),
+            asyncio.create_task(self._take_answers()),
+            asyncio.create_task(self._give_answers()),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        return _reason(outcomes[tasks.index(done.pop())])
+
+    async def _take_requests(self) -> str:
+        while frame := await frames.read_frame(self._from_client, self._hub.max_bytes):
+            plan = self._hub.plan(frame, self._listener, self._number)
+            self._open.append(plan.exchange)
+            if plan.delay_before:
+                await asyncio.sleep(plan.delay_before)
+            if plan.down is not None:
+                self._hub.take_down(self._listener, plan.down)
+                return "the fault took the broker away"
+            sent = outgoing(plan, frame)
+            plan.waits = plan.answered and sent is not None
+            self._awaited += plan.waits
+            if sent is not None:
+                self._to_broker.write(sent)
+            await self._plans.put(plan)
+            await self._to_broker.drain()
+        return "the client closed it"
+
+    async def _take_answers(self) -> str:
+        while frame := await frames.read_frame(self._from_broker, self._hub.max_bytes):
+            if not self._awaited:
+                raise GarbageError("the broker sent an answer that nobody waits for")
+            self._awaited -= 1
+            await self._answers.put(frame)
+        await self._answers.join()
+        return "the broker closed it"
+
+    async def _give_answers(self) -> str:
+        while True:
+            plan = await self._plans.get()
+            raw = await self._answers.get() if plan.waits else None
+            answer = None
+            if plan.waits or (plan.answered and plan.made_here):
+                answer = await self._hub.answer(plan, raw, self._listener)
+            if plan.delay_after:
+                await asyncio.sleep(plan.delay_after)
+            ended = await self._give(plan, answer)
+            if plan.waits:
+                self._answers.task_done()
+            if ended is not None:
+                return ended
+
+    async def _give(self, plan: Plan, answer: Answer | None) -> str | None:
+        """Pass an answer on, or break off; a reason if the connection ends."""
+        self._mute = self._mute or plan.breakage == "drop"
+        if plan.breakage in {"close", "reset"}:
+            self._reset = plan.breakage == "reset"
+            self._note(plan, "broken off")
+            return _because(plan)
+        if plan.refusals and not plan.answered:
+            self._note(plan, "no answer wanted")
+            return "a broker closes the connection where acks=0 cannot tell an error"
+        if answer is None or self._mute:
+            self._note(plan, "no answer wanted" if not plan.answered else "dropped")
+            return None
+        await self._pass_on(plan, answer)
+        return _because(plan) if plan.breakage == "cut" else None
+
+    async def _pass_on(self, plan: Plan, answer: Answer) -> None:
+        frame = answer.frame if plan.damage is None else plan.damage(answer.frame)
+        self._note(plan, "answered", errors=answer.errors, size=len(frame))
+        self._to_client.write(frame)
+        await self._to_client.drain()
+
+    def _note(self, plan: Plan, outcome: str, **more: Any) -> None:
+        self._open.remove(plan.exchange)
+        self._hub.journal.answer(plan.exchange, outcome, **more)
+
+    async def _end_client(self) -> None:
+        if self._reset:
+            sock: Any = self._to_client.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            self._to_client.transport.abort()
+        await _close(self._to_client)
+
+
+def _because(plan: Plan) -> str:
+    return f"a fault: {'; '.join(plan.exchange.faults)}"
+
+
+def _reason(outcome: str | BaseException) -> str:
+    if isinstance(outcome, str):
+        return outcome
+    if isinstance(outcome, GarbageError):
+        return f"garbage: {outcome}"
+    if isinstance(outcome, OSError):
+        return f"the connection broke: {outcome!r}"
+    _log.error("the proxy failed on a connection", exc_info=outcome)
+    return f"the proxy failed: {outcome!r}"
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    try:
+        async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+            await writer.wait_closed()
+    except TimeoutError:
+        writer.transport.abort()  # the other side does not take what is left
+    except OSError:
+        pass  # it is closed all the same

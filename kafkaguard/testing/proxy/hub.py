@@ -1,0 +1,320 @@
+"""What the connections of a proxy share: listeners, faults, journal, topic names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaguard.testing.proxy import addresses, frames
+from kafkaguard.testing.proxy.actions import Versions
+from kafkaguard.testing.proxy.connection import BUFFER_BYTES, Connection
+from kafkaguard.testing.proxy.faults import Fault, Request
+from kafkaguard.testing.proxy.fetch_sessions import FetchSessions
+from kafkaguard.testing.proxy.frames import GarbageError
+from kafkaguard.testing.proxy.journal import AnsweredError, Journal, answered_errors
+from kafkaguard.testing.proxy.places import layout
+from kafkaguard.testing.proxy.plan import make_plan, shape
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from kafkaguard.testing.proxy.actions import Plan
+    from kafkaguard.testing.proxy.items import Item
+
+Address = tuple[str, int]
+_API_VERSIONS: Final = 18
+_FETCH: Final = 1
+BROKER_TAKEN_AWAY: Final = "the broker was taken away"
+_SASL_HANDSHAKE: Final = 17
+# Bounds that no real cluster of tests or staging comes near to.
+_MAX_BROKERS: Final = 256
+_MAX_TOPICS: Final = 100_000
+#: APIs whose answers tell which id a topic has.
+_NAMES_TOPICS: Final = {"Metadata", "CreateTopics", "DescribeTopicPartitions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is given to a client.
+
+    Attributes:
+        frame: The bytes.
+        errors: The error codes in them.
+    """
+
+    frame: bytes
+    errors: tuple[AnsweredError, ...] = ()
+
+
+@dataclass
+class Listener:
+    """The proxy's door to one broker.
+
+    Attributes:
+        upstream: Where the broker listens.
+        address: Where clients find the proxy.
+        broker: The broker's id, once an answer has told it.
+    """
+
+    upstream: Address
+    address: Address
+    broker: int | None = None
+    sessions: FetchSessions = field(default_factory=FetchSessions)
+    server: asyncio.Server | None = None
+    connections: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether clients can connect."""
+        return self.server is not None
+
+
+class Hub:
+    """The state of a proxy; everything here runs in the proxy's own loop.
+
+    Args:
+        journal: Where everything is noted.
+        host: The interface to listen at.
+        port: The port of the first listener, the next ones count up; 0 for any.
+        advertised_host: The name that clients are told to connect to.
+        max_bytes: The largest frame that is let through.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        host: str,
+        port: int,
+        advertised_host: str,
+        max_bytes: int,
+    ) -> None:
+        self.journal = journal
+        self.max_bytes = max_bytes
+        self.faults: tuple[Fault, ...] = ()
+        self.paused = False
+        self.listeners: dict[Address, Listener] = {}
+        self.topic_names: OrderedDict[UUID, str] = OrderedDict()
+        self._host = host
+        self._next_port = port
+        self._advertised_host = advertised_host
+        self._opening = asyncio.Lock()
+        self._connections = 0
+        self._absences: set[asyncio.Task[None]] = set()
+
+    async def listener(self, upstream: Address, broker: int | None = None) -> Listener:
+        """Return the door to a broker, opened if it is new."""
+        async with self._opening:
+            found = self.listeners.get(upstream)
+            if found is None and len(self.listeners) >= _MAX_BROKERS:
+                raise GarbageError(f"more than {_MAX_BROKERS} brokers were named")
+            if found is None:
+                found = Listener(upstream, (self._advertised_host, 0))
+                found.address = (self._advertised_host, await self.open(found))
+                self.listeners[upstream] = found
+        if broker is not None and broker >= 0:
+            found.broker = broker
+        return found
+
+    async def open(self, listener: Listener) -> int:
+        """Let clients connect; at the same port as before, if there was one."""
+
+        def serve(*client: Any) -> None:
+            self._accept(listener, client)
+
+        port = listener.address[1] or self._take_port()
+        listener.server = await asyncio.start_server(
+            serve, self._host, port, limit=BUFFER_BYTES
+        )
+        opened: int = listener.server.sockets[0].getsockname()[1]
+        return opened
+
+    async def close(self, listener: Listener, reason: str) -> None:
+        """Refuse new connections and end the open ones, for a reason to be noted."""
+        server, listener.server = listener.server, None
+        if server is not None:
+            await _close_server(server)
+        for task in list(listener.connections):
+            task.cancel(reason)
+        await asyncio.gather(*listener.connections, return_exceptions=True)
+
+    async def shut_down(self) -> None:
+        """Close everything."""
+        for absence in self._absences:
+            absence.cancel()
+        for listener in self.listeners.values():
+            await self.close(listener, "the proxy stopped")
+        await asyncio.sleep(0)  # closed transports take their leave in the loop
+
+    def take_down(self, listener: Listener, seconds: float) -> None:
+        """Take a broker away for some seconds."""
+        absence = asyncio.create_task(self._absent(listener, seconds))
+        self._absences.add(absence)
+        absence.add_done_callback(self._absences.discard)
+
+    async def dial(self, host: str, port: int) -> Any:
+        """Connect to a broker."""
+        return await asyncio.open_connection(host, port, limit=BUFFER_BYTES)
+
+    def plan(self, frame: bytes, listener: Listener, connection: int) -> Plan:
+        """Read a request, note it and decide what is done with it.
+
+        Raises:
+            GarbageError: It is no request, or one that would lead a client past the
+                proxy.
+        """
+        header = frames.read_header(frame)
+        body = frames.decode_request(header, frame)
+        _check(header, body)
+        items = self._asked(header, body, listener)
+        request = Request(header, listener.broker, tuple(items), body)
+        exchange = self.journal.request(
+            connection=connection,
+            broker=listener.broker,
+            client_id=header.client_id,
+            api=header.api,
+            version=header.version,
+            partitions=request.partitions,
+            size=len(frame),
+        )
+        return make_plan(request, exchange, () if self.paused else self.faults)
+
+    async def answer(self, plan: Plan, raw: bytes | None, listener: Listener) -> Answer:
+        """Make the answer that the client gets of the broker's, or of nothing.
+
+        Raises:
+            GarbageError: The broker's bytes are not the answer to the request.
+        """
+        header = plan.request.header
+        if raw is not None and frames.correlation_id(raw) != header.correlation_id:
+            raise GarbageError(
+                f"the answer to request {header.correlation_id} ({header.api}) carries "
+                f"the number {frames.correlation_id(raw)}"
+            )
+        answer = None if raw is None else frames.decode_answer(header, raw)
+        if raw is not None and answer is None:
+            return Answer(raw)
+        changed = raw is None or plan.shapes_answer
+        if answer is not None:
+            self._learn(plan.request, answer, listener)
+            changed |= await self._rewrite(header.api_key, answer)
+            changed |= self._limit_versions(plan, answer)
+        if changed:
+            answer = shape(plan, answer, self.topic_names)
+            raw = frames.encode_answer(header, answer)
+        assert raw is not None
+        return Answer(raw, answered_errors(answer, self._topic_name))
+
+    def _accept(self, listener: Listener, client: Any) -> None:
+        _, writer = client
+        if not listener.is_up:
+            writer.transport.abort()
+            return
+        self._connections += 1
+        connection = Connection(self._connections, self, listener, client)
+        task = asyncio.create_task(connection.run())
+        listener.connections.add(task)
+        task.add_done_callback(listener.connections.discard)
+        # A task that is cancelled before its first step does not close it.
+        task.add_done_callback(lambda _: writer.close())
+
+    async def _absent(self, listener: Listener, seconds: float) -> None:
+        await self.close(listener, BROKER_TAKEN_AWAY)
+        await asyncio.sleep(seconds)
+        if not listener.is_up:
+            await self.open(listener)
+
+    def _take_port(self) -> int:
+        port = self._next_port
+        self._next_port += port > 0
+        return port
+
+    def _asked(
+        self, header: frames.Header, body: Any, listener: Listener
+    ) -> list[Item]:
+        place = layout(header.api_key, header.version)
+        if body is None or place is None:
+            return []
+        items = place.asked_items(body, self.topic_names)
+        if header.api_key == _FETCH:
+            return listener.sessions.asked(body, items)
+        return items
+
+    def _learn(self, request: Request, answer: Any, listener: Listener) -> None:
+        """Remember names of topics and what a session of Fetch is about."""
+        if request.api in _NAMES_TOPICS:
+            for topic in answer.topics or ():
+                if topic.name and topic.topic_id:
+                    self.topic_names[topic.topic_id] = topic.name
+            while len(self.topic_names) > _MAX_TOPICS:
+                self.topic_names.popitem(last=False)
+        elif request.api == "Fetch" and answer.session_id and not answer.error_code:
+            listener.sessions.opened(answer.session_id, request.items)
+
+    async def _rewrite(self, api_key: int, answer: Any) -> bool:
+        """Put the proxy's addresses in the place of the brokers'."""
+        if api_key not in addresses.CARRIERS:
+            return False
+        found = list(addresses.endpoints(api_key, answer))
+        for endpoint in found:
+            upstream = (endpoint.host, endpoint.port)
+            listener = await self.listener(upstream, addresses.node_id(endpoint))
+            endpoint.host, endpoint.port = listener.address
+        return bool(found)
+
+    def _limit_versions(self, plan: Plan, answer: Any) -> bool:
+        """Offer no version that is hidden, or that the proxy must read and cannot."""
+        if plan.request.header.api_key != _API_VERSIONS:
+            return False
+        before = [(e.api_key, e.min_version, e.max_version) for e in answer.api_keys]
+        for entry in answer.api_keys:
+            if entry.api_key in addresses.CARRIERS:
+                highest = frames.max_version(entry.api_key)
+                assert highest is not None
+                entry.max_version = min(entry.max_version, highest)
+            for fault in () if self.paused else self.faults:
+                _limit(entry, fault, plan.request)
+        answer.api_keys = [e for e in answer.api_keys if e.min_version <= e.max_version]
+        after = [(e.api_key, e.min_version, e.max_version) for e in answer.api_keys]
+        return before != after
+
+    def _topic_name(self, topic_id: UUID) -> str:
+        return self.topic_names.get(topic_id, str(topic_id))
+
+
+async def _close_server(server: asyncio.Server) -> None:
+    """Close a server without losing sight of clients that it is accepting.
+
+    A server that is closed between the accepting and the first step of a client's
+    transport leaves the client's socket open for good. So it first stops listening, and
+    is closed when those steps are done: a task, a transport, a call of the protocol.
+    """
+    for listening in server.sockets:
+        asyncio.get_running_loop().remove_reader(listening.fileno())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    server.close()
+
+
+def _limit(entry: Any, fault: Fault, request: Request) -> None:
+    versions = fault.action
+    if not isinstance(versions, Versions) or not fault.match.offered_to(
+        entry.api_key, request
+    ):
+        return
+    entry.min_version = max(entry.min_version, versions.low)
+    entry.max_version = min(entry.max_version, versions.high)
+
+
+def _check(header: frames.Header, body: Any) -> None:
+    if body is None and header.api_key in addresses.CARRIERS:
+        raise GarbageError(
+            f"{header.api} v{header.version} is not known to the proxy, and its answer "
+            "could lead past it; a client that asks ApiVersions will not use it"
+        )
+    if header.api_key == _SASL_HANDSHAKE and header.version == 0:
+        raise GarbageError(
+            "SaslHandshake v0 is followed by bytes that are no Kafka frames: "
+            "use a client that speaks v1"
+        )

@@ -1,0 +1,287 @@
+"""The record of what went through the proxy: every request, its answer, every end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaguard.errors import for_code
+from kafkaguard.testing.proxy.frames import struct_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ERROR_FIELDS: Final = ("error_code", "partition_error_code")
+_TOPIC_FIELDS: Final = ("name", "topic", "topic_name", "topic_id")
+_PARTITION_FIELDS: Final = ("index", "partition_index", "partition", "partition_id")
+_SHOWN_PARTITIONS: Final = 4
+_CARRIERS: dict[int, bool] = {}
+
+
+def code_name(code: int) -> str:
+    """Return Kafka's name of an error code; its number where there is none."""
+    name: str | None = getattr(for_code(code), "name", None)
+    return name if isinstance(name, str) else str(code)
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredError:
+    """An error code in an answer.
+
+    Attributes:
+        code: The number on the wire, never 0.
+        topic: The topic that it is about, if any.
+        partition: The partition that it is about, if any.
+    """
+
+    code: int
+    topic: str | None = None
+    partition: int | None = None
+
+    def __str__(self) -> str:
+        """Return the name, the number and the place."""
+        place = "" if self.topic is None else f" {_place(self.topic, self.partition)}"
+        return f"{code_name(self.code)}({self.code}){place}"
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """A request and what became of it.
+
+    Attributes:
+        number: Counted from 1 over all connections of a proxy.
+        at: When the request came, in seconds since the proxy's start.
+        connection: The number of the client's connection.
+        broker: The id of the broker that it was sent to, None if not known.
+        client_id: As the client gave it.
+        api: Kafka's name of the API.
+        version: The version of the request.
+        partitions: The topics and partitions that it names; a partition of None is
+            the whole topic.
+        size: Bytes of the request.
+        outcome: ``"waiting"``, ``"answered"``, ``"no answer wanted"``, or what the
+            proxy did instead.
+        errors: The error codes of the answer, as the client got it.
+        faults: The faults that were applied, in words.
+        took: Seconds until the answer was passed on.
+        answer_size: Bytes of the answer.
+    """
+
+    number: int
+    at: float
+    connection: int
+    broker: int | None
+    client_id: str | None
+    api: str
+    version: int
+    partitions: tuple[tuple[str, int | None], ...]
+    size: int
+    outcome: str = "waiting"
+    errors: tuple[AnsweredError, ...] = ()
+    faults: tuple[str, ...] = ()
+    took: float | None = None
+    answer_size: int = 0
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """The error codes of the answer."""
+        return tuple(error.code for error in self.errors)
+
+    def __str__(self) -> str:
+        """Return one line of the conversation."""
+        broker = "?" if self.broker is None else self.broker
+        head = (
+            f"{self.at:9.3f}s #{self.connection} broker {broker} "
+            f"{self.client_id or '-'}: {self.api} v{self.version}"
+        )
+        return f"{head}{self._places()} -> {self._answer()}{self._fault_words()}"
+
+    def _places(self) -> str:
+        shown = [_place(*place) for place in self.partitions[:_SHOWN_PARTITIONS]]
+        more = len(self.partitions) - len(shown)
+        words = shown + ([f"and {more} more"] if more > 0 else [])
+        return f" [{', '.join(words)}]" if words else ""
+
+    def _answer(self) -> str:
+        codes = ", ".join(map(str, self.errors[:_SHOWN_PARTITIONS]))
+        took = "" if self.took is None else f" in {self.took * 1000:.1f} ms"
+        return f"{codes or self.outcome}{took}"
+
+    def _fault_words(self) -> str:
+        return f" ({'; '.join(self.faults)})" if self.faults else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """The end of a client's connection.
+
+    Attributes:
+        at: When, in seconds since the proxy's start.
+        connection: Its number.
+        broker: The id of the broker, None if not known.
+        reason: Who ended it and why.
+    """
+
+    at: float
+    connection: int
+    broker: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        """Return one line of the conversation."""
+        broker = "?" if self.broker is None else self.broker
+        return f"{self.at:9.3f}s #{self.connection} broker {broker} ends: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much there was since the start, or since the journal was cleared.
+
+    Attributes:
+        requests: By API.
+        errors: Answers with an error code, by API and code.
+    """
+
+    requests: Counter[str]
+    errors: Counter[tuple[str, int]]
+
+
+@dataclass
+class Journal:
+    """The newest exchanges and closures, and counts of all.
+
+    Args:
+        size: How many of each are kept.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        """Start the clock."""
+        self._start = time.monotonic()
+        self._exchanges: deque[Exchange] = deque(maxlen=self.size)
+        self._closures: deque[Closure] = deque(maxlen=self.size)
+        self._number = 0
+        self._counts = Counts(Counter(), Counter())
+        self.changed = threading.Condition()
+
+    def now(self) -> float:
+        """Return the seconds since the start."""
+        return time.monotonic() - self._start
+
+    def request(self, **known: Any) -> Exchange:
+        """Note that a request has come."""
+        with self.changed:
+            self._number += 1
+            exchange = Exchange(self._number, self.now(), **known)
+            self._exchanges.append(exchange)
+            self._counts.requests[exchange.api] += 1
+            self.changed.notify_all()
+        return exchange
+
+    def answer(
+        self,
+        exchange: Exchange,
+        outcome: str,
+        *,
+        errors: tuple[AnsweredError, ...] = (),
+        size: int = 0,
+    ) -> None:
+        """Note what became of a request."""
+        with self.changed:
+            exchange.outcome = outcome
+            exchange.errors = errors
+            exchange.answer_size = size
+            exchange.took = self.now() - exchange.at
+            for code in {error.code for error in errors}:
+                self._counts.errors[exchange.api, code] += 1
+            self.changed.notify_all()
+
+    def closure(self, connection: int, broker: int | None, reason: str) -> None:
+        """Note that a connection has ended."""
+        with self.changed:
+            self._closures.append(Closure(self.now(), connection, broker, reason))
+            self.changed.notify_all()
+
+    def exchanges(self) -> list[Exchange]:
+        """Return the kept exchanges, oldest first."""
+        with self.changed:
+            return list(self._exchanges)
+
+    def closures(self) -> list[Closure]:
+        """Return the kept closures, oldest first."""
+        with self.changed:
+            return list(self._closures)
+
+    def snapshot(self) -> Counts:
+        """Return the counts as they are now."""
+        with self.changed:
+            return Counts(self._counts.requests.copy(), self._counts.errors.copy())
+
+    def clear(self) -> None:
+        """Forget everything so far; the clock goes on."""
+        with self.changed:
+            self._exchanges.clear()
+            self._closures.clear()
+            self._counts = Counts(Counter(), Counter())
+
+    def __str__(self) -> str:
+        """Return the conversation, a line for each exchange and each closure."""
+        lines: list[Exchange | Closure] = [*self.exchanges(), *self.closures()]
+        lines.sort(key=lambda line: line.at)
+        return "\n".join(map(str, lines))
+
+
+def answered_errors(answer: Any, topic_name: Any) -> tuple[AnsweredError, ...]:
+    """Collect the error codes of a decoded answer.
+
+    Args:
+        answer: The answer.
+        topic_name: Turns the id of a topic into its name.
+    """
+    return tuple(_errors(answer, topic_name, None, None))
+
+
+def _errors(
+    node: Any, topic_name: Any, topic: str | None, partition: int | None
+) -> Iterator[AnsweredError]:
+    fields = struct_of(node).fields
+    topic = _found(node, fields, _TOPIC_FIELDS, topic_name) or topic
+    index = _found(node, fields, _PARTITION_FIELDS)
+    partition = partition if index is None or topic is None else index
+    for name in _ERROR_FIELDS:
+        if name in fields and (code := getattr(node, name)):
+            yield AnsweredError(code, topic, partition)
+    for name, schema in fields.items():
+        if schema.is_struct_array() and _carries_errors(schema):
+            for entry in getattr(node, name) or ():
+                yield from _errors(entry, topic_name, topic, partition)
+
+
+def _found(node: Any, fields: Any, wanted: tuple[str, ...], rename: Any = None) -> Any:
+    for name in wanted:
+        if name in fields and fields[name].for_version_q(node.version):
+            value = getattr(node, name)
+            if value is not None:
+                return rename(value) if rename and not isinstance(value, str) else value
+    return None
+
+
+def _carries_errors(schema: Any) -> bool:
+    """Tell whether an array has error codes, in its entries or below them."""
+    known = _CARRIERS.get(id(schema))  # a schema lives as long as the process
+    if known is None:
+        known = any(
+            name in _ERROR_FIELDS
+            or (inner.is_struct_array() and _carries_errors(inner))
+            for name, inner in schema.fields.items()
+        )
+        _CARRIERS[id(schema)] = known
+    return known
+
+
+def _place(topic: str, partition: int | None) -> str:
+    return topic if partition is None else f"{topic}-{partition}"

@@ -1,0 +1,204 @@
+"""The language of faults: ``proxy.on("Produce", topic="t").fail("NOT_LEADER...")``.
+
+First which requests are meant (:class:`When`), then what happens, and how often.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._verdicts.apis import API_NAMES
+from kafkaguard.testing.proxy import actions, names
+from kafkaguard.testing.proxy.faults import Fault, Match
+from kafkaguard.testing.proxy.names import FaultSpecError
+from kafkaguard.testing.proxy.places import kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaguard.testing.proxy.faults import Request
+
+
+class When:
+    """Requests that are meant; its methods say what happens to them.
+
+    Every method takes ``times``, how often at most it happens (default: for ever), and
+    returns the :class:`Fault`, which counts how often it happened (``fired``), can be
+    removed, and is a context manager. Where a method takes ``written``, it says whether
+    the broker does the work all the same, before the client is refused or left alone.
+
+    Args:
+        add: Sets a fault.
+        match: Which requests.
+        skip: How many of them pass first.
+        once: Only one of them is meant.
+        rate: The share of them, 0 to 1.
+        seed: Makes the choice of that share repeatable.
+    """
+
+    def __init__(
+        self,
+        add: Callable[[Fault], Fault],
+        match: Match,
+        *,
+        skip: int = 0,
+        once: bool = False,
+        rate: float = 1.0,
+        seed: int | None = None,
+    ) -> None:
+        self._add = add
+        self._match = match
+        self._skip = skip
+        self._once = once
+        self._rate = rate
+        self._seed = seed
+
+    def fail(
+        self,
+        code: int | str,
+        *,
+        times: int | None = None,
+        written: bool = False,
+        at: str | None = None,
+        message: str | None = None,
+        records: Iterable[int] = (),
+    ) -> Fault:
+        """Answer with an error code, where a broker puts it in this API's answer.
+
+        Args:
+            code: A name of Kafka's, as ``"NOT_LEADER_OR_FOLLOWER"``, or any number.
+            times: How often at most.
+            written: The broker does the work first; else it never sees what is refused.
+                Requests that only read look the same to a client either way.
+            at: Another place: ``"top"``, ``"group"``, ``"topic"``, ``"partition"``,
+                ``"resource"`` ..., as far as the API's answer has it.
+            message: The broker's text, where the answer has a place for it.
+            records: Produce only: indexes in the batch of the records to blame.
+
+        Raises:
+            FaultSpecError: A word is not known, or the API's answer has no such place.
+        """
+        self._check_place(at)
+        action = actions.Fail(
+            names.error_code(code), written, at, message, tuple(records)
+        )
+        return self._set(action, times)
+
+    def delay(
+        self, seconds: float, *, times: int | None = None, before: bool = False
+    ) -> Fault:
+        """Hold the answer back, or with ``before`` the request. Delays add up."""
+        return self._set(actions.Delay(_seconds(seconds), before), times)
+
+    def throttle(self, seconds: float, *, times: int | None = None) -> Fault:
+        """Set ``throttle_time_ms``, as for a client over its quota (KIP-219)."""
+        return self._set(actions.Throttle(_seconds(seconds)), times)
+
+    def drop(self, *, times: int | None = None, written: bool = True) -> Fault:
+        """Lose the answer; the connection stays open and is silent from then on."""
+        return self._set(actions.Break("drop", written), times)
+
+    def close(self, *, times: int | None = None, written: bool = False) -> Fault:
+        """Close the connection in place of an answer."""
+        return self._set(actions.Break("close", written), times)
+
+    def reset(self, *, times: int | None = None, written: bool = False) -> Fault:
+        """Reset the connection (TCP RST) in place of an answer."""
+        return self._set(actions.Break("reset", written), times)
+
+    def cut(self, *, keep: int | None = None, times: int | None = None) -> Fault:
+        """Send the first ``keep`` bytes of the answer (default: half), then close."""
+        action = actions.Break("cut", written=True, damage=actions.cut(keep))
+        return self._set(action, times)
+
+    def garble(self, *, times: int | None = None) -> Fault:
+        """Send noise of the answer's length, repeatable by the seed."""
+        damage = actions.garble(self._seed)
+        return self._set(actions.Break("garble", written=True, damage=damage), times)
+
+    def empty(self, *, times: int | None = None, written: bool = True) -> Fault:
+        """Answer without items and without an error."""
+        return self._set(actions.Empty(written), times)
+
+    def edit(
+        self, function: Callable[[Any], None], *, times: int | None = None
+    ) -> Fault:
+        """Let a function change the decoded answer: the fields of Kafka's schema."""
+        return self._set(actions.Edit(function), times)
+
+    def down(self, seconds: float, *, times: int | None = 1) -> Fault:
+        """Take the broker away for a while: no connection is open, none is accepted."""
+        return self._set(actions.Down(_seconds(seconds)), times)
+
+    def cap(self, max_version: int, *, min_version: int = 0) -> Fault:
+        """Offer no version above (or below), as an older (or newer) broker.
+
+        A request outside of them ends its connection, as a broker's answer would.
+        """
+        return self._limit(actions.Versions(min_version, max_version))
+
+    def hide(self) -> Fault:
+        """Do not offer the API at all, as a broker that does not have it."""
+        return self._limit(actions.Versions(0, -1))
+
+    def _limit(self, action: actions.Versions) -> Fault:
+        if self._match.api_keys is None:
+            raise FaultSpecError("versions are capped and hidden for one API: name it")
+        return self._set(action, None)
+
+    def _set(self, action: actions.Action, times: int | None) -> Fault:
+        if times is not None and times < 1:
+            raise FaultSpecError(f"times={times}: a fault happens once or more")
+        return self._add(
+            Fault(
+                self._match,
+                action,
+                times=1 if self._once else times,
+                skip=self._skip,
+                rate=self._rate,
+                seed=self._seed,
+            )
+        )
+
+    def _check_place(self, at: str | None) -> None:
+        for key in self._match.api_keys or ():
+            places = kinds(key)
+            if not places:
+                raise FaultSpecError(
+                    f"the proxy does not know what an answer to {API_NAMES[key]} looks "
+                    "like: it can be delayed, dropped and broken off, not failed"
+                )
+            if at is not None and at not in places:
+                raise names.unknown(f"place in {API_NAMES[key]}", at, places)
+
+
+def when(  # noqa: PLR0913 - each way to choose a request
+    add: Callable[[Fault], Fault],
+    api: str | Iterable[str] | None = None,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    broker: int | None = None,
+    client_id: str | None = None,
+    nth: int | None = None,
+    skip: int = 0,
+    rate: float = 1.0,
+    seed: int | None = None,
+    where: Callable[[Request], bool] | None = None,
+) -> When:
+    """Choose requests; see :meth:`kafkaguard.testing.FaultProxy.on`."""
+    if not 0 < rate <= 1:
+        raise FaultSpecError(f"rate={rate}: the share of requests is in (0, 1]")
+    if nth is not None and nth < 1:
+        raise FaultSpecError(f"nth={nth}: requests are counted from 1")
+    wanted = [api] if isinstance(api, str) else api
+    keys = None if wanted is None else frozenset(map(names.api_key, wanted))
+    match = Match(keys, topic, partition, broker, client_id, where)
+    skip = skip if nth is None else nth - 1
+    return When(add, match, skip=skip, once=nth is not None, rate=rate, seed=seed)
+
+
+def _seconds(value: float) -> float:
+    if value >= 0:
+        return float(value)
+    raise FaultSpecError(f"{value} seconds: time does not run backwards")

@@ -1,0 +1,70 @@
+"""Names that people write, turned into Kafka's numbers, with the nearest right name."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Final
+
+from kafkaguard._verdicts.apis import API_KEYS
+from kafkaguard.errors import BY_CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_ALIKE: Final = 0.6
+
+
+class FaultSpecError(ValueError):
+    """A fault that cannot be understood; the text has the wrong word and the right."""
+
+
+def unknown(what: str, word: object, right: Iterable[str]) -> FaultSpecError:
+    """Return the error about a word that is not known, with the nearest right one."""
+    choices = sorted(right)
+    near = _nearest(str(word), choices)
+    hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(choices)}"
+    return FaultSpecError(f"unknown {what} {word!r}; {hint}")
+
+
+def api_key(name: str) -> int:
+    """Return the key of an API.
+
+    Raises:
+        FaultSpecError: Kafka has no API of this name.
+    """
+    if name not in API_KEYS:
+        raise unknown("API", name, API_KEYS)
+    return API_KEYS[name]
+
+
+def error_code(code: int | str) -> int:
+    """Return the number of an error code; any number is one.
+
+    Raises:
+        FaultSpecError: Kafka has no error of this name.
+    """
+    if isinstance(code, int) and not isinstance(code, bool):
+        return _in_range(code)
+    numbers = {cls.name: number for number, cls in BY_CODE.items()}
+    if code not in numbers:
+        raise unknown("error code", code, map(str, numbers))
+    return numbers[code]
+
+
+def _in_range(code: int) -> int:
+    lowest, highest = -32768, 32767
+    if lowest <= code <= highest:
+        return code
+    raise FaultSpecError(f"error code {code} does not fit into the 16 bits on the wire")
+
+
+def _nearest(word: str, choices: list[str]) -> str | None:
+    """Find the nearest choice, whatever the case; the begin of one will do."""
+    word = word.lower()
+
+    def likeness(choice: str) -> float:
+        whole, begin = choice.lower(), choice.lower()[: len(word)]
+        return max(SequenceMatcher(None, word, each).ratio() for each in (whole, begin))
+
+    best = max(choices, key=likeness, default=None)
+    return best if best is not None and likeness(best) >= _ALIKE else None

@@ -1,0 +1,130 @@
+"""From faults to a plan for one request, and from the plan to the answer."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard.testing.proxy import frames
+from kafkaguard.testing.proxy.actions import Plan
+from kafkaguard.testing.proxy.places import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from kafkaguard.testing.proxy.faults import Fault, Request
+    from kafkaguard.testing.proxy.items import Item, Keys
+    from kafkaguard.testing.proxy.journal import Exchange
+
+_log = logging.getLogger("kafkaguard.testing")
+_PER_SECOND = 1000
+
+
+def make_plan(request: Request, exchange: Exchange, faults: Iterable[Fault]) -> Plan:
+    """Decide what is done with a request.
+
+    Faults are asked in the order in which they were set. Delays and throttling add up;
+    of all others, the first decides about an item.
+    """
+    header = request.header
+    plan = Plan(request, exchange, layout(header.api_key, header.version))
+    plan.answered = frames.expects_answer(header, request.body)
+    undecided: set[Item] | None = set(request.items)
+    for fault in faults:
+        items = fault.meant(request)
+        exclusive = fault.action.exclusive
+        if exclusive and items is not None:
+            items = _left(items, undecided, request)
+        if items is None:
+            continue
+        if not fault.action.apply(plan, items, fault.match):
+            if plan.layout is None:
+                exchange.faults += (f"cannot {fault}: this version is not known",)
+            continue
+        fault.fired += 1
+        exchange.faults += (str(fault),)
+        if exclusive:
+            undecided = (undecided or set()) - set(items) or None
+    return plan
+
+
+def _left(
+    items: list[Item], undecided: set[Item] | None, request: Request
+) -> list[Item] | None:
+    """Return those items about which no fault has decided yet; None if none is left."""
+    if undecided is None:
+        return None
+    left = [item for item in items if item in undecided]
+    return None if request.items and not left else left
+
+
+def outgoing(plan: Plan, frame: bytes) -> bytes | None:
+    """Return the frame that the broker gets; None if it gets none."""
+    if plan.made_here or (plan.breakage and not plan.written):
+        return None
+    if not plan.withheld:
+        return frame
+    items = plan.request.items
+    if all(item.keys in plan.withheld for item in items):
+        plan.made_here = True
+        return None
+    if plan.request.api == "Fetch":
+        # A session at the broker must know what the client believes that it knows;
+        # a read may be done in vain.
+        return frame
+    body = frames.decode_request(plan.request.header, frame)
+    assert plan.layout is not None
+    plan.layout.without(body, set(plan.withheld))
+    return frames.encode_request(plan.request.header, frame, body)
+
+
+def shape(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
+    """Turn the broker's answer, or None, into the answer that the client gets."""
+    place = plan.layout
+    assert place is not None
+    answer = place.blank() if answer is None else answer
+    place.add(answer, plan.withheld.values())
+    place.add(answer, _meant(plan))
+    answer = _refuse(plan, answer, names)
+    if plan.throttle is not None:
+        answer.throttle_time_ms = round(plan.throttle * _PER_SECOND)
+    if plan.empty:
+        place.clear(answer)
+    for edit in plan.edits:
+        try:
+            edit(answer)
+        except Exception:  # noqa: BLE001 - a user's hook never breaks the proxy
+            _log.exception("the function of an edit failed; the answer goes on")
+    return answer
+
+
+def _meant(plan: Plan) -> list[Item]:
+    """List the items to refuse: a session's answer leaves out the quiet ones."""
+    place = plan.layout
+    assert place is not None
+    refusals = [r for r in plan.refusals if not place.needs_broker(r.kind)]
+    return [
+        item
+        for item in plan.request.items
+        if any(r.kind != "top" and r.match.meets_item(item) for r in refusals)
+    ]
+
+
+def _refuse(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
+    place = plan.layout
+    assert place is not None
+    refused: set[Keys] = set()
+    for refusal in plan.refusals:
+        if refusal.kind == "top":
+            answer = place.refused(refusal.error)
+            continue
+
+        def chosen(item: Item, match: Any = refusal.match) -> bool:
+            new = item.keys not in refused and match.meets_item(item)
+            if new:
+                refused.add(item.keys)
+            return bool(new)
+
+        place.refuse(answer, refusal.kind, refusal.error, chosen, names)
+    return answer

@@ -1,0 +1,372 @@
+"""The fault proxy: a TCP proxy in front of real brokers that can answer with faults."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
+
+from kafkaguard._common import arguments
+from kafkaguard.testing.proxy import language, names, script
+from kafkaguard.testing.proxy.frames import MAX_FRAME_BYTES
+from kafkaguard.testing.proxy.hub import BROKER_TAKEN_AWAY, Hub
+from kafkaguard.testing.proxy.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
+
+    from kafkaguard.testing.proxy.faults import Fault, Request
+    from kafkaguard.testing.proxy.hub import Address, Listener
+    from kafkaguard.testing.proxy.journal import Closure, Exchange
+    from kafkaguard.testing.proxy.language import When
+
+_T = TypeVar("_T")
+_START_TIMEOUT_S: Final = 10.0
+_STOP_TIMEOUT_S: Final = 10.0
+_JOURNAL_SIZE: Final = 20_000
+
+
+class ProxyError(RuntimeError):
+    """The proxy cannot do what was asked; the text says why and what to do."""
+
+
+class _Cluster(Protocol):
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
+class FaultProxy:
+    """A proxy in front of one or more brokers, for every client and every fault.
+
+    Clients are given :attr:`bootstrap_servers` in place of the cluster's. Whatever
+    address of a broker an answer carries, the client sees the proxy's; all else passes
+    byte for byte until a fault is set with :meth:`on`.
+
+    It runs in a thread of its own between :meth:`start` and :meth:`stop`, or within a
+    ``with`` block. Connections may use SASL; TLS is not supported on either side.
+
+    Args:
+        upstream: The brokers: ``"host:port,..."``, a list of such, or anything with
+            ``bootstrap_servers``, as :class:`~kafkaguard.testing.KafkaCluster`.
+        host: The interface to listen at.
+        port: The port for the first broker; the others get the next ones. 0: any free.
+        advertised_host: The name that clients are told to connect to. Default: the
+            ``host``.
+        journal_size: How many exchanges are remembered.
+        max_frame_bytes: The largest frame that is let through.
+
+    Raises:
+        ProxyError: ``upstream`` is not a list of ``host:port``, or there is no such
+            port.
+    """
+
+    def __init__(
+        self,
+        upstream: str | Iterable[str] | _Cluster,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertised_host: str | None = None,
+        journal_size: int = _JOURNAL_SIZE,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+    ) -> None:
+        self.journal = Journal(journal_size)
+        """Everything that went through; ``print(proxy.journal)`` shows it."""
+        self._upstream = _addresses(upstream)
+        if arguments.port(str(port), lowest=0) is None:
+            raise ProxyError(f"port={port!r}: there are 1 to 65535, and 0 for any free")
+        self._hub = Hub(
+            self.journal, host, port, advertised_host or host, max_frame_bytes
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._entrances: list[Listener] = []
+
+    def start(self) -> Self:
+        """Begin to listen.
+
+        Raises:
+            ProxyError: It runs already, or a port cannot be had.
+        """
+        if self._loop is not None:
+            raise ProxyError("the proxy runs already")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="kafkaguard-proxy", daemon=True
+        )
+        self._thread.start()
+        try:
+            self._entrances = self._run(self._open(), _START_TIMEOUT_S)
+        except OSError as error:
+            self.stop()
+            raise ProxyError(f"the proxy cannot listen: {error}") from error
+        return self
+
+    def stop(self) -> None:
+        """End all connections and stop listening, within seconds; twice is once.
+
+        Raises:
+            ProxyError: The thread of the proxy did not end in time.
+        """
+        if self._loop is None or self._thread is None:
+            return
+        loop, thread = self._loop, self._thread
+        try:
+            self._run(self._hub.shut_down(), _STOP_TIMEOUT_S)
+        finally:
+            self._loop = self._thread = None
+            self._entrances = []
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(_STOP_TIMEOUT_S)
+        if thread.is_alive():
+            raise ProxyError(f"the proxy's thread still runs after {_STOP_TIMEOUT_S} s")
+        loop.close()
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What to give to a client: the proxy's own address for each upstream one."""
+        if not self._entrances:
+            raise ProxyError("the proxy does not run: use it in a with block")
+        return ",".join(f"{h}:{p}" for h, p in (e.address for e in self._entrances))
+
+    def on(  # noqa: PLR0913 - each way to choose a request
+        self,
+        api: str | Iterable[str] | None = None,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        broker: int | None = None,
+        client_id: str | None = None,
+        nth: int | None = None,
+        skip: int = 0,
+        rate: float = 1.0,
+        seed: int | None = None,
+        where: Callable[[Request], bool] | None = None,
+    ) -> When:
+        """Choose requests; the methods of the result say what happens to them.
+
+        Args:
+            api: Kafka's name of the API, or several. Default: every one.
+            topic: The topic, or a pattern (``"orders-*"``); known by name also where
+                only its id is on the wire.
+            partition: The partition.
+            broker: The id of the broker that is asked.
+            client_id: What the client calls itself, or a pattern.
+            nth: Only the nth such request, counted from 1.
+            skip: Let so many pass first.
+            rate: The share of them, in (0, 1].
+            seed: Makes the choice of that share repeatable.
+            where: A predicate; one that fails is logged and taken as no match.
+
+        Raises:
+            FaultSpecError: A word is not known; the text has the nearest right one.
+        """
+        return language.when(
+            self._add,
+            api,
+            topic=topic,
+            partition=partition,
+            broker=broker,
+            client_id=client_id,
+            nth=nth,
+            skip=skip,
+            rate=rate,
+            seed=seed,
+            where=where,
+        )
+
+    def load(
+        self, file: Path | str, *, rate: float | None = None, seed: int | None = None
+    ) -> list[Fault]:
+        """Set the faults of a YAML file; all of them or, if one is wrong, none.
+
+        Args:
+            file: Its path. Under ``faults`` it has a list, each entry in the words of
+                :meth:`on` (with ``on`` for the API) and of one method of
+                :class:`When`; beside it ``rate`` and ``seed`` for all.
+            rate: The share of requests, for faults that state none.
+            seed: Makes the choice of that share repeatable.
+
+        Raises:
+            FaultSpecError: With file and line, what is wrong and what would be right.
+            OSError: The file cannot be read.
+        """
+        faults = script.read_faults(Path(file), rate=rate, seed=seed)
+        return [self._add(fault) for fault in faults]
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The faults that are set, in the order in which they are asked."""
+        return self._hub.faults
+
+    def clear(self) -> None:
+        """Take all faults away and bring all brokers back."""
+        self._hub.faults = ()
+        for listener in list(self._hub.listeners.values()):
+            self._reopen(listener)
+
+    @property
+    def paused(self) -> bool:
+        """The kill switch: while True, no fault is applied."""
+        return self._hub.paused
+
+    @paused.setter
+    def paused(self, value: bool) -> None:
+        self._hub.paused = value
+
+    def take_away(self, broker: int) -> None:
+        """Take a broker away: end its connections and refuse new ones.
+
+        Raises:
+            ProxyError: No answer has told of such a broker yet.
+        """
+        closing = self._hub.close(self._door(broker), BROKER_TAKEN_AWAY)
+        self._run(closing, _STOP_TIMEOUT_S)
+
+    def bring_back(self, broker: int) -> None:
+        """Let clients reach a broker again, at the same address.
+
+        Raises:
+            ProxyError: No answer has told of such a broker yet.
+        """
+        self._reopen(self._door(broker))
+
+    @contextmanager
+    def without(self, broker: int) -> Iterator[None]:
+        """Take a broker away for the duration of a block."""
+        self.take_away(broker)
+        try:
+            yield
+        finally:
+            self.bring_back(broker)
+
+    def requests(
+        self,
+        api: str | None = None,
+        *,
+        topic: str | None = None,
+        broker: int | None = None,
+        client_id: str | None = None,
+    ) -> list[Exchange]:
+        """List the requests that came, with what became of them, oldest first.
+
+        Args:
+            api: Kafka's name of the API.
+            topic: A topic that they name.
+            broker: The id of the broker that was asked.
+            client_id: What the client calls itself.
+
+        Raises:
+            FaultSpecError: Kafka has no such API.
+        """
+        if api is not None:
+            names.api_key(api)
+        return [
+            exchange
+            for exchange in self.journal.exchanges()
+            if api in (None, exchange.api)
+            and (topic is None or any(topic == name for name, _ in exchange.partitions))
+            and broker in (None, exchange.broker)
+            and client_id in (None, exchange.client_id)
+        ]
+
+    def wait_for(
+        self, api: str, *, count: int = 1, timeout: float = 10.0, **chosen: Any
+    ) -> list[Exchange]:
+        """Wait until so many requests have come, and return them.
+
+        Args:
+            api: Kafka's name of the API.
+            count: How many.
+            timeout: Seconds to wait.
+            chosen: As for :meth:`requests`.
+
+        Raises:
+            TimeoutError: They did not come; the text has the conversation.
+        """
+        with self.journal.changed:
+            came = self.journal.changed.wait_for(
+                lambda: len(self.requests(api, **chosen)) >= count, timeout
+            )
+        found = self.requests(api, **chosen)
+        if came:
+            return found
+        raise TimeoutError(
+            f"{len(found)} of {count} {api} requests within {timeout:g} s:\n"
+            f"{self.journal}"
+        )
+
+    @property
+    def closures(self) -> list[Closure]:
+        """The connections that ended, each with the reason, oldest first."""
+        return self.journal.closures()
+
+    @property
+    def brokers(self) -> dict[int, str]:
+        """The brokers that answers have told of: by id, where clients find each."""
+        return {
+            listener.broker: f"{listener.address[0]}:{listener.address[1]}"
+            for listener in list(self._hub.listeners.values())
+            if listener.broker is not None
+        }
+
+    async def _open(self) -> list[Listener]:
+        for listener in self._hub.listeners.values():
+            await self._hub.open(listener)
+        return [await self._hub.listener(address) for address in self._upstream]
+
+    def _add(self, fault: Fault) -> Fault:
+        fault.owner = self._remove
+        self._hub.faults = (*self._hub.faults, fault)
+        return fault
+
+    def _remove(self, fault: Fault) -> None:
+        self._hub.faults = tuple(f for f in self._hub.faults if f is not fault)
+
+    def _door(self, broker: int) -> Listener:
+        for listener in list(self._hub.listeners.values()):
+            if listener.broker == broker:
+                return listener
+        known = ", ".join(map(str, sorted(self.brokers))) or "none"
+        raise ProxyError(
+            f"no answer has told of a broker {broker} yet (known: {known}); "
+            "brokers become known with the first Metadata of a client"
+        )
+
+    def _reopen(self, listener: Listener) -> None:
+        if self._loop is not None and not listener.is_up:
+            self._run(self._hub.open(listener), _START_TIMEOUT_S)
+
+    def _run(self, work: Coroutine[Any, Any, _T], timeout: float) -> _T:
+        if self._loop is None:
+            work.close()
+            raise ProxyError("the proxy does not run: use it in a with block")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
+
+
+def _addresses(upstream: str | Iterable[str] | _Cluster) -> list[Address]:
+    listed: Any = getattr(upstream, "bootstrap_servers", upstream)
+    words = listed.split(",") if isinstance(listed, str) else list(listed)
+    if not words:
+        raise ProxyError("no upstream broker was given")
+    return [_address(str(word).strip()) for word in words]
+
+
+def _address(word: str) -> Address:
+    host, _, text = word.rpartition(":")
+    port = arguments.port(text)
+    if not host or port is None:
+        raise ProxyError(
+            f"an upstream broker is host:port with a port up to 65535, not {word!r}"
+        )
+    return host, port

@@ -1,0 +1,1 @@
+"""What people are told about a policy: preview, explain, stacking."""

@@ -1,0 +1,190 @@
+"""The schedule that a policy makes, before anything fails."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict, dataclass
+from statistics import fmean, quantiles
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._retries.backoff import draw_wait, worst_wait
+from kafkaguard._retries.machine import CallContext, Ruling, Step, StopReason
+from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS, Action, RuleInfo, Verdict
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_policies.advice.explain import first_step, words
+
+if TYPE_CHECKING:
+    from kafkaguard._verdicts.verdict import Written
+    from kafkaguard_policies.model.policy import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewRow:
+    """One wait. All values but ``attempt`` and ``reached`` are seconds.
+
+    Attributes:
+        attempt: The attempt that follows the wait.
+        expected: The average wait.
+        low: Nine of ten waits are longer than this one and ...
+        high: ... shorter than this one (5th and 95th percentile).
+        worst: The longest wait there can be, unless the broker asks for more.
+        expected_elapsed: The average of the sum of the waits so far.
+        worst_elapsed: The sum of the longest waits so far.
+        reached: The share of schedules that get here before the deadline.
+    """
+
+    attempt: int
+    expected: float
+    low: float
+    high: float
+    worst: float
+    expected_elapsed: float
+    worst_elapsed: float
+    reached: float
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The waits of a policy, if the attempts themselves take no time.
+
+    Attributes:
+        policy: The policy's name.
+        policy_id: The hash of its content.
+        action: The kind of failure.
+        deadline: Seconds that a call may take; infinite if unbounded.
+        seed: Of the random numbers.
+        runs: How many schedules were drawn.
+        rows: The waits, in order.
+        complete: Whether there is no wait beyond these rows.
+        ending: Why there is no wait at all; None: there is one.
+    """
+
+    policy: str
+    policy_id: str
+    action: Action
+    deadline: float
+    seed: int
+    runs: int
+    rows: tuple[PreviewRow, ...]
+    complete: bool
+    ending: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON; an unbounded deadline is the word."""
+        deadline = "unbounded" if self.deadline == float("inf") else self.deadline
+        return {**asdict(self), "deadline": deadline}
+
+    def to_json(self) -> str:
+        """Return JSON."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def to_svg(self) -> str:
+        """Return a picture: when each attempt happens, expected, band and worst."""
+        from kafkaguard_policies.advice.svg import picture
+
+        return picture(self)
+
+    def __str__(self) -> str:
+        """Return a table."""
+        head = f"{self.policy} ({self.policy_id}), after {self.action}, in seconds"
+        if self.ending is not None:
+            return f"{head}\n{self.ending}"
+        columns = (
+            "attempt  expected      5 %     95 %    worst  elapsed  (worst)  reached"
+        )
+        lines = [head, columns, *map(_line, self.rows)]
+        if not self.complete:
+            lines.append("    ...")
+        return "\n".join(lines)
+
+
+def _line(row: PreviewRow) -> str:
+    waits = (row.expected, row.low, row.high, row.worst)
+    sums = (row.expected_elapsed, row.worst_elapsed)
+    numbers = "".join(f"{value:9.3f}" for value in (*waits, *sums))
+    return f"{row.attempt:7d} {numbers}{row.reached:8.0%}"
+
+
+def draw_preview(
+    policy: RetryPolicy, action: Action, *, seed: int, runs: int, limit: int
+) -> Preview:
+    """Draw schedules and sum them up; see ``RetryPolicy.preview``.
+
+    Raises:
+        ValueError: ``runs`` is below 2, or ``limit`` below 1.
+    """
+    if runs < 2 or limit < 1:  # noqa: PLR2004 - no percentile of one number
+        raise ValueError("a preview needs at least 2 runs and 1 row")
+    verdict = _verdict(action)
+    ruling = policy.ruling(verdict, CallContext())
+    step = first_step(policy, verdict, ruling)
+    count = _count(ruling) if step.kind == "again" else 0
+    schedules = _schedules(ruling, min(count, limit), seed=seed, runs=runs)
+    rows = _rows(ruling, schedules)
+    if not rows and step.kind == "again":
+        step = Step("stop", reason=StopReason.DEADLINE)
+    return Preview(
+        policy.name,
+        policy.policy_id,
+        action,
+        ruling.deadline,
+        seed,
+        runs,
+        rows,
+        complete=len(rows) < limit or count <= limit,
+        ending=None if rows else words(ruling, step),
+    )
+
+
+def _verdict(action: Action) -> Verdict:
+    """Make a verdict of which nothing is known but its action."""
+    rule = RuleInfo(f"preview-{action}", "", "", "")
+    written: Written = "maybe" if action is Action.IN_DOUBT else "no"
+    return Verdict(action, action in RETRIABLE_ACTIONS, written, KafkaGuardError, rule)
+
+
+def _count(ruling: Ruling) -> int:
+    waiting = ruling.action is Action.WAIT
+    return ruling.max_waits if waiting else ruling.max_attempts - 1
+
+
+def _schedules(
+    ruling: Ruling, count: int, *, seed: int, runs: int
+) -> list[list[float]]:
+    waiting = ruling.action is Action.WAIT
+    draw = random.Random(seed).random  # noqa: S311 - a simulation, not a secret
+    schedules = []
+    for _ in range(runs):
+        waits: list[float] = []
+        for number in range(1, count + 1):
+            previous = waits[-1] if waits and not waiting else 0.0
+            waits.append(draw_wait(ruling.backoff, number, previous, draw))
+        schedules.append(waits)
+    return schedules
+
+
+def _rows(ruling: Ruling, schedules: list[list[float]]) -> tuple[PreviewRow, ...]:
+    rows = []
+    elapsed = [0.0] * len(schedules)
+    worst_elapsed = 0.0
+    for number, drawn in enumerate(zip(*schedules, strict=True), 1):
+        elapsed = [before + wait for before, wait in zip(elapsed, drawn, strict=True)]
+        reached = sum(time < ruling.deadline for time in elapsed) / len(elapsed)
+        if not reached:
+            break
+        twentieths = quantiles(drawn, n=20)
+        worst = worst_wait(ruling.backoff, number)
+        worst_elapsed += worst
+        row = PreviewRow(
+            attempt=1 if ruling.action is Action.WAIT else number + 1,
+            expected=fmean(drawn),
+            low=max(min(drawn), twentieths[0]),
+            high=min(max(drawn), twentieths[-1]),
+            worst=worst,
+            expected_elapsed=fmean(elapsed),
+            worst_elapsed=worst_elapsed,
+            reached=reached,
+        )
+        rows.append(row)
+    return tuple(rows)

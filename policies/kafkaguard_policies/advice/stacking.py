@@ -1,0 +1,331 @@
+"""Two layers that try again: the policy's settings beside the client's own.
+
+It compares numbers that are handed in, by Kafka's names; adapters read the settings.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from kafkaguard._common.arguments import one_of
+from kafkaguard.errors import ClientConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kafkaguard_policies.model.policy import RetryPolicy
+
+Kind = Literal["producer", "consumer", "admin"]
+
+#: What clients use where nothing is said, in seconds (the first is librdkafka's), and
+#: what policies do. That they do not fit is nobody's choice, and no news.
+_USUAL = {"delivery.timeout.ms": 300, "transaction.timeout.ms": 60}
+_USUAL_DEADLINE_S = 120
+#: What a policy's waits may take of a time limit of the group or the coordinator.
+_SHARE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Two settings that do not go together.
+
+    Attributes:
+        id: A stable name.
+        setting: The client's setting, by Kafka's name.
+        other: The setting that it does not go with: of the policy, or of the client.
+        message: What happens with both.
+        change: Which setting to change; None where nothing could be compared.
+        value: A value for it that works.
+    """
+
+    id: str
+    setting: str
+    other: str
+    message: str
+    change: str | None = None
+    value: Any = None
+
+    def __str__(self) -> str:
+        """Say what happens and what to do."""
+        if self.change is None:
+            return self.message
+        return f"{self.message}; {self.change} = {self.value} works"
+
+
+class StackingWarning(UserWarning):
+    """The policy and the client's own settings do not go together."""
+
+
+class StackingError(ClientConfigurationError, ValueError):
+    """The same, where strict was asked for.
+
+    Attributes:
+        findings: All that was found.
+    """
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        listed = "".join(f"\n  {finding}" for finding in findings)
+        super().__init__(f"the policy and the client's settings clash:{listed}\n")
+        self.findings = tuple(findings)
+
+
+def check_stacking(
+    policy: RetryPolicy,
+    settings: Mapping[str, Any] | None,
+    *,
+    kind: Kind,
+    client: str,
+) -> tuple[Finding, ...]:
+    """Compare a policy with the settings of a client.
+
+    Args:
+        policy: The policy.
+        settings: The client's settings by Kafka's names (``delivery.timeout.ms``, in
+            milliseconds), with its defaults where it has any; what is missing is not
+            compared. None: they cannot be read.
+        kind: What the client is.
+        client: The library, for messages.
+
+    Returns:
+        What does not go together, each with a value that works.
+
+    Raises:
+        ValueError: There is no such kind, or no such client.
+    """
+    one_of("kind", kind, _CHECKS)
+    one_of("client", client, _CLIENTS)
+    if settings is None:
+        return (_unreadable(client),)
+    checks = _CHECKS[kind]
+    return tuple(f for check in checks for f in check(policy, settings))
+
+
+def report_stacking(
+    findings: Sequence[Finding], *, strict: bool = False, stacklevel: int = 3
+) -> None:
+    """Warn of findings, or refuse them.
+
+    Args:
+        findings: From ``check_stacking``.
+        strict: Raise instead of warning.
+        stacklevel: Whose line the warning names, as in ``warnings.warn``.
+
+    Raises:
+        StackingError: There are findings, and ``strict`` is true.
+    """
+    if strict and findings:
+        raise StackingError(findings)
+    for finding in findings:
+        warnings.warn(str(finding), StackingWarning, stacklevel=stacklevel)
+
+
+def _unreadable(client: str) -> Finding:
+    return Finding(
+        "settings-unreadable",
+        "(all)",
+        "(all)",
+        f"the settings of a bare {client} client cannot be read, so they were not "
+        f"compared with the policy: hand them over with config=, or let the guard "
+        f"build the client with factory=",
+    )
+
+
+def _ms(settings: Mapping[str, Any], name: str) -> float | None:
+    """Return a setting of the client in seconds; None: not known, or not set."""
+    value = settings.get(name)
+    return None if value is None or value < 0 else value / 1000
+
+
+def _retries_without_idempotence(
+    _policy: RetryPolicy, settings: Mapping[str, Any]
+) -> Iterator[Finding]:
+    if settings.get("retries") and settings.get("enable.idempotence") is False:
+        yield Finding(
+            "retries-without-idempotence",
+            "retries",
+            "enable.idempotence",
+            f"retries = {settings['retries']} without enable.idempotence: the client "
+            f"itself may write a record twice, which no policy can prevent",
+            "enable.idempotence",
+            True,
+        )
+
+
+def _unacknowledged(
+    _policy: RetryPolicy, settings: Mapping[str, Any]
+) -> Iterator[Finding]:
+    if settings.get("acks") == 0:
+        yield Finding(
+            "acks-none",
+            "acks",
+            "max_attempts",
+            "with acks=0 the broker does not answer, so a record that it refused "
+            "counts as delivered, and max_attempts of the policy never fires",
+            "acks",
+            "all",
+        )
+
+
+def _nobody_chose(policy: RetryPolicy, setting: str, seconds: float | None) -> bool:
+    return policy.deadline == _USUAL_DEADLINE_S and seconds == _USUAL[setting]
+
+
+def _client_outlasts_policy(
+    policy: RetryPolicy, settings: Mapping[str, Any]
+) -> Iterator[Finding]:
+    delivery = _ms(settings, "delivery.timeout.ms")
+    if settings.get("transactional.id"):
+        return  # its coordinator ends what is in doubt
+    if _nobody_chose(policy, "delivery.timeout.ms", delivery):
+        return
+    if delivery is not None and delivery > policy.deadline:
+        yield Finding(
+            "client-outlasts-policy",
+            "delivery.timeout.ms",
+            "deadline",
+            f"delivery.timeout.ms ({delivery:g} s) is longer than the policy's "
+            f"deadline ({policy.deadline:g} s): calls end in doubt while the client "
+            f"is still trying, and the policy never fires",
+            "deadline",
+            delivery,
+        )
+
+
+def _blocked_past_deadline(
+    policy: RetryPolicy, settings: Mapping[str, Any]
+) -> Iterator[Finding]:
+    block = _ms(settings, "max.block.ms")
+    if block is not None and policy.max_attempts > 1 and block >= policy.deadline:
+        works = int(policy.deadline * 1000 / 2)
+        yield Finding(
+            "blocked-past-deadline",
+            "max.block.ms",
+            "deadline",
+            f"max.block.ms ({block:g} s) uses up the policy's deadline "
+            f"({policy.deadline:g} s), so the second attempt never fires",
+            "max.block.ms",
+            works,
+        )
+
+
+def _multiplied_waits(
+    policy: RetryPolicy, settings: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Without a deadline each attempt may take as long as the client's limit."""
+    if policy.deadline != float("inf") or policy.max_attempts == 1:
+        return
+    names = ("max.block.ms", "delivery.timeout.ms", "request.timeout.ms")
+    known = {name: s for name in names if (s := _ms(settings, name)) is not None}
+    if known:
+        name = max(known, key=known.__getitem__)
+        yield Finding(
+            "multiplied-waits",
+            name,
+            "max_attempts",
+            f"{name} ({known[name]:g} s) is waited for in each attempt, and with "
+            f"deadline = unbounded max_attempts multiplies it",
+            "deadline",
+            2 * known[name],
+        )
+
+
+def _request_outlasts_delivery(
+    _policy: RetryPolicy, settings: Mapping[str, Any]
+) -> Iterator[Finding]:
+    request = _ms(settings, "request.timeout.ms")
+    delivery = _ms(settings, "delivery.timeout.ms")
+    if request is not None and delivery is not None and request >= delivery:
+        yield Finding(
+            "client-never-retries",
+            "request.timeout.ms",
+            "delivery.timeout.ms",
+            f"request.timeout.ms ({request:g} s) uses up delivery.timeout.ms "
+            f"({delivery:g} s), so the client's own retries never fire",
+            "request.timeout.ms",
+            int(delivery * 1000 / 4),
+        )
+
+
+def _request_outlasts_attempt(
+    policy: RetryPolicy, settings: Mapping[str, Any]
+) -> Iterator[Finding]:
+    request, limit = _ms(settings, "request.timeout.ms"), policy.attempt_timeout
+    if request is not None and limit is not None and request > limit:
+        yield Finding(
+            "attempt-ends-in-doubt",
+            "request.timeout.ms",
+            "attempt_timeout",
+            f"request.timeout.ms ({request:g} s) is longer than attempt_timeout "
+            f"({limit:g} s): attempts end in doubt before the client knows more",
+            "request.timeout.ms",
+            int(limit * 1000 * _SHARE),
+        )
+
+
+def _outlasts_transaction(
+    policy: RetryPolicy, settings: Mapping[str, Any]
+) -> Iterator[Finding]:
+    limit = _ms(settings, "transaction.timeout.ms")
+    if _nobody_chose(policy, "transaction.timeout.ms", limit):
+        return
+    if settings.get("transactional.id") and limit and policy.deadline >= limit:
+        yield Finding(
+            "coordinator-aborts-first",
+            "transaction.timeout.ms",
+            "deadline",
+            f"the coordinator aborts the transaction after transaction.timeout.ms "
+            f"({limit:g} s), while the policy tries for {policy.deadline:g} s",
+            "deadline",
+            limit * _SHARE,
+        )
+
+
+def _outlasts_poll(
+    policy: RetryPolicy, settings: Mapping[str, Any]
+) -> Iterator[Finding]:
+    limit = _ms(settings, "max.poll.interval.ms")
+    if limit and policy.deadline >= limit:
+        yield Finding(
+            "rebalance-while-retrying",
+            "max.poll.interval.ms",
+            "deadline",
+            f"the group takes the partitions away after max.poll.interval.ms "
+            f"({limit:g} s) without a poll, while the policy tries for "
+            f"{policy.deadline:g} s",
+            "deadline",
+            limit * _SHARE,
+        )
+
+
+def _outlasts_session(
+    policy: RetryPolicy, settings: Mapping[str, Any]
+) -> Iterator[Finding]:
+    limit = _ms(settings, "session.timeout.ms")
+    if limit and policy.backoff.cap >= limit:
+        yield Finding(
+            "session-ends-while-waiting",
+            "session.timeout.ms",
+            "backoff.cap",
+            f"one wait of backoff.cap ({policy.backoff.cap:g} s) may be longer than "
+            f"session.timeout.ms ({limit:g} s): where the wait blocks the heartbeat, "
+            f"the group rebalances",
+            "backoff.cap",
+            limit / 3,
+        )
+
+
+_COMMON = (_multiplied_waits, _request_outlasts_attempt)
+_PRODUCER = (
+    _retries_without_idempotence,
+    _unacknowledged,
+    _client_outlasts_policy,
+    _blocked_past_deadline,
+    _request_outlasts_delivery,
+    _outlasts_transaction,
+    *_COMMON,
+)
+_CONSUMER = (_outlasts_poll, _outlasts_session, *_COMMON)
+_CHECKS = {"producer": _PRODUCER, "consumer": _CONSUMER, "admin": _COMMON}
+_CLIENTS = ("kafka-python", "confluent-kafka", "aiokafka")

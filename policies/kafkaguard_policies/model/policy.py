@@ -1,0 +1,471 @@
+"""The models of a retry policy: what the user decides."""
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictInt,
+    field_validator,
+    model_validator,
+)
+
+from kafkaguard import errors
+from kafkaguard._delivery.dialects import Dialect
+from kafkaguard._retries.machine import CallContext, OnReject, Ruling
+from kafkaguard._verdicts.apis import API_KEYS
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import Action, Verdict
+from kafkaguard_policies.model.base import Part
+from kafkaguard_policies.model.fields import (
+    Attempts,
+    Count,
+    Deadline,
+    Duration,
+    Factor,
+    Seconds,
+    Tokens,
+    Waits,
+    as_written,
+)
+from kafkaguard_policies.model.names import error_class, nearest
+from kafkaguard_policies.running.retrier import Retrier
+from kafkaguard_policies.running.rulings import Rulings, failure_of
+
+if TYPE_CHECKING:
+    from kafkaguard_policies.advice.preview import Preview
+
+T = TypeVar("T")
+
+Client = Literal["kafka-python", "confluent-kafka", "aiokafka", "spark"]
+#: Actions that an override may order. The others need a repair that no rule can order.
+Ordered = Literal["RETRY", "REFRESH", "REJECT", "CONFIGURE", "IN_DOUBT"]
+
+
+def _as_tuple(value: Any) -> Any:
+    """Let a single value stand for a list of one."""
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _absent(value: Any) -> Any:
+    """Let the word ``none`` stand for null, which TOML and the environment lack."""
+    return None if value == "none" else value
+
+
+Off = Literal["none"] | None
+
+
+def _one_or_more(item: Any) -> BeforeValidator:
+    return BeforeValidator(_as_tuple, json_schema_input_type=item | tuple[item, ...])
+
+
+class Backoff(Part):
+    """How long to wait before the next attempt. All values in seconds."""
+
+    kind: Literal["fixed", "linear", "exponential", "decorrelated"] = "exponential"
+    """How waits grow: not at all, by ``base``, by ``factor``, or at random between
+    ``base`` and three times the last wait."""
+    base: Duration = 0.1
+    """The first wait, before jitter."""
+    factor: Factor = 2.0
+    """How many times longer each wait is than the last (``exponential`` only)."""
+    floor: Seconds = 0.0
+    """No wait is shorter."""
+    cap: Duration = 5.0
+    """No wait is longer, except one that the broker asks for."""
+    jitter: Literal["none", "full", "equal"] = "full"
+    """Draw each wait between 0 and itself (``full``), between half and itself
+    (``equal``), or take it as it is. ``decorrelated`` draws by itself: ``none``."""
+    honour_throttle: StrictBool = True
+    """Wait at least as long as the broker's ``throttle_time_ms`` asks."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _decorrelated_draws_itself(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and data.get("kind") == "decorrelated":
+            return {"jitter": "none", **data}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.floor > self.cap:
+            raise ValueError(
+                f"floor ({self.floor:g}) must not be above cap ({self.cap:g})"
+            )
+        if self.base > self.cap:
+            raise ValueError(
+                f"base ({self.base:g}) must not be above cap ({self.cap:g})"
+            )
+        if self.kind == "decorrelated" and self.jitter != "none":
+            raise ValueError(
+                "decorrelated waits are random already: jitter must be none"
+            )
+        return self
+
+
+class Budget(Part):
+    """A bucket of tokens that retries take from and successes fill.
+
+    It bounds what retries add to the load of a cluster that is in trouble: with the
+    defaults one retry for ten successes in the long run. All clients of a cluster that
+    have the same settings share it.
+    """
+
+    capacity: Tokens = 100.0
+    """How many tokens there can be; the bucket starts full."""
+    deposit: Tokens = 0.1
+    """What each success puts in."""
+    cost: dict[Action, Tokens] = Field(default_factory=dict)
+    """What a retry after each kind of failure takes. Default: 1; ``WAIT`` 0."""
+
+    @field_validator("capacity")
+    @classmethod
+    def _holds_one(cls, value: float) -> float:
+        if value < 1:
+            raise ValueError("a bucket of less than 1 token allows no retry: use null")
+        return value
+
+
+class Breaker(Part):
+    """Stop asking a cluster that keeps failing, for a while; one for each API."""
+
+    failures: Count = 20
+    """Open after so many failures in a row."""
+    open_for: Duration = 30.0
+    """How many seconds to stay open, before a probe may go through."""
+    probes: Count = 1
+    """How many probes must succeed to close again."""
+    when_open: Literal["fail", "pause"] = "fail"
+    """Fail at once, or wait for the probe (for consumers), within the deadline."""
+
+
+class DeadLetter(Part):
+    """Where a rejected record goes, and which headers say why."""
+
+    topic: Annotated[str, Field(min_length=1, max_length=249)] = "{topic}.dlq"
+    """The dead-letter topic; ``{topic}`` stands for the record's own."""
+    headers: Dialect = "own"
+    """The dialect: kafkaguard's, Spring's ``kafka_dlt-*``, Connect's
+    ``__connect.errors.*``, Streams', or that of KIP-1191."""
+
+    @field_validator("topic")
+    @classmethod
+    def _pattern(cls, value: str) -> str:
+        try:
+            name = value.format(topic="t")
+        except (IndexError, KeyError, ValueError):
+            raise ValueError("the only placeholder is {topic}") from None
+        if not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
+            raise ValueError("a topic's name has only letters, digits, '.', '_', '-'")
+        if name in {".", ".."}:
+            raise ValueError(f"no topic may be named {name!r}")
+        if name != value.replace("{topic}", "t"):
+            raise ValueError("the placeholder is {topic}, as it stands")
+        if name == "t" and value != "t":
+            raise ValueError(
+                "is the record's own topic, so a rejected record would come back for "
+                "ever: add something to it, such as {topic}.dlq"
+            )
+        return value
+
+    def topic_for(self, topic: str) -> str:
+        """Return the dead-letter topic of a topic."""
+        return self.topic.format(topic=topic)
+
+
+def _not_always_fenced(code: int | None) -> None:
+    if code is not None and classify(code).action is Action.FENCED:
+        raise ValueError(
+            f"code {code} always stops (FENCED): fencing back would never end"
+        )
+
+
+class When(Part):
+    """Which failures an override is about. What is left out matches anything."""
+
+    code: Annotated[tuple[StrictInt, ...], _one_or_more(int)] = ()
+    """Error codes, as the broker numbers them."""
+    error: Annotated[tuple[str, ...], _one_or_more(str)] = ()
+    """Kafka's names (``NOT_LEADER_OR_FOLLOWER``) or classes of
+    ``kafkaguard.errors``, with all that derive from them."""
+    action: Annotated[tuple[Action, ...], _one_or_more(Action)] = ()
+    """Actions of the verdict."""
+    rule: Annotated[tuple[str, ...], _one_or_more(str)] = ()
+    """Ids of the rules that decided."""
+    api: Annotated[tuple[str, ...], _one_or_more(str)] = ()
+    """Requests, by Kafka's names."""
+    topic: Annotated[tuple[str, ...], _one_or_more(str)] = ()
+    """Topics, as patterns: ``orders-*``."""
+    client: Annotated[tuple[Client, ...], _one_or_more(Client)] = ()
+    """Client libraries."""
+
+    @field_validator("code")
+    @classmethod
+    def _known_codes(cls, codes: tuple[int, ...]) -> tuple[int, ...]:
+        for code in codes:
+            if code not in errors.BY_CODE and code > 0:
+                raise ValueError(
+                    f"Kafka {errors.KAFKA_VERSION} has no error code {code}; "
+                    f"the codes go from -1 to {max(errors.BY_CODE)}"
+                )
+            _not_always_fenced(code)
+        return codes
+
+    @field_validator("error")
+    @classmethod
+    def _known_errors(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            _not_always_fenced(error_class(name).code)
+        return names
+
+    @field_validator("api")
+    @classmethod
+    def _known_apis(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in API_KEYS:
+                raise ValueError(
+                    f"Kafka has no request {name!r}{nearest(name, API_KEYS)}"
+                )
+        return names
+
+    @field_validator("rule")
+    @classmethod
+    def _known_rules(cls, ids: tuple[str, ...]) -> tuple[str, ...]:
+        from kafkaguard._verdicts.rules import RULES
+
+        known = {rule.info.id: rule for rule in RULES}
+        for name in ids:
+            if name not in known:
+                raise ValueError(f"there is no rule {name!r}{nearest(name, known)}")
+        return ids
+
+    @field_validator("action")
+    @classmethod
+    def _not_fenced(cls, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+        if Action.FENCED in actions:
+            raise ValueError("FENCED always stops: fencing back would never end")
+        return actions
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.model_dump(exclude_defaults=True):
+            raise ValueError(
+                "names no failure; give one of " + ", ".join(When.model_fields)
+            )
+        return self
+
+
+class Override(Part):
+    """What is done differently about some failures.
+
+    Values that are left out stay those of the policy.
+    """
+
+    when: When
+    """Which failures."""
+    action: Ordered | None = None
+    """What to do instead of what the verdict says. After ``RETRY`` of something that
+    may have been written, ``resend_in_doubt`` must be said as well."""
+    max_attempts: Attempts | None = None
+    """How many attempts there are in all, the first one included."""
+    deadline: Deadline | None = None
+    """How many seconds the call may take in all. A deadline that the caller gave
+    stays a bound."""
+    backoff: Backoff | None = None
+    """How long to wait."""
+    resend_in_doubt: StrictBool | None = None
+    """Whether to send again what may have been written."""
+    on_reject: OnReject | None = None
+    """What happens to a rejected record."""
+    cost: Tokens | None = None
+    """What such a retry takes from the budget."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.model_fields_set <= {"when"}:
+            settings = [name for name in Override.model_fields if name != "when"]
+            raise ValueError("changes nothing; give one of " + ", ".join(settings))
+        return self
+
+
+class RetryPolicy(Part):
+    """How hard to try, and what happens to what cannot succeed.
+
+    Frozen: a policy never changes; ``replace`` makes another one. All durations are
+    seconds, as a number or a ``timedelta``. Every value has a bound; where one may be
+    removed, the value is the word ``unbounded``.
+
+    Example:
+        >>> RetryPolicy(max_attempts=3, deadline=10).max_attempts
+        3
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = "custom"
+    """A name for logs and metrics. It is not part of what ``policy_id`` hashes."""
+    description: str = ""
+    """What the policy is for, for people."""
+    max_attempts: Attempts = 5
+    """How many attempts, the first one included."""
+    deadline: Deadline = 120.0
+    """How many seconds a call may take, with all attempts and waits."""
+    attempt_timeout: Annotated[
+        Duration | None, BeforeValidator(_absent, json_schema_input_type=Duration | Off)
+    ] = None
+    """How many seconds one attempt may take: for coroutines, and for adapters that
+    can hand it to their client. Default: as long as the deadline allows."""
+    max_waits: Waits = 1_000
+    """How often a call may wait without an attempt being counted (``WAIT``)."""
+    backoff: Backoff = Backoff()
+    """How long to wait before the next attempt."""
+    budget: Annotated[
+        Budget | None, BeforeValidator(_absent, json_schema_input_type=Budget | Off)
+    ] = Budget()
+    """What retries may add to the load of the cluster; null (or ``none``) for no
+    such bound."""
+    breaker: Annotated[
+        Breaker | None, BeforeValidator(_absent, json_schema_input_type=Breaker | Off)
+    ] = None
+    """When to stop asking for a while; null (or ``none``) for never."""
+    on_reject: OnReject = "raise"
+    """What happens to a record that can never succeed."""
+    dead_letter: DeadLetter = DeadLetter()
+    """Where it goes with ``on_reject: dead_letter``."""
+    resend_in_doubt: StrictBool = False
+    """Send again what may have been written already: may write it twice."""
+    rescue: StrictBool = True
+    """Send records that failed only with their batch again on their own, once, where
+    that keeps the order of their key."""
+    null_key: Literal["reject", "send"] = "reject"
+    """A record without a key for a compacted topic: reject it before anything is
+    sent (KIP-135), or leave it to the broker, which fails its whole batch."""
+    disguised_null_key: Literal["warn", "reject", "send"] = "warn"
+    """The same for a key of None that a serialiser turned into ``null`` or ``None``."""
+    overrides: tuple[Override, ...] = ()
+    """What is done differently about some failures. Of those that match, the last
+    one decides."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.attempt_timeout is not None and self.attempt_timeout > self.deadline:
+            raise ValueError(
+                f"attempt_timeout ({self.attempt_timeout:g}) must not be above "
+                f"deadline ({self.deadline:g})"
+            )
+        return self
+
+    def __hash__(self) -> int:
+        """Hash the content, so that a policy can be a key."""
+        return hash(self.policy_id)
+
+    @cached_property
+    def policy_id(self) -> str:
+        """Twelve hexadecimal digits that stand for the content.
+
+        The same for the same settings, in every process and from every source; name
+        and description do not count.
+        """
+        content = self.model_dump(mode="json", exclude={"name", "description"})
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a policy with some settings changed, checked like a new one."""
+        kept = {name: as_written(getattr(self, name)) for name in self.model_fields_set}
+        return type(self)(**{**kept, **changes})
+
+    @cached_property
+    def _rulings(self) -> Rulings:
+        return Rulings(self)
+
+    @cached_property
+    def first_ruling(self) -> Ruling:
+        """What holds before anything has failed."""
+        return self._rulings.plain(Action.RETRY)
+
+    def ruling(
+        self, verdict: Verdict, context: CallContext, error: Any = None
+    ) -> Ruling:
+        """Return what this policy says about a failure.
+
+        Args:
+            verdict: What the failure means.
+            context: What is known about the call.
+            error: The exception or code, for overrides by code and client.
+        """
+        if not self.overrides:
+            return self._rulings.plain(verdict.action)
+        return self._rulings.ruling(failure_of(verdict, context, error))
+
+    @cached_property
+    def _retrier(self) -> Retrier:
+        return Retrier(self)
+
+    def preview(
+        self,
+        *,
+        action: Action = Action.RETRY,
+        seed: int = 0,
+        runs: int = 1_000,
+        limit: int = 50,
+    ) -> "Preview":
+        """Return the schedule of waits: a table, JSON and a picture.
+
+        Args:
+            action: The kind of failure: RETRY, REFRESH and the repairs count
+                attempts; WAIT does not. After what ends a call there is no wait, and
+                ``ending`` says why. Overrides by nothing but the action count.
+            seed: Of the random numbers; the same seed gives the same preview.
+            runs: How many schedules are drawn for averages and percentiles.
+            limit: How many waits are shown at most.
+        """
+        from kafkaguard_policies.advice.preview import draw_preview
+
+        return draw_preview(self, action, seed=seed, runs=runs, limit=limit)
+
+    def call(
+        self,
+        fn: Callable[..., T],
+        /,
+        *args: Any,
+        deadline: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> T:
+        """Call a function, and again as this policy says.
+
+        Args:
+            fn: The function.
+            args: Its arguments.
+            deadline: Seconds (or a ``timedelta``) that the call may take with all
+                attempts and waits, if that is less than the policy's.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            What ``fn`` returned; None where its exception is no failure (IGNORE).
+
+        Raises:
+            TypeError: ``fn`` is a generator or a coroutine function, or the policy has
+                an ``attempt_timeout``.
+            Exception: What ``fn`` raised last; ``outcome_of`` tells why it ended.
+        """
+        return self._retrier.run(fn, args, kwargs, deadline)
+
+    def acall(
+        self,
+        fn: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        deadline: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, T]:
+        """Await a coroutine function, and again as this policy says.
+
+        As ``call``; the deadline and ``attempt_timeout`` also end an attempt that
+        hangs, with ``TimeoutError``. Cancellation passes untouched.
+        """
+        return self._retrier.arun(fn, args, kwargs, deadline)

@@ -1,0 +1,1 @@
+"""Where a policy comes from: files, environment, reload."""

@@ -1,0 +1,144 @@
+"""A policy file that is looked at again: the policy changes at once or not at all."""
+
+from __future__ import annotations
+
+import logging
+from threading import Event as Flag
+from threading import Lock, Thread
+from typing import TYPE_CHECKING
+
+from kafkaguard._retries.events import EventHook, ReloadEvent, emit
+from kafkaguard._retries.machine import CallContext
+from kafkaguard_policies.model.fields import DAY
+from kafkaguard_policies.model.problems import PolicyError
+from kafkaguard_policies.reading.sources import load_policy
+from kafkaguard_policies.running.not_repeatable import checked_hooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from typing import Self
+
+    from kafkaguard_policies.model.policy import RetryPolicy
+
+logger = logging.getLogger("kafkaguard.policies")
+logger.addHandler(logging.NullHandler())
+
+
+class PolicyWatcher:
+    """Keeps the policy of a file up to date.
+
+    A change takes effect as a whole: ``policy`` is the old one or the new one. A file
+    that cannot be used leaves the old policy in force; the log and the hooks are told
+    which policy that is and what is wrong with the file, once.
+
+    Args:
+        source: The path of the file, or anything else that ``load_policy`` takes.
+        interval: Seconds between two looks once ``start`` was called.
+        hooks: Who receives ``ReloadEvent``.
+
+    Raises:
+        PolicyError: The file cannot be used at the start, when there is no old policy.
+        ValueError: ``interval`` is not above 0, or is more than a day.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        *,
+        interval: float = 5.0,
+        hooks: Sequence[EventHook] = (),
+    ) -> None:
+        if not 0 < interval <= DAY:
+            raise ValueError(
+                f"interval is seconds from above 0 to a day, not {interval}"
+            )
+        self.source = source
+        self.policy: RetryPolicy = load_policy(source)
+        self._interval = interval
+        self._hooks = checked_hooks(hooks)
+        self._subscribers: list[Callable[[RetryPolicy], object]] = []
+        self._problem: str | None = None
+        self._lock = Lock()
+        self._stopped = Flag()
+        self._thread: Thread | None = None
+
+    def subscribe(self, change: Callable[[RetryPolicy], object]) -> None:
+        """Call ``change`` with each new policy (``Retrier.use``, for example)."""
+        self._subscribers.append(change)
+
+    def reload(self) -> ReloadEvent | None:
+        """Look at the file now.
+
+        Returns:
+            What happened; None if nothing is new.
+        """
+        with self._lock:
+            old, problem = self.policy, None
+            try:
+                self.policy = load_policy(self.source)
+            except PolicyError as error:
+                problem = str(error)
+            except Exception as error:  # noqa: BLE001 - said once, not at every look
+                problem = f"{self.source} cannot be read: {error!r}"
+            if (self.policy, problem) == (old, self._problem):
+                return None
+            self._problem = problem
+            return self._tell(old, problem)
+
+    def _tell(self, old: RetryPolicy, problem: str | None) -> ReloadEvent:
+        policy = self.policy
+        if problem is None:
+            logger.info("policy %s: now %s", self.source, policy.policy_id)
+            self._hand_over(policy)
+        else:
+            logger.error("policy %s stays in force: %s", policy.policy_id, problem)
+        event = ReloadEvent(
+            policy=policy.name,
+            policy_id=policy.policy_id,
+            context=CallContext(),
+            source=str(self.source),
+            old_policy_id=old.policy_id,
+            problem=problem,
+        )
+        emit(self._hooks, event)
+        return event
+
+    def _hand_over(self, policy: RetryPolicy) -> None:
+        for change in self._subscribers:
+            try:
+                change(policy)
+            except Exception:
+                logger.exception("%r did not take the new policy; going on", change)
+
+    def start(self) -> Self:
+        """Look at the file every ``interval`` seconds, in a thread of its own."""
+        if self._thread is None:
+            self._stopped.clear()
+            self._thread = Thread(
+                target=self._watch, name="kafkaguard-policy", daemon=True
+            )
+            self._thread.start()
+        return self
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Stop looking, and wait at most ``timeout`` seconds for the thread to end."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(timeout)
+            self._thread = None
+
+    def __enter__(self) -> Self:
+        """Start looking."""
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        """Stop looking."""
+        self.stop()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(self._interval):
+            try:
+                self.reload()
+            except Exception:
+                logger.exception("policy %s: the look failed; going on", self.source)

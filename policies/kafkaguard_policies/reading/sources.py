@@ -1,0 +1,183 @@
+"""``load_policy``: from a preset, a file, a mapping or the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from kafkaguard_policies.model.policy import RetryPolicy
+from kafkaguard_policies.model.problems import PolicyError, Problem, problems_of
+from kafkaguard_policies.reading.documents import Document, read_document
+from kafkaguard_policies.reading.files import read_text
+
+_PRESETS = files("kafkaguard_policies") / "presets"
+_MAX_DEPTH = 10
+_ENDINGS = (".yaml", ".yml", ".toml")
+
+
+def presets() -> tuple[str, ...]:
+    """Return the names of the presets."""
+    return tuple(sorted(p.name.removesuffix(".yaml") for p in _PRESETS.iterdir()))
+
+
+def preset_text(name: str) -> str:
+    """Return the commented file of a preset.
+
+    Raises:
+        PolicyError: There is no such preset.
+    """
+    if name not in presets():
+        near = get_close_matches(name, presets(), n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        message = (
+            f"there is no preset {name!r}; {hint}The presets are "
+            f"{', '.join(presets())}; a file's name ends in .yaml, .yml or .toml"
+        )
+        raise PolicyError(f"preset {name!r}", [Problem(message)])
+    return (_PRESETS / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def load_policy(source: RetryPolicy | Mapping[str, Any] | str | Path) -> RetryPolicy:
+    """Make a policy of what names or describes one.
+
+    Args:
+        source: The name of a preset (``"default"``); the path of a ``.yaml``,
+            ``.yml`` or ``.toml`` file; a mapping; ``"env"`` for the environment
+            (``KAFKAGUARD_POLICY`` and ``KAFKAGUARD_POLICY_...``); or a policy, which is
+            returned as it is. A file or mapping may say ``extends``: a preset, or a
+            file beside it, whose settings hold where it says nothing.
+
+    Raises:
+        PolicyError: The policy cannot be read or is not valid; the message has file,
+            line, path and what is allowed, for all problems at once.
+        TypeError: ``source`` is none of these.
+    """
+    if isinstance(source, RetryPolicy):
+        return source
+    if source == "env":
+        from kafkaguard_policies.reading.environment import (
+            environment_document,
+            in_variables,
+        )
+
+        try:
+            return _build(environment_document(), None)
+        except PolicyError as error:
+            raise in_variables(error) from None
+    if isinstance(source, Mapping):
+        return _build(Document("dict", dict(source)), None)
+    if isinstance(source, str | Path):
+        return _build(*_read(str(source), None))
+    raise TypeError(
+        f"a policy is a preset's name, a path, a mapping or a RetryPolicy, "
+        f"not {type(source).__name__}"
+    )
+
+
+def _read(source: str, folder: Path | None) -> tuple[Document, Path | None]:
+    """Read a file or a preset, and tell the folder that ``extends`` starts from."""
+    if not source.endswith(_ENDINGS):
+        _refuse_other_ending(source, folder or Path())
+        return read_document(preset_text(source), f"preset {source!r}"), None
+    path = (folder or Path()) / source
+    return read_document(read_text(path), str(path)), path.parent
+
+
+def _refuse_other_ending(source: str, folder: Path) -> None:
+    """Refuse what looks like a file: no preset has a dot or a folder."""
+    if source and source not in presets() and (folder / source).is_dir():
+        message = f"{source!r} is a directory: name a file, or a preset"
+        raise PolicyError(source, [Problem(f"{message}: {', '.join(presets())}")])
+    if Path(source).suffix or os.sep in source:
+        message = (
+            f"a policy file's name ends in .yaml, .yml or .toml, and {source!r} does "
+            f"not: rename it (without ending it would be a preset: "
+            f"{', '.join(presets())})"
+        )
+        raise PolicyError(source, [Problem(message)])
+
+
+def _build(document: Document, folder: Path | None) -> RetryPolicy:
+    """Check a document that may extend others."""
+    return RetryPolicy.model_validate(_settings(document, folder, 1))
+
+
+def _settings(document: Document, folder: Path | None, depth: int) -> dict[str, Any]:
+    """Return the settings of a document with those that it inherits, checked."""
+    own = dict(document.content)
+    problems = list(document.problems)
+    base: dict[str, Any] = {}
+    try:
+        base = _base(document, own.pop("extends", None), folder, depth)
+    except PolicyError as error:
+        problems.extend(_of_file(error, document.source))
+    settings = _merged(base, own)
+    try:
+        RetryPolicy.model_validate(settings)
+    except ValidationError as error:
+        inherited = len(base.get("overrides") or ())
+        problems.extend(problems_of(error, document.line_of, inherited))
+    if problems:
+        raise PolicyError(document.source, problems)
+    return settings
+
+
+def _of_file(error: PolicyError, reader: str) -> Iterator[Problem]:
+    """Name the file with each mistake that is not the reader's own."""
+    for problem in error.problems:
+        own = error.source == reader or problem.source
+        yield problem if own else replace(problem, source=error.source)
+
+
+def _base(
+    document: Document, parent: Any, folder: Path | None, depth: int
+) -> dict[str, Any]:
+    """Return what a document inherits; a name and a description are its own."""
+    if parent is None:
+        return {}
+    if not isinstance(parent, str) or depth > _MAX_DEPTH:
+        said = "leads back to itself" if depth > _MAX_DEPTH else "must be a text"
+        message = f"{said}: name a preset, or a file beside this one"
+        problem = Problem(message, ("extends",), document.line_of(("extends",)))
+        raise PolicyError(document.source, [problem])
+    settings = _settings(*_parent(document, parent, folder), depth + 1)
+    return {k: v for k, v in settings.items() if k not in {"name", "description"}}
+
+
+def _parent(
+    document: Document, parent: str, folder: Path | None
+) -> tuple[Document, Path | None]:
+    """Read what a document extends; if there is none, that is the child's mistake."""
+    try:
+        return _read(parent, folder)
+    except PolicyError as error:
+        if any(problem.line for problem in error.problems):
+            raise
+        path = ("extends",)
+        problems = [
+            Problem(problem.message, path, document.line_of(path))
+            for problem in error.problems
+        ]
+        raise PolicyError(document.source, problems) from error
+
+
+def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one document over another: mappings key by key, overrides one after another.
+
+    Among overrides the last match decides, so those of the outer document come last.
+    """
+    result = {**base, **own}
+    for key, value in own.items():
+        below = base.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            result[key] = _merged(below, value)
+        elif key == "overrides" and isinstance(value, list | tuple) and below:
+            result[key] = [*below, *value]
+    return result

@@ -1,0 +1,1 @@
+"""Calls under a policy."""

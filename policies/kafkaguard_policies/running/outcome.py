@@ -1,0 +1,123 @@
+"""How a guarded call ended: attached to the exception that the caller receives."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkaguard._retries.machine import StopReason
+from kafkaguard._verdicts.signals import MAX_DEPTH
+
+if TYPE_CHECKING:
+    from kafkaguard._verdicts.verdict import Action
+
+_ATTRIBUTE = "kafkaguard_outcome"
+SENTENCES = {
+    StopReason.ATTEMPTS: "all attempts of the policy were made",
+    StopReason.DEADLINE: "the next attempt would have begun after the deadline",
+    StopReason.WAITS: "it was not accepted as often as the policy waits",
+    StopReason.BUDGET: "the retry budget of the cluster is used up",
+    StopReason.BREAKER_OPEN: "the cluster kept failing and is not asked for a while",
+    StopReason.REJECTED: "it can never succeed, so it was not tried again",
+    StopReason.CONFIGURE: "configuration, credentials or ACLs must be mended first",
+    StopReason.IN_DOUBT: (
+        "it may have been done already; resend_in_doubt would try again and may do "
+        "it twice"
+    ),
+    StopReason.FENCED: "another instance owns the id",
+    StopReason.ABORT: "the transaction must be aborted by the caller",
+    StopReason.REJOIN: "the caller must poll, then go on with what it still owns",
+    StopReason.RECREATE: "the client is dead and the caller must build another one",
+    StopReason.REPAIR_FAILED: "what had to be done before the next attempt failed",
+    StopReason.NESTED: "a guard inside has tried already",
+}
+
+
+class Attempt(NamedTuple):
+    """One attempt that failed; it holds no exception, so it pickles.
+
+    Attributes:
+        number: Which attempt, from 1. Waits have that of the attempt that they delay.
+        error: Kafka's name of the error, ``UNRELATED`` for one that is not Kafka's.
+        code: The broker's code, if there was one.
+        action: What was to be done.
+        rule: The id of the rule that decided.
+        elapsed: Seconds from the beginning of the call to this failure.
+        wait: Seconds waited after it.
+    """
+
+    number: int
+    error: str
+    code: int | None
+    action: Action
+    rule: str
+    elapsed: float
+    wait: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Why a guarded call was given up, and what was tried.
+
+    Attributes:
+        reason: Why there was no other attempt.
+        attempts: What failed, in order.
+        elapsed: Seconds in all.
+        policy: The policy's name.
+        policy_id: The hash of its content.
+        possible_duplicate: Whether something that may have been written was sent
+            again, because the policy allows it.
+        repair_error: Type and text of what went wrong in a repair.
+        ended: The clock when it ended.
+    """
+
+    reason: StopReason
+    attempts: tuple[Attempt, ...]
+    elapsed: float
+    policy: str
+    policy_id: str
+    possible_duplicate: bool = False
+    repair_error: str | None = None
+    ended: float = field(default=0.0, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        """Say in one line how it ended."""
+        count = max((attempt.number for attempt in self.attempts), default=0)
+        plural = "" if count == 1 else "s"
+        repair = f" ({self.repair_error})" if self.repair_error else ""
+        twice = "; it may have been written twice" if self.possible_duplicate else ""
+        return (
+            f"kafkaguard: {self.reason} after {count} attempt{plural} in "
+            f"{self.elapsed:.3g} s: {SENTENCES[self.reason]}{repair}{twice} "
+            f"(policy {self.policy}, {self.policy_id})"
+        )
+
+
+def outcome_of(error: BaseException) -> Outcome | None:
+    """Return how a guarded call ended that an exception, or its cause, came from.
+
+    Returns:
+        The outcome, or None if no guard had to do with it.
+    """
+    return _found(error, MAX_DEPTH)
+
+
+def _found(error: BaseException | None, depth: int) -> Outcome | None:
+    while error is not None and depth:
+        outcome = getattr(error, _ATTRIBUTE, None)
+        if isinstance(outcome, Outcome):
+            return outcome
+        if isinstance(error, BaseExceptionGroup):
+            for member in error.exceptions:
+                if inner := _found(member, depth - 1):
+                    return inner
+        error, depth = getattr(error, "__cause__", None), depth - 1
+    return None
+
+
+def attach(error: BaseException, outcome: Outcome) -> None:
+    """Put an outcome on an exception, and a note for people."""
+    with suppress(AttributeError):  # a class with slots: the note must do
+        setattr(error, _ATTRIBUTE, outcome)
+    error.add_note(str(outcome))

@@ -1,0 +1,271 @@
+"""The drivers: tenacity runs the engine, for functions and for coroutines.
+
+The first attempt is a direct call; tenacity is entered only after it failed, with that
+failure counted as attempt 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random as _random
+import time
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkaguard._retries.events import logger
+from kafkaguard._retries.machine import CallContext
+from kafkaguard_policies.running import testing
+from kafkaguard_policies.running.not_repeatable import (
+    LAZY,
+    checked_hooks,
+    refuse_lazy,
+    refuse_timeout,
+)
+from kafkaguard_policies.running.runs import AsyncRun, Run
+from kafkaguard_policies.running.session import Session
+from kafkaguard_policies.running.shared_limits import Terms
+from kafkaguard_policies.running.watchdog import leave, was_ours, watch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from kafkaguard._retries.events import EventHook
+    from kafkaguard._verdicts.verdict import Action
+    from kafkaguard_policies.model.policy import RetryPolicy
+    from kafkaguard_policies.running.tenacity_loop import AsyncLoop, Loop
+
+T = TypeVar("T")
+_NO_KWARGS: dict[str, Any] = {}
+
+
+class Retrier:
+    """Runs calls of one kind under a policy.
+
+    Args:
+        policy: The policy.
+        context: What is known about the calls. Default: nothing.
+        hooks: Who is told what happens.
+        repairs: What can be done before another attempt: functions (for ``acall``
+            also coroutine functions) for ``REFRESH``, ``REJOIN``, ``ABORT`` and
+            ``RECREATE``. One that raises, or returns False, ends the call. Without one
+            for the last three such a failure ends it too.
+        passes_timeout: The function hands ``attempt_timeout`` to its client, so a
+            policy that has one is allowed for plain functions.
+        clock: Tells the time in seconds.
+        sleep: Waits, for plain functions; adapters may poll instead.
+        asleep: Waits, for coroutines.
+        random: Gives numbers from 0 to below 1.
+    """
+
+    def __init__(  # noqa: PLR0913 - everything that is not its own is handed in
+        self,
+        policy: RetryPolicy,
+        context: CallContext | None = None,
+        *,
+        hooks: Sequence[EventHook] = (),
+        repairs: Mapping[Action, Callable[[], Any]] | None = None,
+        passes_timeout: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Any] = time.sleep,
+        asleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self.context = context or CallContext()
+        self.hooks = checked_hooks(hooks)
+        self.repairs = dict(repairs or {})
+        self.random = random
+        self._passes_timeout = passes_timeout
+        self._clock = clock
+        self._sleep = sleep
+        self._asleep = asleep
+        self._on_success = [
+            hook.on_success for hook in self.hooks if hasattr(hook, "on_success")
+        ]
+        self.use(policy)
+
+    def use(self, policy: RetryPolicy) -> None:
+        """Go on with another policy; calls that are under way keep theirs."""
+        self.terms = Terms(policy, self.context, passes_timeout=self._passes_timeout)
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """The policy for the next call."""
+        return self.terms.policy
+
+    @cached_property
+    def loop(self) -> Loop:
+        """Tenacity's loop for functions."""
+        from kafkaguard_policies.running.tenacity_loop import Loop
+
+        return Loop(sleep=self.pause)
+
+    @cached_property
+    def aloop(self) -> AsyncLoop:
+        """Tenacity's loop for coroutines."""
+        from kafkaguard_policies.running.tenacity_loop import AsyncLoop
+
+        return AsyncLoop(sleep=self.apause)
+
+    def pause(self, wait: float) -> None:
+        """Wait, or note it down in a test."""
+        (testing.active.sleep if testing.active else self._sleep)(wait)
+
+    async def apause(self, wait: float) -> None:
+        """Wait, or note it down in a test."""
+        await (testing.active.asleep if testing.active else self._asleep)(wait)
+
+    def now(self) -> float:
+        """Return the time, with the waits that testing skipped."""
+        return self._clock() + (testing.active.skipped if testing.active else 0.0)
+
+    def session(
+        self, context: CallContext | None = None, deadline: Any = None
+    ) -> Session:
+        """Begin a call that is run by hand, as where outcomes arrive in callbacks.
+
+        Args:
+            context: What is known about this call. Default: the retrier's.
+            deadline: Seconds (or a ``timedelta``) that it may take in all. Default:
+                the policy's.
+        """
+        started = self.now()
+        until = math.inf if deadline is None else started + seconds(deadline)
+        return Session(self, self.terms, context or self.context, started, until)
+
+    def call(
+        self,
+        fn: Callable[..., T],
+        /,
+        *args: Any,
+        deadline: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> T:
+        """Call a function under this retrier's policy; see ``RetryPolicy.call``."""
+        return self.run(fn, args, kwargs, deadline)
+
+    async def acall(
+        self,
+        fn: Callable[..., Awaitable[T]],
+        /,
+        *args: Any,
+        deadline: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> T:
+        """Await a coroutine function likewise; see ``RetryPolicy.acall``."""
+        return await self.arun(fn, args, kwargs, deadline)
+
+    def run(
+        self,
+        fn: Callable[..., T],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] = _NO_KWARGS,
+        deadline: float | timedelta | None = None,
+    ) -> T:
+        """Call a function, and again as the policy says; see ``RetryPolicy.call``."""
+        if deadline is not None:
+            deadline = seconds(deadline)
+        started = self._clock()
+        terms = self.terms
+        if terms.gate.disturbed or testing.active:
+            return self._from_start(fn, args, kwargs, deadline)
+        try:
+            result = fn(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - judged, and raised again if it ends
+            failure = error
+        else:
+            if result.__class__ in LAZY:
+                refuse_lazy(result, fn)
+            terms.count_success()
+            if self._on_success:
+                self._tell_success(started, terms.policy_id)
+            return result
+        run: Run[T] = Run(
+            self, fn, args, kwargs, self._began(terms, started, deadline), failure
+        )
+        try:
+            return run.run()
+        finally:
+            del failure, run
+
+    def _from_start(
+        self,
+        fn: Callable[..., T],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        deadline: float | timedelta | None,
+    ) -> T:
+        """Call under the breaker's eyes, or in a test."""
+        if self.terms.refuses:
+            refuse_timeout(fn)
+        return Run(self, fn, args, kwargs, self.session(deadline=deadline)).run()
+
+    def _began(
+        self, terms: Terms, started: float, deadline: float | timedelta | None
+    ) -> Session:
+        until = math.inf if deadline is None else started + seconds(deadline)
+        return Session(self, terms, self.context, started, until)
+
+    async def arun(
+        self,
+        fn: Callable[..., Awaitable[T]],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] = _NO_KWARGS,
+        deadline: float | timedelta | None = None,
+    ) -> T:
+        """Await a coroutine function, and again; see ``RetryPolicy.acall``."""
+        started = self._clock()
+        terms = self.terms
+        if deadline is not None or terms.async_gate.disturbed or testing.active:
+            session = self.session(deadline=deadline)
+            begun: AsyncRun[T] = AsyncRun(self, fn, args, kwargs, session)
+            return await begun.run()
+        watched = watch(terms.periods)
+        try:
+            result = await fn(*args, **kwargs)
+        except asyncio.CancelledError as cancelled:
+            if not was_ours(watched):
+                raise
+            failure: Exception = TimeoutError(*cancelled.args)
+        except Exception as error:  # noqa: BLE001 - judged, and raised again if it ends
+            failure = error
+        else:
+            terms.count_success()
+            if self._on_success:
+                self._tell_success(started, terms.policy_id)
+            return result
+        finally:
+            leave(watched)
+        session = self._began(terms, started, deadline)
+        run: AsyncRun[T] = AsyncRun(self, fn, args, kwargs, session, failure)
+        try:
+            return await run.run()
+        finally:
+            del failure, run
+
+    def _tell_success(self, started: float, policy_id: str) -> None:
+        elapsed = self._clock() - started
+        for tell in self._on_success:
+            try:
+                tell(self.context, elapsed, policy_id)
+            except Exception:  # noqa: BLE001 - a broken hook never breaks a call
+                logger.exception("hook %r failed at a success; going on", tell)
+
+
+def seconds(value: float | timedelta) -> float:
+    """Return a duration in seconds.
+
+    Raises:
+        TypeError: It is no duration.
+        ValueError: It is not above 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
+        raise TypeError(f"{_A_DEADLINE}, not {value!r}")
+    number = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if not number > 0:
+        raise ValueError(f"{_A_DEADLINE}, not {value!r}")
+    return number
+
+
+_A_DEADLINE = "a deadline is a number of seconds above 0, or a timedelta"

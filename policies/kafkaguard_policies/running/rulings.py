@@ -1,0 +1,146 @@
+"""From a policy and a verdict to a ruling: the last override that matches decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._retries.machine import CallContext, Ruling
+from kafkaguard._verdicts.verdict import Action, Verdict
+from kafkaguard_policies.model.names import error_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard_policies.model.policy import Override, RetryPolicy, When
+
+_MEMO_LIMIT = 10_000
+_Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What overrides look at."""
+
+    verdict: Verdict
+    code: int | None
+    api: str | None
+    topic: str | None
+    client: str | None
+
+
+class Rulings:
+    """The rulings of one policy, made once for each kind of failure."""
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self._overrides = [
+            (index, override, _matcher(override.when))
+            for index, override in enumerate(policy.overrides)
+        ]
+        self._memo: dict[_Key, Ruling] = {}
+        self._plain = {action: self._without_override(action) for action in Action}
+
+    def ruling(self, failure: Failure) -> Ruling:
+        """Return what the policy says about a failure."""
+        verdict = failure.verdict
+        where = (failure.code, failure.api, failure.topic, failure.client)
+        key: _Key = (verdict.rule.id, verdict.error_class, *where)
+        ruling = self._memo.get(key)
+        if ruling is None:
+            ruling = self._make(failure)
+            if len(self._memo) < _MEMO_LIMIT:
+                self._memo[key] = ruling
+        return ruling
+
+    def _make(self, failure: Failure) -> Ruling:
+        for index, override, matches in reversed(self._overrides):
+            if matches(failure):
+                return self._overridden(failure.verdict.action, index, override)
+        return self.plain(failure.verdict.action)
+
+    def plain(self, action: Action) -> Ruling:
+        """Return what the policy says where no override matches."""
+        return self._plain[action]
+
+    def _without_override(self, action: Action) -> Ruling:
+        policy = self._policy
+        return Ruling(
+            action=action,
+            max_attempts=policy.max_attempts,
+            max_waits=policy.max_waits,
+            deadline=policy.deadline,
+            backoff=policy.backoff,
+            resend_in_doubt=policy.resend_in_doubt,
+            on_reject=policy.on_reject,
+            cost=_cost(policy, action),
+        )
+
+    def _overridden(self, action: Action, index: int, override: Override) -> Ruling:
+        """Lay an override over the policy; nothing overrules FENCED."""
+        if override.action is not None and action is not Action.FENCED:
+            action = Action(override.action)
+        policy = self._policy
+
+        def either(name: str) -> Any:
+            value = getattr(override, name)
+            return getattr(policy, name) if value is None else value
+
+        return Ruling(
+            action=action,
+            max_attempts=either("max_attempts"),
+            max_waits=policy.max_waits,
+            deadline=either("deadline"),
+            backoff=either("backoff"),
+            resend_in_doubt=either("resend_in_doubt"),
+            on_reject=either("on_reject"),
+            cost=_cost(policy, action) if override.cost is None else override.cost,
+            override=index,
+        )
+
+
+def _cost(policy: RetryPolicy, action: Action) -> float:
+    default = 0.0 if action is Action.WAIT else 1.0
+    return default if policy.budget is None else policy.budget.cost.get(action, default)
+
+
+def _matcher(when: When) -> Callable[[Failure], bool]:
+    classes = tuple(error_class(name) for name in when.error)
+
+    def matches(failure: Failure) -> bool:
+        verdict = failure.verdict
+        return (
+            _listed(failure.code, when.code)
+            and _listed(verdict.action, when.action)
+            and _listed(verdict.rule.id, when.rule)
+            and _listed(failure.api, when.api)
+            and _listed(failure.client, when.client)
+            and (not classes or issubclass(verdict.error_class, classes))
+            and _matches_topic(failure.topic, when.topic)
+        )
+
+    return matches
+
+
+def _listed(value: Any, allowed: tuple[Any, ...]) -> bool:
+    return not allowed or value in allowed
+
+
+def _matches_topic(topic: str | None, patterns: tuple[str, ...]) -> bool:
+    if not patterns:
+        return True
+    return topic is not None and any(fnmatchcase(topic, p) for p in patterns)
+
+
+def failure_of(verdict: Verdict, context: CallContext, error: Any) -> Failure:
+    """Collect what overrides look at."""
+    from kafkaguard._verdicts.signals import signal_of
+
+    signal = None if isinstance(error, int) else signal_of(error)
+    code = error if isinstance(error, int) else verdict.error_class.code
+    client = context.client
+    if signal is not None:
+        code = signal.key if isinstance(signal.key, int) else code
+        client = client or signal.client
+    return Failure(verdict, code, context.api, context.topic, client)

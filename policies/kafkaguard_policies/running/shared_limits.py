@@ -1,0 +1,75 @@
+"""What holds for the calls of a retrier under one policy; exchanged as a whole."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._retries.breaker import CircuitBreaker, shared_breaker
+from kafkaguard._retries.budget import RetryBudget, shared_budget
+from kafkaguard_policies.running.watchdog import PERIOD, SHORT
+
+if TYPE_CHECKING:
+    from kafkaguard._retries.machine import CallContext
+    from kafkaguard_policies.model.policy import RetryPolicy
+
+
+class Terms:
+    """A policy with the budget and the breaker that it shares, ready for the hot path.
+
+    Args:
+        policy: The policy.
+        context: What is known about the calls.
+        passes_timeout: Whether plain functions may have an ``attempt_timeout``.
+    """
+
+    def __init__(
+        self, policy: RetryPolicy, context: CallContext, *, passes_timeout: bool
+    ) -> None:
+        self.policy = policy
+        self.policy_id = policy.policy_id
+        self.periods = policy.deadline / PERIOD
+        self.budget = _budget(policy, context)
+        self.breaker = _breaker(policy, context)
+        self.count_success = self.budget.succeeded if self.budget else count().__next__
+        self.refuses = policy.attempt_timeout is not None and not passes_timeout
+        # One look tells whether a call may go straight through: not where it must be
+        # refused, or needs a timer of its own.
+        timed = policy.attempt_timeout is not None or policy.deadline < SHORT
+        self.gate = _SHUT if self.refuses else self.breaker
+        self.async_gate = _SHUT if timed else self.breaker
+
+
+class _NoBreaker:
+    """What stands in for a breaker where there is none."""
+
+    def __init__(self, *, disturbed: bool = False) -> None:
+        self.disturbed = disturbed
+
+    def failed(self, _now: float) -> None:
+        """Take in a failure."""
+
+    def abandoned(self) -> None:
+        """Take in a cancellation."""
+
+
+_SHUT = _NoBreaker(disturbed=True)
+
+
+def _breaker(policy: RetryPolicy, context: CallContext) -> Any:
+    rules = policy.breaker
+    if rules is None:
+        return _NoBreaker()
+    settings = (rules.failures, rules.open_for, rules.probes)
+    if context.cluster is None:
+        return CircuitBreaker(*settings)
+    return shared_breaker(context.cluster, context.api, *settings)
+
+
+def _budget(policy: RetryPolicy, context: CallContext) -> RetryBudget | None:
+    rules = policy.budget
+    if rules is None:
+        return None
+    if context.cluster is None:
+        return RetryBudget(rules.capacity, rules.deposit)
+    return shared_budget(context.cluster, rules.capacity, rules.deposit)

@@ -1,0 +1,102 @@
+"""Answers of brokers, judged without a broker: sizes, copies under way, old versions."""
+
+from __future__ import annotations
+
+from kafka.protocol.admin import DescribeLogDirsResponse
+
+from kafkaguard import errors
+from kafkaguard._cluster.log_dirs import LogDirsReport, read_answer
+
+Result = DescribeLogDirsResponse.DescribeLogDirsResult
+Topic = Result.DescribeLogDirsTopic
+Partition = Topic.DescribeLogDirsPartition
+
+
+def answer(version, *dirs, error_code=0):
+    """Make an answer as it comes off the wire."""
+    made = DescribeLogDirsResponse(error_code=error_code, results=list(dirs))
+    return DescribeLogDirsResponse.decode(made.encode(version=version), version=version)
+
+
+def directory(path, *partitions, error_code=0, total=-1, usable=-1):
+    """Make a directory with replicas of ``t``: index, size, lag, future."""
+    listed = [
+        Partition(partition_index=i, partition_size=s, offset_lag=lag, is_future_key=f)
+        for i, s, lag, f in partitions
+    ]
+    return Result(
+        error_code=error_code,
+        log_dir=path,
+        topics=[Topic(name="t", partitions=listed)] if listed else [],
+        total_bytes=total,
+        usable_bytes=usable,
+        is_cordoned=False,
+    )
+
+
+def report(version, *answers):
+    """Judge an answer of each broker."""
+    return LogDirsReport(
+        {i: read_answer(i, version, each) for i, each in enumerate(answers)}
+    )
+
+
+def test_b45_shared_storage_counts_once_and_local_copies_each():
+    """Three brokers, each with 120 on its disk and the same 120 in remote storage."""
+    one = answer(
+        4,
+        directory("/data", (0, 120, 0, False)),
+        directory("remote://bucket", (0, 120, 0, False)),
+    )
+    found = report(4, one, one, one)
+    assert 360 == found.local_size("t") == found.local_size("t", 0)
+    assert found.remote_size("t") == 120
+    assert 0 == found.local_size("t", 1) == found.local_size("u")
+
+
+def test_b46_future_replicas_stand_apart_and_unknown_lag_is_none():
+    """A copy under way adds no size, and -1 is not shown as a lag."""
+    both = directory("/a", (0, 10, -1, False), (0, 4, -1, True))
+    (log_dir,) = report(1, answer(1, both)).brokers[0].dirs.values()
+    (current,), (future,) = log_dir.replicas, log_dir.future_replicas
+    assert (current.offset_lag, current.is_future, current.size) == (None, False, 10)
+    assert (future.offset_lag, future.is_future, future.size) == (None, True, 4)
+    assert log_dir.size == 10
+
+
+def test_size_of_disks_and_what_is_used():
+    """From version 4 on the disk's size is known; -1 there is still not a size."""
+    found = report(4, answer(4, directory("/a", total=100, usable=25), directory("/b")))
+    used = {path: each.used for path, each in found.brokers[0].dirs.items()}
+    assert used == {"/a": 0.75, "/b": None}
+
+
+def test_empty_answer_means_denied_only_below_version_3():
+    """From version 3 on a broker that denies says so; there it is an answer cut short."""
+    old, new = (report(v, answer(v)).brokers[0] for v in (2, 3))
+    assert isinstance(old.error, errors.ClusterAuthorizationFailedError)
+    assert isinstance(new.error, errors.ClientProtocolError)
+    assert "no directory and no error" in str(new.error)
+    assert old.is_concluded
+    assert new.is_concluded
+
+
+def test_top_level_code_is_that_brokers_error_and_unknown_codes_are_kept():
+    """Any code, also one from the future, stays on its broker."""
+    found = report(5, answer(5, error_code=31), answer(5, error_code=4711))
+    assert [each.code for each in found.errors] == [31, 4711]
+    assert not found.complete
+
+
+def test_raise_for_errors_raises_the_gravest_and_notes_the_others():
+    """What passes by itself is a note to what a human must mend."""
+    found = report(
+        5, answer(5, directory("/a", error_code=56)), answer(5, error_code=31)
+    )
+    for _ in range(2):  # asking twice adds nothing
+        try:
+            found.raise_for_errors()
+        except errors.ClusterAuthorizationFailedError as error:
+            caught = error
+    assert len(caught.__notes__) == 1
+    assert "log directory /a" in caught.__notes__[0]

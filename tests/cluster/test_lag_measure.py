@@ -1,0 +1,185 @@
+"""Lag, measured and judged without a broker."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka import TopicPartition as TheirPartition
+
+from kafkaguard._cluster.lag import (
+    GroupLag,
+    LagReason,
+    LagReport,
+    LagState,
+    PartitionLag,
+    group_state,
+    measure,
+)
+from kafkaguard._cluster.reports import TopicPartition, as_partition
+from kafkaguard.errors import GroupAuthorizationFailedError, NotCoordinatorError
+
+PLACE = TopicPartition("t", 0)
+offsets = st.integers(0, 2**63 - 1)
+
+
+@given(offsets, offsets)
+def test_lag_is_never_negative_and_never_a_marker(committed, end):
+    """It is the distance, or there is a reason."""
+    found = measure(PLACE, committed, end)
+    if committed <= end:
+        assert end - committed == found.lag
+        assert found.reason is None
+    else:
+        assert (found.lag, found.reason) == (None, LagReason.COMMITTED_BEYOND_END)
+
+
+@pytest.mark.parametrize(
+    ("assume", "lag"), [(None, None), ("earliest", 40), ("latest", 0)]
+)
+def test_b58_no_commit_is_none_unless_a_beginning_is_assumed(assume, lag):
+    """From the log start, not from 0."""
+    found = measure(PLACE, None, 100, assume=assume, log_start=60)
+    assert (lag, LagReason.NO_COMMIT) == (found.lag, found.reason)
+
+
+def test_beyond_the_last_stable_offset_is_not_beyond_the_end():
+    """A reader of everything, measured as one of committed records only."""
+    found = measure(PLACE, 15, 10, high_watermark=20)
+    assert (found.lag, found.reason) == (0, None)
+    assert measure(PLACE, 15, 10).reason == LagReason.COMMITTED_BEYOND_END
+
+
+def test_lost_and_blocked():
+    """What retention took, and what open transactions hold back."""
+    found = measure(PLACE, 5, 20, log_start=8, high_watermark=35, last_stable=20)
+    assert (found.lost, found.blocked, found.lag) == (3, 15, 15)
+    bare = measure(PLACE, 5, 20)
+    assert bare.lost is None
+    assert bare.blocked is None
+
+
+def test_b65_total_counts_what_is_known():
+    """Partitions without a commit stand beside the total, not in it."""
+    group = GroupLag(
+        "g",
+        partitions={
+            PLACE: measure(PLACE, 8, 10),
+            TopicPartition("t", 1): measure(TopicPartition("t", 1), None, 100),
+        },
+    )
+    assert (group.total, group.unknown) == (2, 1)
+
+
+def test_b60_a_lag_of_one_may_be_a_marker():
+    """Three ways to know better: tolerance, the column time, a live position."""
+    one = measure(PLACE, 1, 2)
+    assert "transaction marker" in one.notes[0]
+    assert not one.is_caught_up()
+    assert one.is_caught_up(tolerance=1)
+    sure = measure(PLACE, 1, 3, time_lag=0.0)
+    assert "no record is left" in sure.notes[0]
+    assert sure.is_caught_up()
+    group = GroupLag("g", partitions={PLACE: one})
+    assert group.with_positions({TheirPartition("t", 0): 2}).is_caught_up()
+    assert group.with_positions({("u", 0): 2}) == group
+
+
+def test_b70_compacted_topics_are_flagged():
+    """Offsets are not records there."""
+    assert "compacted" in measure(PLACE, 0, 9, compacted=True).notes[0]
+    assert measure(PLACE, 9, 9, compacted=True).notes == ()
+
+
+def test_b68_group_without_a_partition_has_a_reason_and_no_number():
+    """One that there is not, one that committed nothing, one that may not be read."""
+    unknown = GroupLag("g", "unknown")
+    assert (unknown.total, unknown.reason) == (None, LagReason.NO_GROUP)
+    assert group_state(None, unknown) == LagState.ERROR
+    new = GroupLag("g", "Stable")
+    assert (new.total, new.reason) == (None, LagReason.NO_COMMIT)
+    denied = GroupLag("g", error=GroupAuthorizationFailedError())
+    assert (denied.total, denied.reason) == (None, None)
+    assert not any(group.is_caught_up() for group in (unknown, new, denied))
+
+
+def test_total_is_none_where_no_partition_has_a_lag():
+    """And 0 where one has, and nothing is left."""
+    gone = PartitionLag("t", 0, reason=LagReason.GONE)
+    assert GroupLag("g", partitions={PLACE: gone}).total is None
+    assert GroupLag("g", partitions={PLACE: measure(PLACE, 3, 3)}).total == 0
+
+
+LOOKS = (
+    # committed then and now, end then and now, state of the group
+    ((5, 9), (10, 10), "Stable", LagState.OK),
+    ((5, 10), (10, 10), "Empty", LagState.OK),
+    ((5, 9), (10, 20), "Stable", LagState.LAGGING),
+    ((5, 5), (10, 10), "Stable", LagState.STALLED),
+    ((5, 5), (10, 10), None, LagState.STALLED),
+    ((5, 5), (10, 12), "Empty", LagState.STOPPED),
+    ((None, None), (10, 10), "unknown", LagState.STOPPED),
+    ((None, None), (0, 0), "Stable", LagState.OK),
+    ((None, 3), (10, 10), "Stable", LagState.LAGGING),
+    ((5, 11), (10, 10), "Stable", LagState.ERROR),
+)
+
+
+@pytest.mark.parametrize(("committed", "end", "state", "expected"), LOOKS)
+def test_states_from_two_looks(committed, end, state, expected):
+    """What moved, what is left, and whether anybody is there to read it."""
+    earlier, now = (
+        GroupLag("g", state, partitions={PLACE: measure(PLACE, c, e)})
+        for c, e in zip(committed, end, strict=True)
+    )
+    reports = [LagReport({"g": each}, taken_at=0.0) for each in (earlier, now)]
+    assert {"g": expected} == reports[1].states(reports[0])
+
+
+def test_gravest_partition_decides_and_the_first_look_can_only_suspect():
+    """A group that is seen for the first time has moved nowhere."""
+    done, behind = measure(PLACE, 3, 3), measure(TopicPartition("t", 1), 1, 3)
+    group = GroupLag("g", "Stable", partitions={PLACE: done, ("t", 1): behind})
+    assert group_state(None, group) == LagState.STALLED
+    assert group_state(None, GroupLag("g")) == LagState.OK
+    denied = GroupLag("g", error=GroupAuthorizationFailedError())
+    assert group_state(group, denied) == LagState.ERROR
+
+
+@pytest.mark.parametrize(
+    "reason", [LagReason.GONE, LagReason.NO_LEADER, LagReason.ERROR]
+)
+def test_no_telling_is_a_state_of_its_own(reason):
+    """A partition that cannot be measured is not taken for one that is done."""
+    group = GroupLag("g", partitions={PLACE: PartitionLag("t", 0, 5, reason=reason)})
+    assert group_state(group, group) == LagState.ERROR
+    assert not group.is_caught_up()
+    assert group.with_positions({PLACE: 3}) == group
+
+
+def test_errors_of_brokers_groups_and_partitions_are_collected():
+    """One place to look, and one call that raises."""
+    broken = PartitionLag("t", 0, reason=LagReason.ERROR, error=NotCoordinatorError())
+    report = LagReport(
+        {"g": GroupLag("g", partitions={PLACE: broken}), "h": GroupLag("h")},
+        taken_at=0.0,
+        broker_errors={1: GroupAuthorizationFailedError("broker 1")},
+    )
+    assert len(report.errors) == 2
+    assert not report.complete
+    with pytest.raises(GroupAuthorizationFailedError) as caught:
+        report.raise_for_errors()
+    assert "NOT_COORDINATOR" in caught.value.__notes__[0]
+    LagReport({}, 0.0).raise_for_errors()
+
+
+def test_partitions_of_any_client_are_understood():
+    """A pair, a named tuple, or an object with the two attributes."""
+
+    class Confluent:
+        topic, partition, offset = "t", 0, -1001
+
+    for each in (("t", 0), TheirPartition("t", 0), Confluent(), PLACE):
+        assert as_partition(each) == PLACE
+    assert str(PLACE) == "t-0"
+    assert {TheirPartition("t", 0): 1} == {PLACE: 1}

@@ -1,0 +1,141 @@
+"""kafka-python's producer, guarded: what it refuses to take, what it says, and events."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import pytest
+from kafka import KafkaProducer
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+from kafkaguard import errors, guard
+from kafkaguard._retries.events import RecreateEvent, RejectEvent, RetryEvent
+from tests.contracts.producer import COMPACTED, read, stale_topic, threads, until
+
+
+def guarded(cluster, config=None, **options):
+    """Guard a new producer."""
+    settings = {"bootstrap_servers": cluster.bootstrap_servers, **(config or {})}
+    return guard(KafkaProducer(**settings), **options)
+
+
+@pytest.mark.parametrize("method", ["flush", "close"])
+@pytest.mark.parametrize(
+    ("timeout", "kind"),
+    [(-1, ValueError), (math.nan, ValueError), ("x", TypeError), (True, TypeError)],
+)
+def test_a_time_that_is_none_is_refused_before_anything_is_done(
+    kafka_cluster, kafka_topic, method, timeout, kind
+):
+    """The text says what is allowed, and the producer goes on."""
+    with guarded(kafka_cluster) as producer:
+        with pytest.raises(kind, match="seconds, 0 or more") as caught:
+            getattr(producer, method)(timeout)
+        assert repr(timeout) in str(caught.value)
+        assert producer.send(kafka_topic, b"v", b"k").get(10).offset == 0
+
+
+def test_a_missing_topic_is_no_question_of_rights(kafka_cluster, caplog):
+    """A record without a key for a topic that is not there: no word of an ACL."""
+    settings = {"max_block_ms": 500, "allow_auto_create_topics": False}
+    with (
+        caplog.at_level(logging.WARNING, "kafkaguard"),
+        guarded(kafka_cluster, settings) as producer,
+        pytest.raises(KafkaTimeoutError, match="do not know topic"),
+    ):
+        producer.send("never-created", b"v")
+    assert "DescribeConfigs" not in caplog.text
+
+
+def test_an_oversize_record_names_size_and_limit(kafka_cluster):
+    """What, where, and what next."""
+    topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
+    with (
+        guarded(kafka_cluster) as producer,
+        pytest.raises(errors.MessageTooLargeError) as caught,
+    ):
+        producer.send(topic, b"x" * 5000, b"k").get(10)
+    said = str(caught.value)
+    assert f"max.message.bytes of topic {topic} is 1000" in said
+    assert "makes a batch of 50" in said
+    assert "None" not in said
+
+
+def test_an_answer_without_a_text_is_a_sentence(
+    kafka_topic, kafka_faults, kafka_cluster
+):
+    """Not "PolicyViolationError: None"."""
+    kafka_faults.on("Produce").fail("POLICY_VIOLATION", times=1)
+    with guarded(kafka_faults) as producer:
+        with pytest.raises(KafkaError) as caught:
+            producer.send(kafka_topic, b"v", b"k").get(10)
+        assert "None" not in str(caught.value)
+        assert "gave no further reason" in str(caught.value)
+        assert producer.send(kafka_topic, b"v", b"k").get(10).offset == 0
+
+
+def test_the_warning_about_a_replacement_says_what_killed_it(kafka_cluster, caplog):
+    """Topic, partition and code."""
+    topic, stale = stale_topic(kafka_cluster)
+    with (
+        caplog.at_level(logging.WARNING, "kafkaguard"),
+        guarded(kafka_cluster, topics=stale) as producer,
+    ):
+        with pytest.raises(errors.InvalidRecordKeyError):
+            producer.send(topic, b"-").get(10)
+        until(lambda: not threads("kafkaguard-recovery"))
+    assert f"InvalidRecordError (87), topic {topic}, partition 0" in caplog.text
+
+
+class TestEvents:
+    """`guard(client, on_event=...)`."""
+
+    def test_a_record_refused_by_the_guard_is_an_event(self, kafka_cluster):
+        """REJECT, with the topic and the policy."""
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+        events = []
+        with (
+            guarded(kafka_cluster, on_event=events.append) as producer,
+            pytest.raises(errors.InvalidRecordKeyError),
+        ):
+            producer.send(topic, b"-")
+        (event,) = events
+        assert isinstance(event, RejectEvent)
+        assert (event.error, event.on_reject) == ("INVALID_RECORD_KEY", "raise")
+        assert (event.context.topic, event.policy) == (topic, "default")
+
+    def test_death_rescue_and_refusal_are_events(self, kafka_cluster):
+        """One of each: rejected, to be sent again, replaced."""
+        topic, stale = stale_topic(kafka_cluster)
+        events = []
+        settings = {"linger_ms": 50}
+        options = {"topics": stale, "on_event": events.append}
+        with guarded(kafka_cluster, settings, **options) as producer:
+            producer.send(topic, b"v", b"k")
+            refused = producer.send(topic, b"-")
+            assert isinstance(refused_error(refused), errors.InvalidRecordKeyError)
+            producer.flush()
+        kinds = sorted(type(event).__name__ for event in events)
+        assert kinds == ["RecreateEvent", "RejectEvent", "RetryEvent"]
+        assert {topic} == {event.context.topic for event in events}
+        assert {RecreateEvent, RejectEvent, RetryEvent} == {type(e) for e in events}
+
+    def test_b95_a_hook_that_raises_breaks_nothing(self, kafka_cluster, caplog):
+        """It is logged; the mates are delivered."""
+        topic, stale = stale_topic(kafka_cluster)
+        settings = {"linger_ms": 50}
+        options = {"topics": stale, "on_event": lambda _: 1 / 0}
+        with guarded(kafka_cluster, settings, **options) as producer:
+            kept, refused = producer.send(topic, b"v", b"k"), producer.send(topic, b"-")
+            assert kept.get(10).offset == 0
+            assert isinstance(refused_error(refused), errors.InvalidRecordKeyError)
+        assert "going on" in caplog.text
+        assert read(kafka_cluster, topic) == [(b"k", b"v")]
+
+
+def refused_error(future):
+    """Wait for a future that fails."""
+    with pytest.raises(KafkaError) as caught:
+        future.get(10)
+    return caught.value

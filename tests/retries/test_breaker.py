@@ -1,0 +1,107 @@
+"""The circuit breaker, compared with a simple model."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from kafkaguard._retries.breaker import (
+    BreakerState,
+    Change,
+    CircuitBreaker,
+    shared_breaker,
+)
+
+CLOSED, OPEN, HALF_OPEN = BreakerState
+
+
+class BreakerMachine(RuleBasedStateMachine):
+    """Calls that ask, succeed and fail in any order, and time that passes."""
+
+    @initialize(failures=st.integers(1, 4), probes=st.integers(1, 3))
+    def start(self, failures, probes):
+        """Begin closed."""
+        self.breaker = CircuitBreaker(failures, open_for=10.0, probes=probes)
+        self.failures, self.probes = failures, probes
+        self.now, self.state, self.strikes = 0.0, CLOSED, 0
+        self.opened, self.out, self.good = 0.0, [], 0
+
+    def move(self, state):
+        """Change the model's state."""
+        self.state, self.opened, self.strikes = state, self.now, 0
+        self.out, self.good = [], 0
+
+    @rule(seconds=st.sampled_from([0.5, 3.0, 9.5, 10.0]))
+    def wait(self, seconds):
+        """Time passes."""
+        self.now += seconds
+
+    @rule()
+    def ask(self):
+        """A call may go through when closed, or as one of the probes."""
+        if self.state is OPEN and self.now >= self.opened + 10:
+            self.move(HALF_OPEN)
+        self.out = [t for t in self.out if self.now < t + 10]
+        may = self.state is CLOSED or (
+            self.state is HALF_OPEN and len(self.out) + self.good < self.probes
+        )
+        if may and self.state is HALF_OPEN:
+            self.out.append(self.now)
+        wait, _ = self.breaker.ask(self.now)
+        assert may == (wait == 0)
+        assert 0 <= wait <= 10
+
+    @rule()
+    def succeed(self):
+        """Successes forget strikes, and close it after enough probes."""
+        if self.state is CLOSED:
+            self.strikes = 0
+        elif self.state is HALF_OPEN:
+            self.out, self.good = self.out[1:], self.good + 1
+            if self.good >= self.probes:
+                self.move(CLOSED)
+        self.breaker.succeeded(self.now)
+
+    @rule()
+    def fail(self):
+        """Failures in a row open it; one is enough when half-open."""
+        if self.state is not OPEN:
+            self.strikes += 1
+            if self.state is HALF_OPEN or self.strikes >= self.failures:
+                self.move(OPEN)
+        self.breaker.failed(self.now)
+
+    @rule()
+    def abandon(self):
+        """A cancelled probe gives its place back."""
+        self.out = self.out[1:]
+        self.breaker.abandoned()
+
+    @invariant()
+    def same_state(self):
+        """It stands where the model stands, and quiet means closed without strikes."""
+        if hasattr(self, "breaker"):
+            assert self.state is self.breaker.state
+            quiet = self.state is CLOSED and self.strikes == 0
+            assert quiet == (not self.breaker.disturbed)
+
+
+TestBreaker = BreakerMachine.TestCase
+
+
+def test_changes_are_told_once():
+    """Whoever makes it change learns of it."""
+    breaker = CircuitBreaker(failures=2, open_for=10, probes=1)
+    assert breaker.failed(0) is None
+    assert Change(CLOSED, OPEN) == breaker.failed(1)
+    assert breaker.failed(2) is None
+    assert breaker.ask(2) == (9.0, None)
+    assert (0.0, Change(OPEN, HALF_OPEN)) == breaker.ask(11)
+    assert Change(HALF_OPEN, CLOSED) == breaker.succeeded(12)
+
+
+def test_one_breaker_for_each_cluster_and_api():
+    """Produce may be broken where Fetch works."""
+    ours = shared_breaker("test-c:9092", "Produce", 2, 10, 1)
+    assert ours is shared_breaker("test-c:9092", "Produce", 2, 10, 1)
+    assert ours is not shared_breaker("test-c:9092", "Fetch", 2, 10, 1)

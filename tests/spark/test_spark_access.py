@@ -1,0 +1,111 @@
+"""The sink on a secured cluster, with the options that a Spark user has already."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+
+from kafkaguard import errors as e
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.testing import KafkaCluster
+from kafkaguard_adapters.spark.driver.options import from_options
+from kafkaguard_adapters.spark.driver.topics import look_up
+from kafkaguard_adapters.spark.executor.delivery import Delivery
+from tests.spark.spark_reading import values
+
+pytestmark = pytest.mark.xdist_group("spark_access")
+
+
+@pytest.fixture(scope="module")
+def secured():
+    """A cluster with two users and TLS."""
+    with KafkaCluster(
+        users={"bob": "b-secret", "eve": "e-secret"}, tls=True
+    ) as cluster:
+        yield cluster
+
+
+def options(cluster, listener, user, topic, **more):
+    """Write the options of Spark's own sink, as the cluster's users would."""
+    way = cluster.client_config(listener, client="spark", user=user, **more)
+    return {**way, "topic": topic}
+
+
+def send(given, key=None):
+    """Send one record as a task does."""
+    settings = from_options(given)
+    columns = {"key": pa.array([key], pa.string()), "value": pa.array(["v"])}
+    with Delivery(settings, look_up(settings)[1]) as delivery:
+        delivery.send(pa.record_batch(columns))
+        delivery.settle()
+    return delivery.counts
+
+
+def test_b07_s49_client_that_may_only_write_is_warned_once_and_writes(secured):
+    """The look-up is advisory; the warning names what to grant."""
+    topic = secured.create_topic()
+    secured.grant("bob", "WRITE", "TOPIC", topic)
+    with pytest.warns(UserWarning, match="Grant DescribeConfigs on the topic") as seen:
+        counts = send(options(secured, "SASL_PLAIN", "bob", topic))
+    assert len(seen) == 1
+    assert counts.delivered == 1
+    assert values(secured, topic) == ["v"]
+
+
+def test_client_that_may_only_write_can_declare_what_it_knows(secured):
+    """Then a record without a key is refused without a look at the topic."""
+    topic = secured.create_topic(config={"cleanup.policy": "compact"})
+    secured.grant("bob", "WRITE", "TOPIC", topic)
+    given = options(secured, "SASL_PLAIN", "bob", topic) | {"compacted": "true"}
+    with (
+        pytest.warns(UserWarning, match="declare compacted"),
+        pytest.raises(e.InvalidRecordKeyError),
+    ):
+        send(given)
+
+
+def test_java_options_for_scram_over_tls_are_translated(secured):
+    """Trust store, mechanism and JAAS line, as Spark's own sink takes them."""
+    topic = secured.create_topic()
+    for operation in ("WRITE", "DESCRIBE_CONFIGS"):
+        secured.grant("bob", operation, "TOPIC", topic)
+    given = options(secured, "SASL_TLS", "bob", topic, mechanism="SCRAM-SHA-256")
+    assert send(given, "k").delivered == 1
+
+
+def test_client_that_may_not_write_is_told_so(secured):
+    """Not as a missing topic, and not after a timeout."""
+    topic = secured.create_topic()
+    with pytest.raises(e.TopicAuthorizationFailedError) as caught:
+        send(options(secured, "SASL_PLAIN", "eve", topic))
+    assert caught.value.topic == topic
+
+
+@pytest.mark.parametrize("role", ["topic", "dead_letter_topic"])
+def test_client_that_may_only_see_a_topic_is_told_so_before_anything_is_sent(
+    secured, role
+):
+    """At the first refused record it would be too late: Spark tries four times."""
+    seen, written = secured.create_topic(), secured.create_topic()
+    secured.grant("bob", "DESCRIBE", "TOPIC", seen)
+    secured.grant("bob", "WRITE", "TOPIC", written)
+    other = "dead_letter_topic" if role == "topic" else "topic"
+    given = options(secured, "SASL_PLAIN", "bob", written)
+    given |= {role: seen, other: written}
+    with pytest.raises(e.TopicAuthorizationFailedError, match="grant Write") as caught:
+        look_up(from_options(given))
+    assert caught.value.topic == seen
+    assert caught.value.verdict.action is Action.CONFIGURE
+
+
+def test_s09_wrong_password_is_not_called_a_missing_topic(secured):
+    """Spark's own sink says that the topic is not present, after a minute."""
+    given = options(secured, "SASL_PLAIN", "bob", "t")
+    login = given["kafka.sasl.jaas.config"].replace("b-secret", "wrong")
+    started = time.monotonic()
+    with pytest.raises(e.AuthenticationError) as caught:
+        send(given | {"kafka.sasl.jaas.config": login})
+    assert time.monotonic() - started < 7
+    assert "wrong" not in str(caught.value)

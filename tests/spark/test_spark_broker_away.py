@@ -1,0 +1,86 @@
+"""A broker that is killed in the middle of a write, and does not come back."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+import kafkaguard.spark
+from kafkaguard import errors as e
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.testing import KafkaCluster
+from kafkaguard_adapters.spark.driver import write
+from kafkaguard_adapters.spark.driver.topics import Brokers
+from kafkaguard_adapters.spark.executor.task import CountingTask
+from tests.contracts.producer import until
+
+pytestmark = pytest.mark.xdist_group("spark")
+DELIVERY_S = 3
+#: As docs/spark.md has it, and some seconds for Spark to start workers.
+BOUND_S = 2 * DELIVERY_S + 3 * (3 + 1) + 7 + 10
+
+
+def waiting_task(sends, killed):
+    """Make the task that waits, after its first batch, until the broker is killed."""
+
+    def wait(batches):
+        for batch in batches:
+            yield batch
+            sends.touch()
+            until(killed.exists)
+
+    class WaitingTask(CountingTask):
+        def __call__(self, batches):
+            return super().__call__(wait(batches))
+
+    return WaitingTask
+
+
+@pytest.mark.timeout(150)
+def test_killed_broker_ends_the_job_in_a_stated_time(spark, tmp_path):
+    """Later attempts of the task ask first, and do not wait for a delivery again."""
+    sends, killed = tmp_path / "sends", tmp_path / "killed"
+    df = spark.range(50_000).select(F.col("id").cast("string").alias("value"))
+    with KafkaCluster() as cluster, pytest.MonkeyPatch.context() as patch:
+        ended = []
+
+        def kill():
+            until(sends.exists)
+            cluster.broker(0).kill()
+            ended.append(time.monotonic())
+            killed.touch()
+
+        patch.setattr(write, "CountingTask", waiting_task(sends, killed))
+        topic = cluster.create_topic()
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with pytest.raises(e.ClientTimeoutError) as caught:
+            kafkaguard.spark.write(
+                df,
+                topic,
+                bootstrap_servers=cluster.bootstrap_servers,
+                partitions=1,
+                config={
+                    "delivery.timeout.ms": str(1000 * DELIVERY_S),
+                    "request.timeout.ms": "1000",
+                },
+            )
+        killer.join(30)
+        assert time.monotonic() - ended[0] < BOUND_S
+    error = caught.value
+    assert "answered within 3 s at attempt 4 of a task" in error.summary
+    assert (error.verdict.action, error.verdict.written) == (Action.IN_DOUBT, "maybe")
+    assert error.__notes__ == [
+        f"an unknown number of records were appended to {topic} while the job ran"
+    ]
+
+
+def test_question_whether_anybody_answers_is_bounded(kafka_cluster):
+    """A cluster that answers does so at once, another is not waited for."""
+    assert Brokers({"bootstrap.servers": kafka_cluster.bootstrap_servers}).answer(3)
+    started = time.monotonic()
+    assert not Brokers({"bootstrap.servers": "localhost:1"}).answer(1)
+    assert time.monotonic() - started < 5

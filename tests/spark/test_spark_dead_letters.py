@@ -1,0 +1,49 @@
+"""Dead letters that cannot be made: said beforehand, with what would be right."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors import MessageTooLargeError
+from kafkaguard_adapters.spark.executor.arrow import Record
+from kafkaguard_adapters.spark.executor.dead_letters import dead_letter
+from kafkaguard_adapters.spark.executor.delivery import refusal
+
+
+def letter(record, limit):
+    """Make the dead letter of a record that is too large."""
+    error = refusal(Reason.TOO_LARGE, record.topic)
+    return dead_letter(record, "dead", Reason.TOO_LARGE, error, limit)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record("t", b"k" * 9000, b"v"),
+        Record("t", b"k" * 9000, None),
+        Record("t", b"k" * 9000, b""),
+        Record("t", None, b"v" * 9000, [("h", b"x" * 9000)]),
+    ],
+)
+def test_key_and_headers_without_room_are_said_with_both_sizes(record):
+    """With the size that the text asks for there is room, and not with a byte less."""
+    with pytest.raises(
+        MessageTooLargeError, match="the dead letter of a record for t:"
+    ):
+        letter(record, 5000)
+    for needed in range(9000, 9600):
+        with contextlib.suppress(MessageTooLargeError):
+            letter(record, needed)
+            break
+    with pytest.raises(MessageTooLargeError) as caught:
+        letter(record, needed - 1)
+    text = str(caught.value)
+    assert f"topic dead takes {needed - 1:,} bytes" in text
+    assert f"key and headers need {needed:,} with" in text
+    assert "raise its max.message.bytes" in text
+    assert caught.value.topic == "dead"
+    assert caught.value.verdict.action is Action.CONFIGURE

@@ -1,0 +1,211 @@
+"""Jars: fetched once, whole, or taken from a folder."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from kafkaguard.testing import JarsNotFoundError, KafkaCluster, java, kafka_jars
+from kafkaguard.testing.cluster import download as fetching
+from kafkaguard.testing.cluster.jars import tiered_jars
+
+pytestmark = pytest.mark.xdist_group("jars")
+
+# Ivy comes with pyspark; Maven is a way for those who have it.
+WAYS = ["ivy", "maven"] if shutil.which("mvn") else ["ivy"]
+
+
+@pytest.fixture
+def empty_cache(monkeypatch, tmp_path):
+    """Start as on a machine that never fetched anything."""
+    cache = tmp_path / "cache"
+    monkeypatch.delenv("KAFKAGUARD_KAFKA_JARS", raising=False)
+    monkeypatch.setenv("KAFKAGUARD_CACHE", str(cache))
+    return cache
+
+
+@pytest.fixture
+def fetched(monkeypatch):
+    """Replace the fetching by one that makes two small jars, and count."""
+    calls = []
+
+    def fetch(artifacts, folder, ivy_cache, *, alone):
+        calls.append(artifacts)
+        for artifact in artifacts:
+            make_jar(folder / artifact.file_name)
+
+    monkeypatch.setattr("kafkaguard.testing.cluster.jars.fetch", fetch)
+    return calls
+
+
+def make_jar(path):
+    """Write a jar with one entry."""
+    with zipfile.ZipFile(path, "w") as jar:
+        jar.writestr("entry", "content")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_jars_are_fetched_for_real(empty_cache, monkeypatch, tmp_path, way, capsys):
+    """Maven, and Ivy where Maven is not, fill an empty cache with a whole broker."""
+    if way == "ivy":
+        monkeypatch.setenv("JAVA_HOME", str(java().resolve().parent.parent))
+        monkeypatch.setenv("PATH", str(tmp_path))
+    folder = kafka_jars("4.3.1")
+    names = {jar.name for jar in folder.glob("*.jar")}
+    assert folder == empty_cache / "kafka-4.3.1"
+    assert {"kafka_2.13-4.3.1.jar", "kafka-clients-4.3.1.jar"} < names
+    assert {"kafka-metadata-4.3.1.jar", "kafka-storage-4.3.1.jar"} < names
+    assert "fetching org.apache.kafka:kafka_2.13:4.3.1" in capsys.readouterr().err
+    (tiered,) = tiered_jars("4.3.1").glob("*.jar")
+    assert tiered.name == "kafka-storage-4.3.1-test.jar"
+
+
+def test_they_are_fetched_once(empty_cache, fetched):
+    """The second time nothing is fetched, and nothing but the jars is left."""
+    first = kafka_jars()
+    assert first == kafka_jars()
+    assert len(fetched) == 1
+    assert not list(empty_cache.glob("fetch-*"))
+
+
+def test_a_damaged_cache_is_fetched_again(empty_cache, fetched):
+    """A jar that lost its end, or is gone, is noticed."""
+    jar = kafka_jars() / "kafka-clients-4.3.1.jar"
+    make_jar(jar)
+    assert not jar.unlink()
+    (kafka_jars() / "kafka_2.13-4.3.1.jar").write_bytes(b"half")
+    kafka_jars()
+    assert len(fetched) == 2
+
+
+def test_two_processes_fetch_once(empty_cache, tmp_path):
+    """The one that comes second waits, and finds the work done."""
+    script = tmp_path / "fetch.py"
+    script.write_text(
+        "import sys, time, zipfile\n"
+        "from kafkaguard.testing import _jars\n"
+        "def fetch(artifacts, folder, ivy_cache, *, alone):\n"
+        "    print('fetching', flush=True)\n"
+        "    sys.stdin.readline()\n"
+        "    for artifact in artifacts:\n"
+        "        with zipfile.ZipFile(folder / artifact.file_name, 'w') as jar:\n"
+        "            jar.writestr('entry', 'content')\n"
+        "_jars.fetch = fetch\n"
+        "print(_jars.kafka_jars(), flush=True)\n"
+    )
+    with run(script) as first, run(script) as second:
+        for process in (first, second):
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        said = [process.communicate(timeout=60)[0] for process in (first, second)]
+    found = f"{empty_cache / 'kafka-4.3.1'}\n"
+    assert sorted(said) == [found, f"fetching\n{found}"]
+
+
+def run(script):
+    """Start a Python process that can be talked to."""
+    return subprocess.Popen(
+        [sys.executable, script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_failed_fetch_leaves_nothing_that_looks_whole(empty_cache, monkeypatch):
+    """What came damaged is named, and not kept."""
+
+    def fetch(artifacts, folder, ivy_cache, *, alone):
+        (folder / artifacts[0].file_name).write_bytes(b"half a jar")
+        make_jar(folder / artifacts[1].file_name)
+
+    monkeypatch.setattr("kafkaguard.testing.cluster.jars.fetch", fetch)
+    with pytest.raises(JarsNotFoundError, match=r"damaged.*kafka_2.13-4.3.1.jar"):
+        kafka_jars()
+    assert [left.name for left in empty_cache.iterdir()] == ["fetch.lock"]
+
+
+def test_a_cache_that_cannot_be_written_is_named(empty_cache, fetched):
+    """The way out is another folder."""
+    empty_cache.touch()
+    message = f"cannot keep jars in {empty_cache} .*Set KAFKAGUARD_CACHE"
+    with pytest.raises(JarsNotFoundError, match=message):
+        kafka_jars()
+
+
+def test_both_ways_say_why_they_failed(empty_cache, monkeypatch):
+    """An unknown version is an error with both reasons and the way out."""
+    monkeypatch.setattr(fetching, "_run", refuse)
+    message = r"(?s)kafka_2.13:9.9.9.*cannot reach.*KAFKAGUARD_KAFKA_JARS"
+    with pytest.raises(JarsNotFoundError, match=message):
+        kafka_jars("9.9.9")
+
+
+def refuse(command):
+    """Fail as Maven and Ivy do without a network."""
+    raise JarsNotFoundError(f"{command[0]} failed: cannot reach Maven Central")
+
+
+def test_without_a_way_to_fetch_it_says_what_is_missing(empty_cache, monkeypatch):
+    """Neither Maven nor pyspark: the error names both."""
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(fetching, "_ivy_jar", lambda: None)
+    with pytest.raises(JarsNotFoundError, match="neither Maven nor pyspark"):
+        kafka_jars()
+
+
+def test_the_reason_is_one_line_of_many():
+    """Maven and Ivy write pages; the line that says why is picked."""
+    assert (
+        fetching._reason("a\n[ERROR] no such artifact\nb") == "[ERROR] no such artifact"
+    )
+    assert fetching._reason("loading\n\n:: the end\n") == "the end"
+    assert fetching._reason("") == "it said nothing"
+
+
+def test_a_command_that_fails_is_quoted():
+    """The command and its reason are in the error."""
+    with pytest.raises(JarsNotFoundError, match="sh failed: module not found: kafka"):
+        fetching._run(["sh", "-c", "echo ':: module not found: kafka'; exit 1"])
+
+
+@pytest.mark.parametrize("version", ["4.x", "latest", "4.3", ""])
+def test_a_bad_version_is_refused(version):
+    """Before anything is looked for."""
+    with pytest.raises(JarsNotFoundError, match="is no Kafka version"):
+        kafka_jars(version)
+
+
+def test_tiered_storage_needs_its_jar(monkeypatch, tmp_path):
+    """A folder without it serves plain clusters only."""
+    make_jar(tmp_path / "kafka_2.13-4.4.0.jar")
+    make_jar(tmp_path / "kafka-clients-4.4.0.jar")
+    monkeypatch.setenv("KAFKAGUARD_KAFKA_JARS", str(tmp_path))
+    with pytest.raises(JarsNotFoundError, match=r"lacks kafka-storage-4\.4\.0-test"):
+        KafkaCluster(version="4.4.0", tiered=True).start()
+
+
+def test_a_given_folder_is_taken_as_it_is(monkeypatch, tmp_path):
+    """The folder itself, or its sub-folder of the version."""
+    monkeypatch.setenv("KAFKAGUARD_KAFKA_JARS", str(tmp_path))
+    with pytest.raises(
+        JarsNotFoundError, match=f"{tmp_path} lacks kafka_2.13-4.3.1.jar"
+    ):
+        kafka_jars()
+    for folder in (tmp_path, tmp_path / "4.3.1"):
+        folder.mkdir(exist_ok=True)
+        make_jar(folder / "kafka_2.13-4.3.1.jar")
+        make_jar(folder / "kafka-clients-4.3.1.jar")
+        assert folder == kafka_jars()
+
+
+def test_the_cache_follows_the_users_settings(monkeypatch, fetched, tmp_path):
+    """XDG_CACHE_HOME is respected."""
+    monkeypatch.delenv("KAFKAGUARD_KAFKA_JARS", raising=False)
+    monkeypatch.delenv("KAFKAGUARD_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert kafka_jars() == tmp_path / "kafkaguard" / "kafka-4.3.1"

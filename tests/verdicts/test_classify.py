@@ -1,0 +1,711 @@
+"""What to do: each rule, each code, and what is done with what nobody knows."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import itertools
+import pickle
+
+import aiokafka.errors as aiokafka_errors
+import kafka.errors as kafka_errors
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaguard import Action, TopicFacts, classify
+from kafkaguard import errors as e
+from kafkaguard._verdicts.apis import API_KEYS
+from kafkaguard._verdicts.rules import CHANGES, RULES
+from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS
+from kafkaguard.errors import BY_CODE
+from kafkaguard.errors._librdkafka import LOCAL_CODES
+
+COMPACTED, TIERED = TopicFacts(compacted=True), TopicFacts(tiered=True)
+
+
+def flagged(code, **flags):
+    """Make a KafkaError with flags set, by the keywords that its constructor has."""
+    return KafkaError(code, "said librdkafka", **flags)
+
+
+# rule, error, context, action, written. One line at least for every rule.
+EXAMPLES = [
+    ("no-error", 0, {}, "IGNORE", "yes"),
+    ("fenced-or-timed-out", 90, {"api": "EndTxn"}, "FENCED", "no"),
+    ("fenced", 82, {"api": "Heartbeat"}, "FENCED", "no"),
+    ("fenced", KafkaError(-144), {}, "FENCED", "no"),
+    ("fenced-by-coordinator", 47, {"api": "InitProducerId"}, "FENCED", "no"),
+    ("client-gave-itself-up", KafkaError(-150), {}, "RECREATE", "maybe"),
+    ("client-is-dead", flagged(45, fatal=True), {}, "RECREATE", "maybe"),
+    ("client-wants-abort", flagged(7, txn_requires_abort=True), {}, "ABORT", "no"),
+    (
+        "commit-again",
+        KafkaException(flagged(-185, retriable=True)),
+        {"phase": "commit"},
+        "RETRY",
+        "maybe",
+    ),
+    ("denied", 29, {"api": "Metadata"}, "CONFIGURE", "no"),
+    ("denied", 58, {}, "CONFIGURE", "no"),
+    ("denied", KafkaError(-169), {"phase": "background"}, "CONFIGURE", "no"),
+    ("client-closed", aiokafka_errors.ProducerClosed(), {}, "RECREATE", "no"),
+    ("background-report", KafkaError(-187), {"phase": "background"}, "IGNORE", "no"),
+    ("background-report", KafkaError(45), {"phase": "background"}, "IGNORE", "no"),
+    (
+        "null-key-on-compacted-topic",
+        87,
+        {"api": "Produce", "null_key": True, "facts": COMPACTED},
+        "REJECT",
+        "no",
+    ),
+    ("null-key-on-compacted-topic", 2, {"null_key": True}, "REJECT", "no"),
+    (
+        "refused-alone",
+        87,
+        {"api": "Produce", "null_key": False, "phase": "single"},
+        "REJECT",
+        "no",
+    ),
+    ("batch-mate-refused", 87, {"null_key": False}, "RETRY", "no"),
+    ("batch-mate-refused-locally", KafkaError(-138), {}, "RETRY", "no"),
+    ("record-refused", 87, {"api": "Produce"}, "REJECT", "no"),
+    (
+        "record-refused",
+        87,
+        {"null_key": True, "facts": TopicFacts(compacted=False)},
+        "REJECT",
+        "no",
+    ),
+    ("damaged-on-the-way", 2, {"null_key": False}, "RETRY", "no"),
+    ("record-too-large", 10, {"api": "Produce"}, "REJECT", "no"),
+    ("record-too-large", aiokafka_errors.RecordTooLargeError(), {}, "REJECT", "no"),
+    ("record-never-valid", 32, {"api": "Produce"}, "REJECT", "no"),
+    ("queue-full", BufferError("Local: Queue full"), {}, "WAIT", "no"),
+    ("call-under-way", KafkaError(-177), {}, "WAIT", "no"),
+    (
+        "too-much-in-flight",
+        kafka_errors.TooManyInFlightRequests(),
+        {"api": "Fetch"},
+        "WAIT",
+        "no",
+    ),
+    ("throttled", 89, {"api": "CreateTopics"}, "WAIT", "no"),
+    ("already-written", 46, {"api": "Produce"}, "IGNORE", "yes"),
+    ("not-waited-for-replicas", 20, {"api": "Produce"}, "IN_DOUBT", "maybe"),
+    (
+        "leader-lost-after-append",
+        6,
+        {"api": "Produce", "idempotent": False},
+        "IN_DOUBT",
+        "maybe",
+    ),
+    ("answer-lost", 7, {"api": "Produce"}, "IN_DOUBT", "maybe"),
+    ("answer-lost", 7, {}, "IN_DOUBT", "maybe"),
+    ("answer-lost", 7, {"api": "CreateDelegationToken"}, "IN_DOUBT", "maybe"),
+    ("sequence-protects", 7, {"api": "Produce", "idempotent": True}, "RETRY", "maybe"),
+    # A client that reports has given up: a new send has a new sequence number.
+    ("answer-lost", KafkaError(7), {"idempotent": True}, "IN_DOUBT", "maybe"),
+    (
+        "not-waited-for-replicas",
+        KafkaException(KafkaError(20)),
+        {"api": "Produce", "idempotent": True},
+        "IN_DOUBT",
+        "maybe",
+    ),
+    (
+        "leader-lost-after-append",
+        kafka_errors.NotLeaderForPartitionError(),
+        {"api": "Produce", "idempotent": True},
+        "IN_DOUBT",
+        "maybe",
+    ),
+    ("leader-lost-after-append", 6, {"api": "Produce"}, "IN_DOUBT", "maybe"),
+    ("interrupted-change", asyncio.CancelledError(), {}, "IN_DOUBT", "maybe"),
+    ("interrupted", asyncio.CancelledError(), {"api": "Fetch"}, "REJECT", "no"),
+    ("interrupted", KeyboardInterrupt(), {"api": "Fetch"}, "REJECT", "no"),
+    (
+        "interrupted",
+        asyncio.CancelledError(),
+        {"api": "Fetch", "phase": "enqueue"},
+        "REJECT",
+        "no",
+    ),
+    ("misconfigured-for-good", flagged(35, fatal=True), {}, "CONFIGURE", "no"),
+    ("end-transaction-again-after-refresh", 16, {"api": "EndTxn"}, "REFRESH", "maybe"),
+    ("end-transaction-again", 7, {"phase": "commit"}, "RETRY", "maybe"),
+    ("end-transaction-again", KafkaError(-195), {"phase": "abort"}, "RETRY", "maybe"),
+    (
+        "commit-without-answer",
+        KafkaError(-185),
+        {"phase": "commit"},
+        "IN_DOUBT",
+        "maybe",
+    ),
+    ("abort-without-answer", KafkaError(-185), {"phase": "abort"}, "RETRY", "no"),
+    (
+        "fenced-by-coordinator",
+        47,
+        {"phase": "commit", "transactional": True},
+        "FENCED",
+        "no",
+    ),
+    ("commit-of-unknown-result", 48, {"phase": "commit"}, "RECREATE", "maybe"),
+    (
+        "null-key-in-transaction",
+        87,
+        {"api": "Produce", "transactional": True, "null_key": True},
+        "ABORT",
+        "no",
+    ),
+    (
+        "send-failed-in-transaction",
+        KafkaError(10),
+        {"api": "Produce", "transactional": True},
+        "ABORT",
+        "no",
+    ),
+    (
+        "null-key-behind-a-lost-code",
+        aiokafka_errors.UnknownError(),
+        {"null_key": True, "facts": COMPACTED},
+        "REJECT",
+        "no",
+    ),
+    (
+        "refused-alone",
+        KafkaError(-138),
+        {"api": "Produce", "phase": "single"},
+        "REJECT",
+        "no",
+    ),
+    ("change-may-be-done", 7, {"api": "CreateTopics"}, "RETRY", "maybe"),
+    ("change-may-be-done", KafkaError(-185), {"api": "OffsetCommit"}, "RETRY", "maybe"),
+    ("connection-lost", kafka_errors.KafkaConnectionError(), {}, "RETRY", "maybe"),
+    (
+        "not-connected",
+        kafka_errors.KafkaTimeoutError("Unable to bootstrap from x"),
+        {},
+        "RETRY",
+        "no",
+    ),
+    (
+        "topic-not-known-yet",
+        kafka_errors.KafkaTimeoutError("Failed to update metadata after 60.0 secs."),
+        {"api": "Produce"},
+        "REFRESH",
+        "no",
+    ),
+    (
+        "state-of-a-failed-transaction",
+        kafka_errors.KafkaError("Invalid transition attempted"),
+        {"transactional": True},
+        "RECREATE",
+        "no",
+    ),
+    ("fenced", aiokafka_errors.ProducerFenced(), {}, "FENCED", "no"),
+    ("client-closed", RuntimeError("Consumer closed"), {}, "RECREATE", "no"),
+    ("not-kafka", BufferError("Existing exports of data"), {}, "REJECT", "no"),
+    ("retry", kafka_errors.RetriableError(), {"api": "Fetch"}, "RETRY", "no"),
+    ("denied", kafka_errors.AuthorizationError(), {}, "CONFIGURE", "no"),
+    (
+        "sequence-protects-after-refresh",
+        6,
+        {"api": "Produce", "idempotent": True},
+        "REFRESH",
+        "maybe",
+    ),
+    (
+        "gave-up-before-handing-over",
+        kafka_errors.KafkaTimeoutError(),
+        {"api": "Produce", "phase": "enqueue"},
+        "RETRY",
+        "no",
+    ),
+    ("topic-not-there", 3, {"api": "Produce", "phase": "enqueue"}, "CONFIGURE", "no"),
+    ("gave-up-waiting", KafkaError(-192), {"idempotent": True}, "IN_DOUBT", "maybe"),
+    ("gave-up-waiting", TimeoutError(), {"api": "Produce"}, "IN_DOUBT", "maybe"),
+    (
+        "not-connected",
+        kafka_errors.NodeNotReadyError(),
+        {"api": "Produce"},
+        "RETRY",
+        "no",
+    ),
+    (
+        "connection-lost-in-flight",
+        kafka_errors.KafkaConnectionError(),
+        {"api": "Produce"},
+        "IN_DOUBT",
+        "maybe",
+    ),
+    ("purged-in-flight", KafkaError(-151), {}, "IN_DOUBT", "maybe"),
+    ("purged", KafkaError(-152), {}, "REJECT", "no"),
+    ("commit-of-unknown-result", 48, {"api": "EndTxn"}, "RECREATE", "maybe"),
+    ("client-must-start-over", 49, {"api": "AddPartitionsToTxn"}, "RECREATE", "no"),
+    ("abort-and-go-on", 120, {"api": "Produce"}, "ABORT", "no"),
+    (
+        "abort-after-sequence-error",
+        47,
+        {"api": "Produce", "transactional": True},
+        "ABORT",
+        "no",
+    ),
+    ("sequence-broken", 45, {"api": "Produce", "idempotent": True}, "RECREATE", "no"),
+    ("offsets-of-a-lost-membership", 22, {"api": "TxnOffsetCommit"}, "ABORT", "no"),
+    (
+        "neighbour-stopped-transaction",
+        55,
+        {"api": "AddPartitionsToTxn"},
+        "ABORT",
+        "no",
+    ),
+    ("not-attempted", 55, {"api": "AlterPartitionReassignments"}, "RETRY", "no"),
+    ("group-moved-on", 27, {"api": "OffsetCommit"}, "REJOIN", "no"),
+    ("group-moved-on", kafka_errors.CommitFailedError(), {}, "REJOIN", "no"),
+    ("join-with-given-id", 79, {"api": "JoinGroup"}, "RETRY", "no"),
+    ("remote-storage-not-ready", 9, {"api": "Fetch", "facts": TIERED}, "RETRY", "no"),
+    (
+        "remote-storage-not-ready",
+        -1,
+        {"api": "ListOffsets", "facts": TIERED},
+        "RETRY",
+        "no",
+    ),
+    ("replica-down-in-metadata", 9, {"api": "Metadata"}, "IGNORE", "yes"),
+    ("election-not-needed", 84, {"api": "ElectLeaders"}, "IGNORE", "yes"),
+    ("end-offset-not-known-yet", 78, {"api": "ListOffsets"}, "REFRESH", "no"),
+    ("ask-the-controller", 41, {"api": "CreateTopics"}, "REFRESH", "no"),
+    ("start-from-bootstrap", 129, {"api": "Metadata"}, "REFRESH", "no"),
+    ("offset-out-of-range", 1, {"api": "Fetch"}, "REJECT", "no"),
+    ("code-not-kept", aiokafka_errors.UnknownError(), {}, "IN_DOUBT", "maybe"),
+    ("server-error-on-change", -1, {"api": "Produce"}, "IN_DOUBT", "maybe"),
+    ("server-error-on-read", -1, {"api": "Fetch"}, "RETRY", "no"),
+    ("tiered-follower-only", 109, {"api": "Fetch"}, "CONFIGURE", "no"),
+    ("administrator-must-mend", 37, {"api": "CreateTopics"}, "CONFIGURE", "no"),
+    ("settings-refused", 26, {"api": "JoinGroup"}, "CONFIGURE", "no"),
+    (
+        "client-refuses-settings",
+        kafka_errors.UnsupportedCodecError(),
+        {},
+        "CONFIGURE",
+        "no",
+    ),
+    ("configuration", 38, {"api": "CreateTopics"}, "CONFIGURE", "no"),
+    ("topic-not-known-yet", KafkaError(-188), {}, "REFRESH", "no"),
+    (
+        "cluster-not-known-yet",
+        e.ClientMetadataError(api="DescribeLogDirs", broker=99),
+        {},
+        "REFRESH",
+        "no",
+    ),
+    ("garbled-answer", kafka_errors.CorrelationIdError(), {}, "IN_DOUBT", "maybe"),
+    ("notice", KafkaError(-191), {}, "IGNORE", "no"),
+    ("cannot-serialise", KafkaError(-161), {}, "REJECT", "no"),
+    ("not-kafka", ValueError("bug"), {}, "REJECT", "no"),
+    ("refresh-and-retry", 6, {"api": "Fetch"}, "REFRESH", "no"),
+    ("retry", 19, {"api": "Produce"}, "RETRY", "no"),
+    ("unrecognised-code-on-change", 999, {"api": "Produce"}, "IN_DOUBT", "maybe"),
+    ("unrecognised-code", 999, {"api": "Fetch"}, "REJECT", "no"),
+    ("fatal", 57, {"api": "AlterReplicaLogDirs"}, "REJECT", "no"),
+]
+
+
+@pytest.mark.parametrize(("rule", "error", "context", "action", "written"), EXAMPLES)
+def test_rule(rule, error, context, action, written):
+    """Each rule decides about its scenario."""
+    verdict = classify(error, **context)
+    assert (rule, action, written) == (verdict.rule.id, verdict.action, verdict.written)
+    assert verdict.retriable == (verdict.action in RETRIABLE_ACTIONS)
+
+
+def test_every_rule_has_an_example_and_can_be_reached():
+    """No rule is dead, and no example names a rule that is gone."""
+    assert {rule.info.id for rule in RULES} == {example[0] for example in EXAMPLES}
+    assert len({rule.info.id for rule in RULES}) == len(RULES)
+
+
+def test_every_rule_gives_scenario_reason_and_source():
+    """The words are there, and the requests exist."""
+    for rule in RULES:
+        assert rule.info.sentence
+        assert rule.info.scenario
+        assert rule.info.source
+        assert {api for api in rule.apis or () if api} <= set(API_KEYS), rule.info.id
+
+
+# The deliberate differences from Java's flag, by the rule that makes them.
+RETRIED_ALTHOUGH_FATAL = {
+    "join-with-given-id",
+    "not-attempted",
+    "server-error-on-read",
+    "start-from-bootstrap",
+}
+STOPPED_ALTHOUGH_RETRIABLE = {
+    "answer-lost",
+    "election-not-needed",
+    "leader-lost-after-append",
+    "not-waited-for-replicas",
+    "replica-down-in-metadata",
+}
+
+
+@pytest.mark.parametrize("code", sorted(BY_CODE))
+def test_every_row_of_the_table_has_a_verdict_for_every_request(code):
+    """Each code with each request: the class is the code's or a named refinement."""
+    for api in [None, *API_KEYS]:
+        verdict = classify(code, api=api)
+        cls = BY_CODE[code]
+        refined = {rule.error_class for rule in RULES}
+        assert verdict.error_class is cls or verdict.error_class in refined
+        if verdict.retriable and not issubclass(cls, e.RetriableError):
+            assert verdict.rule.id in RETRIED_ALTHOUGH_FATAL, (code, api)
+        if issubclass(cls, e.RetriableError) and not verdict.retriable:
+            assert verdict.rule.id in STOPPED_ALTHOUGH_RETRIABLE, (code, api)
+        if verdict.action is Action.IN_DOUBT:
+            assert api in CHANGES
+            assert verdict.written == "maybe"
+
+
+@given(
+    st.integers(-300, 300),
+    st.sampled_from([None, *API_KEYS]),
+    st.sampled_from([None, True, False]),
+    st.sampled_from([None, True, False]),
+    st.booleans(),
+    st.sampled_from([None, "enqueue", "single", "background", "commit", "abort"]),
+    st.sampled_from([None, TopicFacts(), COMPACTED, TIERED]),
+)
+def test_every_combination_has_one_interned_verdict(
+    code, api, null_key, idempotent, transactional, phase, facts
+):
+    """Whatever is asked, the answer is a verdict, the same one each time."""
+    context = {
+        "api": api,
+        "null_key": null_key,
+        "idempotent": idempotent,
+        "transactional": transactional,
+        "phase": phase,
+        "facts": facts,
+    }
+    verdict = classify(code, **context)
+    assert classify(code, **context) is verdict
+    assert pickle.loads(pickle.dumps(verdict)) == verdict
+
+
+def test_same_verdict_of_different_codes_is_shared_only_with_the_same_class():
+    """Interning never mixes classes."""
+    assert classify(15).rule is classify(16).rule
+    assert classify(15).error_class is not classify(16).error_class
+
+
+CODES_OF_ALL_CLIENTS = sorted(
+    set(kafka_errors.kafka_errors) & set(aiokafka_errors.kafka_errors) & set(BY_CODE)
+)
+
+
+@pytest.mark.parametrize("code", CODES_OF_ALL_CLIENTS)
+@pytest.mark.parametrize("api", ["Produce", "Fetch", "OffsetCommit"])
+def test_whatever_the_client_the_same_answer_has_the_same_verdict(code, api):
+    """A code, three clients' exceptions and a bare KafkaError agree."""
+    expected = classify(code, api=api)
+    spoken = [
+        kafka_errors.for_code(code)("text"),
+        KafkaException(KafkaError(code)),
+        KafkaError(code),
+    ]
+    # aiokafka's -1 may be any code that it does not know.
+    if code != -1:
+        spoken.append(aiokafka_errors.for_code(code)("text"))
+    for error in spoken:
+        assert classify(error, api=api) is expected
+        assert classify(error, api=api) is expected  # and from the second time on
+
+
+def test_b13_flags_that_are_never_set_do_not_matter():
+    """B13 (confluent-kafka-python #1804): retriable() is False outside transactions."""
+    for code, action in ((6, "REFRESH"), (19, "RETRY"), (-192, "IN_DOUBT")):
+        error = KafkaError(code)
+        assert not error.retriable()
+        assert action == classify(error).action
+        assert action == classify(KafkaException(error)).action
+
+
+def test_b13_a_raised_kafka_error_is_understood_although_it_is_no_exception():
+    """`raise KafkaError(10)` works, and `except Exception` misses it."""
+    assert not isinstance(KafkaError(10), BaseException)
+    assert classify(KafkaError(10), api="Produce").rule.id == "record-too-large"
+
+
+def test_b19_unknown_code_is_not_retriable_and_its_number_is_kept():
+    """B19: a code from the future."""
+    verdict = classify(kafka_errors.for_code(999)("new"), api="Fetch")
+    assert not verdict.retriable
+    assert verdict.rule.id == "unrecognised-code"
+    assert verdict.error_class.code == 999
+
+
+def test_b19_classes_made_on_the_spot_do_not_pile_up():
+    """kafka-python makes a new class for each unknown answer; none is remembered."""
+    from kafkaguard._verdicts import signals
+
+    classify(kafka_errors.for_code(998)("new"))
+    before = len(signals._BY_CLASS)
+    for _ in range(100):
+        classify(kafka_errors.for_code(998)("new"))
+    assert before == len(signals._BY_CLASS)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        kafka_errors.NodeNotReadyError(),
+        kafka_errors.KafkaConnectionError("refused"),
+        aiokafka_errors.NoBrokersAvailable(),
+        aiokafka_errors.NodeNotReadyError(),
+        aiokafka_errors.KafkaConnectionError("refused"),
+        KafkaError(-195),
+        KafkaError(-187),
+        ConnectionRefusedError(),
+    ],
+    ids=repr,
+)
+def test_b38_no_connection_is_one_family(error):
+    """B38 (kafka-python #1627): one race, several classes, one family: RETRY."""
+    verdict = classify(error)
+    assert verdict.action is Action.RETRY
+    assert issubclass(verdict.error_class, e.ClientConnectionError)
+    assert verdict.error_class.origin == "client"
+
+
+@pytest.mark.parametrize("package", [kafka_errors, aiokafka_errors])
+def test_b38_unsupported_version_is_configuration_whoever_says_it(package):
+    """B38: the class of a broker's error, raised by the client itself."""
+    verdict = classify(package.UnsupportedVersionError("no such version"))
+    assert verdict.action is Action.CONFIGURE
+
+
+def test_b07_denied_lookup_is_configuration_not_a_retry():
+    """B07 (quix-streams #737): a denied DescribeConfigs is one clear verdict."""
+    denied = kafka_errors.TopicAuthorizationFailedError("topic p")
+    verdict = classify(denied, api="DescribeConfigs")
+    assert (verdict.action, verdict.retriable) == (Action.CONFIGURE, False)
+
+
+def test_b05_tombstone_is_not_a_null_key():
+    """B05 (kafka-python #1663): a record with a key was not what the broker refused."""
+    tombstone = classify(87, api="Produce", null_key=False, facts=COMPACTED)
+    assert tombstone.retriable
+    assert tombstone.error_class is e.BatchMateRefusedError
+
+
+def test_b08_authorization_hidden_in_a_timeout_counts():
+    """B08 (kafka-python #2078): the cause says more than the timeout."""
+    try:
+        try:
+            raise kafka_errors.TopicAuthorizationFailedError("t")
+        except kafka_errors.KafkaError as cause:
+            raise kafka_errors.KafkaTimeoutError("60 s") from cause
+    except kafka_errors.KafkaTimeoutError as error:
+        for _ in range(2):
+            assert classify(error, api="Produce").action is Action.CONFIGURE
+
+
+def test_explicit_causes_are_followed_through_foreign_exceptions():
+    """`raise ... from error` says that the error is the reason."""
+    try:
+        try:
+            raise KafkaException(KafkaError(16))
+        except KafkaException as cause:
+            raise RuntimeError("in the application") from cause
+    except RuntimeError as error:
+        assert classify(error).rule.id == "refresh-and-retry"
+
+
+def raised_while_handling(error, handled):
+    """Raise an exception in the except block of another one."""
+    try:
+        try:
+            raise handled
+        except KafkaException:
+            raise error
+    except BaseException as caught:
+        return caught
+
+
+@pytest.mark.parametrize("code", [-191, 46, -184, 6])
+@pytest.mark.parametrize(
+    "bug", [KeyError("bug"), MemoryError(), SystemExit(), asyncio.CancelledError()]
+)
+def test_a_bug_in_a_handler_is_not_the_error_that_was_handled(bug, code):
+    """An implicit context never makes a bug or an exit retriable or ignored."""
+    error = raised_while_handling(bug, KafkaException(KafkaError(code)))
+    verdict = classify(error, api="Fetch")
+    assert verdict.action is Action.REJECT
+    assert verdict.written == "no"
+
+
+def test_context_of_a_clients_own_exception_is_followed():
+    """A client that raises a timeout while it handles a denial means the denial."""
+    denied = KafkaException(KafkaError(29))
+    error = raised_while_handling(kafka_errors.KafkaTimeoutError("60 s"), denied)
+    assert classify(error).action is Action.CONFIGURE
+
+
+def test_endless_cause_chain_ends():
+    """A loop of causes is no endless loop here."""
+    first, second = ValueError("a"), ValueError("b")
+    first.__cause__, second.__cause__ = second, first
+    assert classify(first).rule.id == "not-kafka"
+
+
+def test_of_a_group_the_severest_member_counts():
+    """A group may be tried again only if each of its members may."""
+    retriable = ExceptionGroup("g", [kafka_errors.NotLeaderForPartitionError()])
+    assert classify(retriable).action is Action.REFRESH
+    mixed = ExceptionGroup("g", [retriable, KafkaException(KafkaError(29))])
+    assert classify(mixed).action is Action.CONFIGURE
+
+
+def test_severity_is_the_order_of_the_actions():
+    """Stopping wins over going on, and nothing over a fenced id."""
+    order = list(Action)
+    assert order.index(Action.RETRY) < order.index(Action.IN_DOUBT)
+    assert order[-1] is Action.FENCED
+
+
+@pytest.mark.parametrize("flag", ["fatal", "txn_requires_abort"])
+@pytest.mark.parametrize("code", [29, 31, 35, 53, 58, 90, -169, -181])
+def test_flags_never_soften(flag, code):
+    """Fenced stays fenced, and a wrong password is not mended by a new client."""
+    plain = classify(KafkaError(code))
+    assert plain.action in {Action.FENCED, Action.CONFIGURE}
+    assert classify(flagged(code, **{flag: True})).action is plain.action
+
+
+def test_our_own_errors_are_judged_by_what_they_carry():
+    """Api and implied facts come from the exception."""
+    assert classify(e.UnknownServerError(api="Fetch")).action is Action.RETRY
+    for error in (
+        e.InvalidRecordKeyError(topic="t"),
+        e.BatchMateRefusedError(code=87, api="Produce"),
+        e.RemoteStorageNotReadyError(code=9, api="ListOffsets"),
+        e.RemoteStorageNotReadyError(),
+    ):
+        assert classify(error).error_class is type(error)
+        assert error.verdict is classify(error)
+
+
+@pytest.mark.parametrize(
+    "package", [kafka_errors, aiokafka_errors], ids=lambda package: package.__name__
+)
+def test_every_exception_of_a_client_is_known(package):
+    """No class of theirs ends at the fall-back for want of a line in a table."""
+    from kafkaguard._verdicts.signals import CONDITIONS
+
+    theirs = {
+        name
+        for name, cls in vars(package).items()
+        if isinstance(cls, type)
+        and issubclass(cls, package.KafkaError)
+        and getattr(cls, "errno", None) is None
+    }
+    children_of_known = {"InvalidReceiveError"}
+    assert theirs - children_of_known <= set(CONDITIONS)
+
+
+def test_numbers_that_are_no_plain_int_are_codes_too():
+    """An IntEnum member, say."""
+    code = enum.IntEnum("Code", {"NOT_COORDINATOR": 16}).NOT_COORDINATOR
+    assert classify(code) is classify(16)
+
+
+def test_subclass_of_kafka_error_is_understood():
+    """It is told by what it can do, not by its module."""
+
+    class MineError(KafkaError):
+        pass
+
+    assert classify(MineError(16)) is classify(KafkaError(16))
+
+
+def test_deeply_nested_groups_are_no_recursion():
+    """3,000 groups in one another."""
+    group = ExceptionGroup("g", [KafkaException(KafkaError(29))])
+    for _ in range(3000):
+        group = ExceptionGroup("g", [group])
+    assert classify(group).action is Action.CONFIGURE
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("idempotent", "false"),
+        ("transactional", "no"),
+        ("transactional", None),
+        ("null_key", "false"),
+        ("client", 3),
+        ("facts", "x"),
+        ("facts", {"compacted": True}),
+        ("facts", {}),
+    ],
+)
+@pytest.mark.parametrize("error", [6, KafkaError(6), ValueError()], ids=repr)
+def test_what_only_looks_like_a_fact_is_refused(error, name, value):
+    """The text "false" is true in Python: it would turn a verdict round."""
+    with pytest.raises(TypeError, match=name):
+        classify(error, **{name: value})
+
+
+@pytest.mark.parametrize("wrong", ["NOT_COORDINATOR", None, 1.5, True, object()])
+def test_what_is_no_error_is_refused(wrong):
+    """Neither a code nor an exception."""
+    with pytest.raises(TypeError, match="error code, an exception"):
+        classify(wrong)
+
+
+def test_wrong_names_are_answered_with_the_right_ones():
+    """A misspelt request or phase."""
+    with pytest.raises(ValueError, match="did you mean 'ListOffsets'"):
+        classify(6, api="list_offsets")
+    with pytest.raises(ValueError, match="the phases are abort, background"):
+        classify(6, phase="sending")
+
+
+#: What is about a record whatever it answers: librdkafka's own words for its queue.
+_OF_RECORDS = (
+    *(e.SerializationFailedError, e.RecordPurgedError, e.BatchMateRefusedError),
+    *(e.OffsetOutOfRangeError, e.ClientClosedError),
+)
+
+
+@pytest.mark.parametrize("api", sorted(API_KEYS.keys() - {"Produce", "Fetch"}))
+def test_no_record_is_spoken_of_where_none_was_sent(api):
+    """The next step after DescribeLogDirs or ListGroups is not to send a record."""
+    conditions = (getattr(e, name) for name in e._special.__all__)
+    for subject in (*BY_CODE, *LOCAL_CODES, *(cls() for cls in conditions)):
+        verdict = classify(subject, api=api)
+        allowed = issubclass(verdict.error_class, _OF_RECORDS)
+        told = verdict.rule.sentence.replace("record or request", "")
+        assert allowed or "record" not in told, (subject, told)
+
+
+def test_memo_is_bounded(monkeypatch):
+    """Callers who make up contexts do not fill the memory."""
+    from kafkaguard._verdicts import classification
+
+    monkeypatch.setattr(classification, "_MEMO", {})
+    monkeypatch.setattr(classification, "_MEMO_LIMIT", 10)
+    for code in range(1000, 1100):
+        classify(code)
+    assert len(classification._MEMO) == 10
+
+
+def test_local_codes_all_have_a_verdict_that_fits_their_class():
+    """Every local code of librdkafka, in and out of the background."""
+    for code, phase in itertools.product(LOCAL_CODES, (None, "background")):
+        verdict = classify(KafkaError(code), phase=phase)
+        assert issubclass(e.for_code(code), LOCAL_CODES[code][1])
+        assert verdict.rule.id != "fatal" or LOCAL_CODES[code][1] is e.ClientStateError
