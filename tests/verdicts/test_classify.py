@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kafkaguard import Action, TopicFacts, classify
 from kafkaguard import errors as e
 from kafkaguard._verdicts.apis import API_KEYS
-from kafkaguard._verdicts.rules import ORDER, RULES
+from kafkaguard._verdicts.rules import AREAS, ORDER, RULES
 from kafkaguard._verdicts.rules.rule import CHANGES
 from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS
 from kafkaguard.errors import BY_CODE
