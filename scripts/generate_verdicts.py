@@ -17,7 +17,8 @@ from confluent_kafka import KafkaError
 from kafkaguard import errors as e
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.rules import ADMIN, CHANGES, RULES, Rule
+from kafkaguard._verdicts.rules import RULES, Rule
+from kafkaguard._verdicts.rules.rule import ADMIN, CHANGES
 from kafkaguard._verdicts.verdict import Phase, TopicFacts
 from kafkaguard.errors import BY_CODE, _special
 from kafkaguard.errors._librdkafka import LOCAL_CODES
@@ -110,7 +111,7 @@ GROUPS: dict[str, frozenset[Api]] = {
     "the rest": frozenset(APIS) - CHANGES,
 }
 #: A set of requests is drawn as a group without some as long as these are few.
-MOST_MISSING = 4
+MOST_MISSING = 5
 OTHERWISE = "otherwise"
 
 INTRODUCTION = """\
