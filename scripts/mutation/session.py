@@ -38,6 +38,8 @@ _OPTIONS = (
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # of what is imported already
     *("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"),
 )
+_Cached = type(functools.lru_cache(len))
+_OURS = "kafkaguard"
 #: Where a function is: file, qualified name, first line.
 Place = tuple[str, str, int]
 
@@ -75,7 +77,7 @@ def run_pytest(tests: Iterable[str], *plugins: Any) -> int:
 class _WithoutJava:
     """Leaves out what needs Java or a broker."""
 
-    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         """Keep the tests that use none of those fixtures."""
         items[:] = [i for i in items if not NEEDS_JAVA.intersection(i.fixturenames)]
 
@@ -197,9 +199,8 @@ def _live_functions() -> dict[Place, list[FunctionType]]:
     for thing in gc.get_objects():
         if isinstance(thing, FunctionType):
             live[place_of(thing.__code__)].append(thing)
-        elif isinstance(thing, functools._lru_cache_wrapper):  # noqa: SLF001 - the only name of that class
-            if str(thing.__module__).startswith("kafkaguard"):
-                thing.cache_clear()
+        elif isinstance(thing, _Cached) and str(thing.__module__).startswith(_OURS):
+            thing.cache_clear()
     return live
 
 
@@ -233,7 +234,7 @@ class _FastFirst:
         self._seconds = baseline.seconds
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         """Sort by the time that they took."""
         items.sort(key=lambda item: self._seconds.get(item.nodeid, 1.0))
 
@@ -255,6 +256,6 @@ class _ChangedImport(importlib.machinery.SourceFileLoader):
             return None
         return importlib.util.spec_from_file_location(name, self.path, loader=self)
 
-    def get_code(self, fullname: str) -> CodeType:
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - as importlib calls it
         """Return the changed code."""
         return self._code
