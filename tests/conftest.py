@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +15,8 @@ from hypothesis import settings
 from kafkaguard.testing.cluster import java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
 
     from pyspark.sql import SparkSession
 
@@ -60,6 +64,20 @@ def pytest_collection_modifyitems(
         needs = [item for item in items if item.get_closest_marker("java")]
         config.hook.pytest_deselected(items=needs)
         items[:] = [item for item in items if not item.get_closest_marker("java")]
+
+
+@pytest.fixture(scope="session")
+def load_script() -> Callable[[str], ModuleType]:
+    """Import a script of the folder scripts/ by its name."""
+
+    def load(name: str) -> ModuleType:
+        path = Path(__file__).resolve().parents[1] / "scripts" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture(scope="session")
