@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Final
+
+#: What writing from Spark needs: the extra ``spark``. Spark asks for pandas, too.
+SPARK: Final = ("pyspark", "pyarrow", "pandas", "confluent_kafka")
 
 
 def require(what: str, extra: str, *packages: str) -> None:
