@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.report import Ledger
 from kafkaguard_adapters.kafka_python._building import settings_of
 from kafkaguard_adapters.kafka_python._oversize import SizeLimits
+from kafkaguard_adapters.kafka_python._private.topic_settings import ask_with
 from kafkaguard_adapters.kafka_python._recovery import Recovery
 from kafkaguard_adapters.kafka_python._rejects import Rejects
-from kafkaguard_adapters.kafka_python._topic_settings import ask_with
 from kafkaguard_adapters.kafka_python._tracking import Tracker
 from kafkaguard_adapters.kafka_python._transactions import Transactions
 from kafkaguard_adapters.kafka_python._watch import Watch

@@ -15,15 +15,17 @@ from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.calls import ClusterCalls
 from kafkaguard_adapters.asking.view import ClusterView
-from kafkaguard_adapters.kafka_python import _insides, _levers, _reporting, errors
+from kafkaguard_adapters.kafka_python import _reporting
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python._forks import ForkGuard
 from kafkaguard_adapters.kafka_python._letters import Letters, Post
 from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck, ask_facts
+from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python._rejects import check_policy
 from kafkaguard_adapters.kafka_python._sending import Sending
 from kafkaguard_adapters.kafka_python._session import Session
 from kafkaguard_adapters.kafka_python._telling import Teller
+from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.settings import read_settings
 from kafkaguard_policies import load_policy
 
@@ -170,7 +172,7 @@ class GuardedProducer(ClusterCalls):
         """
         _reporting.check_timeout("flush", timeout)
         self._forks.pass_by()
-        if _insides.is_sender_thread(self._session.producer):
+        if reading.is_sender_thread(self._session.producer):
             raise _reporting.waits_for_itself("flush")
         if timeout is None:
             timeout = (
@@ -205,14 +207,14 @@ class GuardedProducer(ClusterCalls):
         if self._forks.is_forked():
             return DeliveryReport()
         session = self._session
-        if _insides.is_sender_thread(session.producer):
+        if reading.is_sender_thread(session.producer):
             raise _reporting.waits_for_itself("close")
         limit = CLOSE_S if timeout is None else timeout
         deadline = time.monotonic() + limit
         self._wait(deadline)
         session.recovery.close(max(0.0, deadline - time.monotonic()))
         if session.tracker.pending():
-            _levers.stop(session.producer, STOP_S)
+            moving.stop(session.producer, STOP_S)
             session.tracker.settle_done()
         left = max(STOP_S, deadline - time.monotonic())
         is_given_up = session.transactions.give_up(left)
@@ -249,7 +251,7 @@ class GuardedProducer(ClusterCalls):
         while True:
             rounds = recovery.rounds
             batches = tracker.batches()
-            with _levers.flushing(session.producer):
+            with moving.flushing(session.producer):
                 answered = tracker.wait(batches, deadline)
             idle = recovery.wait(left())
             if not (answered and idle and rounds != recovery.rounds):
@@ -383,7 +385,7 @@ def wrap(
     **_: Any,
 ) -> GuardedProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
-    if _insides.is_told(producer):
+    if reading.is_told(producer):
         raise TypeError(
             f"{producer!s} is guarded already, and only one guard can account for its "
             "records: use that one"

@@ -17,14 +17,14 @@ from kafka.errors import IllegalStateError
 from kafka.future import Future
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
-from kafkaguard_adapters.kafka_python._insides import is_ready, is_sender_thread
+from kafkaguard_adapters.kafka_python._private.reading import is_ready, is_sender_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafka.producer.transaction_manager import ProducerIdAndEpoch
 
-    from kafkaguard_adapters.kafka_python._insides import RawRecord
+    from kafkaguard_adapters.kafka_python._private.reading import RawRecord
 
 _POLL_S = 0.01
 #: Seconds that sends under way have to hand over their records.
