@@ -14,7 +14,7 @@ from kafkaguard_adapters.kafka_python._private import moving
 from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
-    from kafkaguard_adapters.kafka_python.producer import GuardedProducer
+    from kafkaguard_adapters.kafka_python.guarded_producer import GuardedProducer
 
 
 class ForkGuard:

@@ -61,15 +61,16 @@ def hear_refusals(producer: Any, tell: Callable[[Any, Any], object]) -> None:
     sender = producer._sender
     dispatch = sender._dispatch_error
 
-    def tell_and_dispatch(batch: Any, error: Any, answer: Any) -> None:
+    def tell_and_dispatch(batch: Any, exception: Any, partition_response: Any) -> None:
+        answer = partition_response
         if answer is not None and batch.final_state is not None:
             tell(
                 batch,
                 sender._record_exceptions_fn(
-                    error, answer.record_errors, answer.error_message
+                    exception, answer.record_errors, answer.error_message
                 ),
             )
-        dispatch(batch, error, answer)
+        dispatch(batch, exception, partition_response)
 
     sender._dispatch_error = tell_and_dispatch
 
