@@ -20,7 +20,7 @@ from kafkaguard_adapters.asking.calls import (
     ClusterCalls,
     ReportCalls,
 )
-from kafkaguard_adapters.kafka_python.producer import GuardedProducer
+from kafkaguard_adapters.kafka_python.guarded_producer import GuardedProducer
 
 class Options(TypedDict, total=False):
     config: Mapping[str, Any] | None
