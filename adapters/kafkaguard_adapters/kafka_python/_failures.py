@@ -122,7 +122,7 @@ def _judge_refusal(
         return Failure(error, repeatable=not transactional, as_a_whole=as_a_whole)
     error = _refused(fate, original, place, transactional=transactional)
     # A hole in the sequence is the producer's fault: the record was not looked at.
-    first_try = batch.source is not None and not batch.source.in_retry()
+    first_try = reading.is_first_try(batch.source)
     innocent = error.code in SEQUENCE_ERRORS and first_try and not transactional
     return Failure(error, repeatable=innocent, unsent=innocent)
 

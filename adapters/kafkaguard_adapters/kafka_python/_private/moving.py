@@ -1,4 +1,4 @@
-"""The only place that moves what is inside kafka-python's producer (3.x).
+"""Moving what is inside kafka-python's producer (3.x).
 
 Its public interface can neither end a producer whose broker does not answer, nor send
 the bytes of a record again, nor bound the end of a transaction.
