@@ -86,23 +86,26 @@ class Batch:
     Attributes:
         orders: The true order of records in it that were sent again, by their index.
         left: How many of its records have failed and are not settled.
-        doubtful: Indexes of its records that failed and may have been written.
+        unwritten: Indexes of its records that failed and were certainly not written.
         ended: How it ended; None while it is open.
-        covered: How many of its records are in parts.
         parts: What it was split into.
+        next_look: When to look whether it has its outcome.
+        base_offset: The offset of its first record; a shell sets it before it tells
+            that the batch was accepted, where that is known.
     """
 
     __slots__ = (
-        "covered",
-        "doubtful",
+        "base_offset",
         "due",
         "ended",
         "left",
+        "next_look",
         "orders",
         "parent",
         "parts",
         "place",
         "position",
+        "unwritten",
     )
 
     def __init__(
@@ -118,15 +121,20 @@ class Batch:
         self.parent = parent
         self.orders: dict[int, Order] = {}
         self.left = 0
-        self.doubtful: set[int] = set()
+        self.unwritten: set[int] = set()
         self.ended: Literal["accepted", "failed", "split"] | None = None
-        self.covered = 0
         self.parts: list[Batch] = []
+        self.next_look = due
+        self.base_offset: int | None = None
 
     @property
     def count(self) -> int:
         """How many records it has; it may still grow. Read whenever it is needed."""
         raise NotImplementedError
+
+    def may_hold(self, index: int) -> bool:
+        """Tell whether a record of it was written or may be."""
+        return self.ended != "split" and index not in self.unwritten
 
     def tokens(self) -> Sequence[Hashable]:
         """Return what the client knows each record by, in order.

@@ -54,16 +54,23 @@ class Record:
         state: Where it stands.
         error: Why it failed the last time.
         outcome: What became of it; None: that is open.
-        resent: How often it was sent again after an answer that left it without blame.
+        doubt: The error of an attempt that may have been written; it has the last word
+            over a later one that was not.
+        resent: How often it was sent again and answered.
+        is_suspect: It was refused again and may be to blame: it is sent with fewer.
+        is_alone: It was sent alone, so an answer is about itself.
         shell: For the shell: its future, its callbacks. The machine never looks at it.
     """
 
     __slots__ = (
         "batch",
+        "doubt",
         "due",
         "error",
         "first_token",
         "index",
+        "is_alone",
+        "is_suspect",
         "origin",
         "outcome",
         "place",
@@ -94,7 +101,9 @@ class Record:
         self.state = RecordState.JUDGED
         self.error: KafkaGuardError | None = None
         self.outcome: Outcome | None = None
+        self.doubt: KafkaGuardError | None = None
         self.resent = 0
+        self.is_suspect = self.is_alone = False
         self.shell: Any = None
 
     @property
@@ -103,8 +112,13 @@ class Record:
         return self.origin is not None
 
     @property
+    def key(self) -> bytes | None:
+        """Its key; also None where its bytes cannot be had."""
+        return None if self.raw is None else self.raw.key
+
+    @property
     def order(self) -> Order:
-        """Where it stands among the records of its place, as they were sent at first."""
+        """Where it stands among those of its place, as they were sent at first."""
         return (() if self.batch is None else self.batch.position), self.index
 
     def __repr__(self) -> str:

@@ -208,6 +208,7 @@ CLIENTS: Table[ClientState, ClientEvent] = Table(
         (_C.BUILDING, _CE.NEVER): _C.LOST,
         (_C.PAUSED, _CE.PAUSE_OVER): _C.BUILDING,
         (_C.PAUSED, _CE.NEVER): _C.LOST,
-        (_C.LOST, _CE.WANTED): _C.BUILDING,
+        # The next attempt waits for its pause.
+        (_C.LOST, _CE.WANTED): _C.PAUSED,
     },
 )
