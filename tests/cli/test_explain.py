@@ -228,23 +228,6 @@ def test_every_code_can_be_explained():
         assert BY_CODE[code].name in invoke("explain", "--", str(code))
 
 
-def test_without_the_extra_the_command_says_what_to_install():
-    """Click is an extra; its absence is no traceback."""
-    script = """
-import sys
-sys.modules["click"] = None
-from kafkaguard.cli import main
-main()
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 2
-    assert done.stderr.strip() == (
-        "kafkaguard: the command line needs click: pip install 'kafkaguard[cli]'"
-    )
-
-
 def test_explanation_says_what_each_client_does_with_it():
     """As recorded, for the request that was answered; Java's as its table says."""
     (row,) = explained("42", "--api", "Metadata")["clients"]
