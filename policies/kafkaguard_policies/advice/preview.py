@@ -81,9 +81,9 @@ class Preview:
 
     def to_svg(self) -> str:
         """Return a picture: when each attempt happens, expected, band and worst."""
-        from kafkaguard_policies.advice.svg import picture
+        from kafkaguard_policies.advice.schedule_picture import schedule_picture
 
-        return picture(self)
+        return schedule_picture(self)
 
     def __str__(self) -> str:
         """Return a table."""
