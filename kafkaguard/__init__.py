@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import Action, RuleInfo, TopicFacts, Verdict
     from kafkaguard_adapters.asking.gauges import PrometheusLag, register_otel
     from kafkaguard_adapters.asking.remote_storage import RemoteStorageWatch
-    from kafkaguard_adapters.guard import guard
+    from kafkaguard_adapters.guarded import guard
     from kafkaguard_policies import PolicyError, RetryPolicy, load_policy, retry
 
 #: Where each public name lives; loaded at its first use.

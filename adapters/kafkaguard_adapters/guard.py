@@ -1,10 +1,13 @@
-"""``guard``: the one line that puts kafkaguard in front of a client."""
+"""``guard``: the one line that puts kafkaguard in front of a client.
+
+What type checkers see of it, an overload for each client, stands in ``guarded.pyi``.
+"""
 
 from __future__ import annotations
 
 import logging
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.arguments import hook, mapping
 from kafkaguard._verdicts.verdict import TopicFacts
@@ -14,13 +17,9 @@ from kafkaguard_policies import load_policy, presets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Unpack
 
     from kafkaguard._retries.events import Event
-    from kafkaguard_adapters import guarded
     from kafkaguard_policies import RetryPolicy
-
-ClientT = TypeVar("ClientT")
 
 _log = logging.getLogger("kafkaguard.guard")
 
@@ -40,105 +39,6 @@ _HOMES = {
     ("kafka", "KafkaConsumer"): "kafkaguard_adapters.kafka_python.consumer",
     ("kafka", "KafkaProducer"): "kafkaguard_adapters.kafka_python.producer",
 }
-
-
-@overload
-def guard(
-    client: guarded.HasWhatever | None = None,
-    *,
-    factory: Callable[..., guarded.HasWhatever] | None = None,
-    **options: Unpack[guarded.Options],
-) -> Any: ...
-
-
-@overload
-def guard(
-    client: guarded.HasGetone | None = None,
-    *,
-    factory: Callable[..., guarded.HasGetone] | None = None,
-    **options: Unpack[guarded.Options],
-) -> guarded.AwaitedConsumer: ...
-
-
-@overload
-def guard(
-    client: guarded.HasSendAndWait | None = None,
-    *,
-    factory: Callable[..., guarded.HasSendAndWait] | None = None,
-    **options: Unpack[guarded.Options],
-) -> guarded.AwaitedProducer: ...
-
-
-@overload
-def guard(
-    client: guarded.HasStart | None = None,
-    *,
-    factory: Callable[..., guarded.HasStart] | None = None,
-    **options: Unpack[guarded.Options],
-) -> guarded.AwaitedAdmin: ...
-
-
-@overload
-def guard(
-    client: guarded.HasConsume | None = None,
-    *,
-    factory: Callable[..., guarded.HasConsume] | None = None,
-    **options: Unpack[guarded.Options],
-) -> guarded.ConfluentConsumer: ...
-
-
-@overload
-def guard(
-    client: guarded.HasProduce | None = None,
-    *,
-    factory: Callable[..., guarded.HasProduce] | None = None,
-    **options: Unpack[guarded.Options],
-) -> guarded.ConfluentProducer: ...
-
-
-@overload
-def guard(
-    client: guarded.HasSetSaslCredentials | None = None,
-    *,
-    factory: Callable[..., guarded.HasSetSaslCredentials] | None = None,
-    **options: Unpack[guarded.Options],
-) -> guarded.ConfluentAdmin: ...
-
-
-@overload
-def guard(
-    client: guarded.HasSeekToBeginning | None = None,
-    *,
-    factory: Callable[..., guarded.HasSeekToBeginning] | None = None,
-    **options: Unpack[guarded.Options],
-) -> guarded.KafkaPythonConsumer: ...
-
-
-@overload
-def guard(
-    client: guarded.HasSend | None = None,
-    *,
-    factory: Callable[..., guarded.HasSend] | None = None,
-    **options: Unpack[guarded.Options],
-) -> guarded.KafkaPythonProducer: ...
-
-
-@overload
-def guard(
-    client: guarded.HasCreateTopics | None = None,
-    *,
-    factory: Callable[..., guarded.HasCreateTopics] | None = None,
-    **options: Unpack[guarded.Options],
-) -> guarded.KafkaPythonAdmin: ...
-
-
-@overload
-def guard(
-    client: ClientT | None = None,
-    *,
-    factory: Callable[..., ClientT] | None = None,
-    **options: Unpack[guarded.Options],
-) -> ClientT: ...
 
 
 def guard(

@@ -1,10 +1,11 @@
-# What guard() returns, for type checkers only: a class of the client and our calls in
-# one. At run time it is a stand-in. Clients are told apart by a method, not by class:
-# those of a package that is not installed, or has no types, would fit everything.
+# guard(), as type checkers see it: an overload for each client, which returns a class
+# of the client and our calls in one. At run time it is a stand-in. Clients are told
+# apart by a method, not by class: those of a package that is not installed, or has no
+# types, would fit everything.
 # mypy: disallow-subclassing-any=False
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, Self, TypedDict
+from typing import Any, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 import aiokafka
 import aiokafka.admin
@@ -21,6 +22,8 @@ from kafkaguard_adapters.asking.calls import (
     ReportCalls,
 )
 from kafkaguard_adapters.kafka_python.producer import GuardedProducer
+
+_ClientT = TypeVar("_ClientT")
 
 class Options(TypedDict, total=False):
     config: Mapping[str, Any] | None
@@ -90,3 +93,81 @@ class ConfluentProducer(ClusterCalls, _Blocking, confluent_kafka.Producer): ...
 class KafkaPythonAdmin(ClusterCalls, _Blocking, kafka.KafkaAdminClient): ...
 class KafkaPythonConsumer(ReportCalls, _Blocking, kafka.KafkaConsumer): ...
 class KafkaPythonProducer(GuardedProducer, kafka.KafkaProducer): ...
+
+@overload
+def guard(
+    client: HasWhatever | None = None,
+    *,
+    factory: Callable[..., HasWhatever] | None = None,
+    **options: Unpack[Options],
+) -> Any: ...
+@overload
+def guard(
+    client: HasGetone | None = None,
+    *,
+    factory: Callable[..., HasGetone] | None = None,
+    **options: Unpack[Options],
+) -> AwaitedConsumer: ...
+@overload
+def guard(
+    client: HasSendAndWait | None = None,
+    *,
+    factory: Callable[..., HasSendAndWait] | None = None,
+    **options: Unpack[Options],
+) -> AwaitedProducer: ...
+@overload
+def guard(
+    client: HasStart | None = None,
+    *,
+    factory: Callable[..., HasStart] | None = None,
+    **options: Unpack[Options],
+) -> AwaitedAdmin: ...
+@overload
+def guard(
+    client: HasConsume | None = None,
+    *,
+    factory: Callable[..., HasConsume] | None = None,
+    **options: Unpack[Options],
+) -> ConfluentConsumer: ...
+@overload
+def guard(
+    client: HasProduce | None = None,
+    *,
+    factory: Callable[..., HasProduce] | None = None,
+    **options: Unpack[Options],
+) -> ConfluentProducer: ...
+@overload
+def guard(
+    client: HasSetSaslCredentials | None = None,
+    *,
+    factory: Callable[..., HasSetSaslCredentials] | None = None,
+    **options: Unpack[Options],
+) -> ConfluentAdmin: ...
+@overload
+def guard(
+    client: HasSeekToBeginning | None = None,
+    *,
+    factory: Callable[..., HasSeekToBeginning] | None = None,
+    **options: Unpack[Options],
+) -> KafkaPythonConsumer: ...
+@overload
+def guard(
+    client: HasSend | None = None,
+    *,
+    factory: Callable[..., HasSend] | None = None,
+    **options: Unpack[Options],
+) -> KafkaPythonProducer: ...
+@overload
+def guard(
+    client: HasCreateTopics | None = None,
+    *,
+    factory: Callable[..., HasCreateTopics] | None = None,
+    **options: Unpack[Options],
+) -> KafkaPythonAdmin: ...
+@overload
+def guard(
+    client: _ClientT | None = None,
+    *,
+    factory: Callable[..., _ClientT] | None = None,
+    **options: Unpack[Options],
+) -> _ClientT: ...

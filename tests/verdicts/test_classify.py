@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from kafkaguard import Action, TopicFacts, classify
 from kafkaguard import errors as e
 from kafkaguard._verdicts.apis import API_KEYS
-from kafkaguard._verdicts.rules import CHANGES, RULES
+from kafkaguard._verdicts.rules import AREAS, ORDER, RULES
+from kafkaguard._verdicts.rules.rule import CHANGES
 from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS
 from kafkaguard.errors import BY_CODE
 from kafkaguard.errors._librdkafka import LOCAL_CODES
@@ -323,8 +324,14 @@ def test_rule(rule, error, context, action, written):
 
 def test_every_rule_has_an_example_and_can_be_reached():
     """No rule is dead, and no example names a rule that is gone."""
-    assert {rule.info.id for rule in RULES} == {example[0] for example in EXAMPLES}
-    assert len({rule.info.id for rule in RULES}) == len(RULES)
+    assert set(ORDER) == {example[0] for example in EXAMPLES}
+    assert len(set(ORDER)) == len(ORDER)
+
+
+def test_every_rule_of_every_area_is_in_the_order():
+    """A rule that ORDER does not name would never be tried."""
+    written = [rule.info.id for area in AREAS for rule in area.RULES]
+    assert sorted(ORDER) == sorted(written)
 
 
 def test_every_rule_gives_scenario_reason_and_source():

@@ -1,0 +1,150 @@
+"""We decide: the rules that turn an answer and its context into the right next step.
+
+What Kafka says about a code lives in the generated ``kafkaguard.errors._generated``;
+here stands what to do about it, and why. The rules stand by area in the modules of this
+room. :data:`ORDER` is the one order in which they are tried; the first that matches
+decides. The last ones are the families of Kafka's own table, so
+every combination ends somewhere:
+
+* authentication, authorization, configuration -> CONFIGURE
+* retriable with stale metadata -> REFRESH; retriable otherwise -> RETRY
+* a number that nobody knows -> IN_DOUBT where the request changes something or is not
+  known, else REJECT
+* anything else -> REJECT
+
+Two principles decide where the facts are not known. A request that is not named is
+judged as the costlier one: it may have been a write. And a producer that is not known
+to be idempotent is judged as one that is not.
+
+A sequence number protects only the client's own repeat of a batch. So what an exception
+or a delivery report says is judged as of a producer without one: the client has given
+up, and whoever sends the record again sends a new record.
+"""
+
+from __future__ import annotations
+
+from kafkaguard._verdicts.rules import (
+    clients,
+    families,
+    groups,
+    produce,
+    reads,
+    requests,
+    settings,
+    transactions,
+)
+from kafkaguard._verdicts.rules.rule import CARRIES_RECORDS, Rule
+
+__all__ = ["AREAS", "CARRIES_RECORDS", "ORDER", "RULES", "Rule"]
+
+AREAS = (
+    clients,
+    families,
+    groups,
+    produce,
+    reads,
+    requests,
+    settings,
+    transactions,
+)
+_BY_ID = {rule.info.id: rule for area in AREAS for rule in area.RULES}
+
+#: The rules in the order in which they are tried, from top to bottom.
+ORDER = (
+    "no-error",
+    "interrupted-change",
+    "interrupted",
+    # What a client says about itself goes before what a code says.
+    "fenced-or-timed-out",
+    "fenced",
+    "fenced-by-coordinator",
+    "denied",
+    "misconfigured-for-good",
+    "client-gave-itself-up",
+    "client-is-dead",
+    "client-wants-abort",
+    "commit-again",
+    "end-transaction-again-after-refresh",
+    "end-transaction-again",
+    "commit-without-answer",
+    "abort-without-answer",
+    "client-closed",
+    "background-report",
+    # Records.
+    "null-key-in-transaction",
+    "send-failed-in-transaction",
+    "null-key-behind-a-lost-code",
+    "null-key-on-compacted-topic",
+    "refused-alone",
+    "batch-mate-refused",
+    "batch-mate-refused-locally",
+    "record-refused",
+    "damaged-on-the-way",
+    "record-too-large",
+    "record-never-valid",
+    "call-under-way",
+    "queue-full",
+    "too-much-in-flight",
+    "throttled",
+    # Written or not.
+    "already-written",
+    "sequence-protects",
+    "sequence-protects-after-refresh",
+    "not-waited-for-replicas",
+    "leader-lost-after-append",
+    "gave-up-before-handing-over",
+    "topic-not-there",
+    "not-connected",
+    "change-may-be-done",
+    "answer-lost",
+    "gave-up-waiting",
+    "connection-lost-in-flight",
+    "connection-lost",
+    "state-of-a-failed-transaction",
+    "purged-in-flight",
+    "purged",
+    "commit-of-unknown-result",
+    "client-must-start-over",
+    "abort-and-go-on",
+    "abort-after-sequence-error",
+    "sequence-broken",
+    "offsets-of-a-lost-membership",
+    "neighbour-stopped-transaction",
+    "not-attempted",
+    # Groups.
+    "group-moved-on",
+    "join-with-given-id",
+    # The same code means something else on these requests.
+    "remote-storage-not-ready",
+    "replica-down-in-metadata",
+    "election-not-needed",
+    "end-offset-not-known-yet",
+    "ask-the-controller",
+    "start-from-bootstrap",
+    "offset-out-of-range",
+    "code-not-kept",
+    "server-error-on-change",
+    "server-error-on-read",
+    "tiered-follower-only",
+    # Settings.
+    "administrator-must-mend",
+    "settings-refused",
+    "client-refuses-settings",
+    "configuration",
+    # Conditions of the client itself.
+    "topic-not-known-yet",
+    "cluster-not-known-yet",
+    "garbled-answer",
+    "notice",
+    "cannot-serialise",
+    "not-kafka",
+    # Kafka's own families: the fall-back of every code.
+    "refresh-and-retry",
+    "retry",
+    "unrecognised-code-on-change",
+    "unrecognised-code",
+    "fatal",
+)
+#: Every rule, in that order. A rule that ORDER does not name would never be tried, so
+#: a test compares the two.
+RULES: tuple[Rule, ...] = tuple(_BY_ID[rule_id] for rule_id in ORDER)

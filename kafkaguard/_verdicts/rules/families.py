@@ -1,0 +1,61 @@
+"""Kafka's own table: the first and the last word about every code."""
+
+from __future__ import annotations
+
+from kafkaguard import errors as e
+from kafkaguard._verdicts.rules.rule import CHANGES, Rule, rule
+from kafkaguard._verdicts.verdict import Action
+
+RULES: tuple[Rule, ...] = (
+    rule(
+        "no-error",
+        Action.IGNORE,
+        "there is no error",
+        on=(0,),
+        written="yes",
+        scenario="Code 0 was handed over like an error.",
+        source="org.apache.kafka.common.protocol.Errors.NONE",
+    ),
+    rule(
+        "refresh-and-retry",
+        Action.REFRESH,
+        "the client's view is stale: refresh metadata or coordinator, then the same",
+        on=(e.RefreshRetriableError,),
+        scenario="Leaders and coordinators move; also just after a topic was made.",
+        source="RefreshRetriableException; KIP-1050",
+    ),
+    rule(
+        "retry",
+        Action.RETRY,
+        "a passing condition: the same request again, after backoff",
+        on=(e.RetriableError,),
+        scenario="Too few replicas in sync, a coordinator that is loading.",
+        source="RetriableException; KIP-1050",
+    ),
+    rule(
+        "unrecognised-code-on-change",
+        Action.IN_DOUBT,
+        "a code that this version does not know, on a request that changes something: "
+        "it may have been done",
+        on=(e.UnrecognisedCodeError,),
+        apis=CHANGES,
+        written="maybe",
+        scenario="A broker newer than kafkaguard. The number is kept.",
+        source="pykafka #401; kafka-python #2306",
+    ),
+    rule(
+        "unrecognised-code",
+        Action.REJECT,
+        "a code that this version does not know; its number is kept",
+        on=(e.UnrecognisedCodeError,),
+        scenario="A broker newer than kafkaguard.",
+        source="pykafka #1001; kafka-python #2306",
+    ),
+    rule(
+        "fatal",
+        Action.REJECT,
+        "this request can never succeed as it is",
+        scenario="Kafka's table calls the code fatal, and nothing above knows better.",
+        source="ApiException without RetriableException; KIP-1050",
+    ),
+)

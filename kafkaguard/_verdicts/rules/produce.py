@@ -1,0 +1,285 @@
+"""Records that are sent: null keys, sizes, and whether a record was written."""
+
+from __future__ import annotations
+
+from kafkaguard import errors as e
+from kafkaguard._verdicts.rules.rule import (
+    CARRIES_RECORDS,
+    CHANGES,
+    NOT_REPEATABLE,
+    PRODUCE,
+    RECORDS_AND_OFFSETS,
+    Rule,
+    rule,
+)
+from kafkaguard._verdicts.verdict import Action
+
+RULES: tuple[Rule, ...] = (
+    rule(
+        "null-key-behind-a-lost-code",
+        Action.REJECT,
+        "the client lost the code, but a compacted topic takes no record without a "
+        "key: give it one, or dead-letter it",
+        on=(-1,),
+        apis=PRODUCE,
+        client=("aiokafka",),
+        null_key=(True,),
+        compacted=(True,),
+        error_class=e.InvalidRecordKeyError,
+        scenario="aiokafka shows 87 as -1; the facts leave no other reason.",
+        source="KIP-135; aiokafka.errors.for_code",
+    ),
+    rule(
+        "null-key-on-compacted-topic",
+        Action.REJECT,
+        "a compacted topic takes no record without a key: give it one, or dead-letter "
+        "it",
+        on=(87, 2),
+        apis=PRODUCE,
+        null_key=(True,),
+        compacted=(True, None),
+        error_class=e.InvalidRecordKeyError,
+        scenario=(
+            "The log cleaner needs keys. New brokers answer 87, old ones 2, which is "
+            "retriable in their table, so clients repeat it two thousand million times."
+        ),
+        source="KIP-135; LogValidator; AKHQ #133, smallrye-reactive-messaging #2270",
+    ),
+    rule(
+        "refused-alone",
+        Action.REJECT,
+        "the broker refuses this very record",
+        on=(87, e.BatchMateRefusedError),
+        apis=PRODUCE,
+        phase=("single",),
+        scenario="record_errors names the record, or it was alone in its batch.",
+        source="KIP-467; ProduceResponse.record_errors",
+    ),
+    rule(
+        "batch-mate-refused",
+        Action.RETRY,
+        "another record of the same batch was refused: send this one again on its own",
+        on=(87,),
+        apis=PRODUCE,
+        null_key=(False,),
+        error_class=e.BatchMateRefusedError,
+        scenario=(
+            "One bad record fails its whole batch. Nothing of the batch was written, "
+            "so sending the others again cannot double them."
+        ),
+        source="KIP-467; Sender.failBatch",
+    ),
+    rule(
+        "batch-mate-refused-locally",
+        Action.RETRY,
+        "another record of the same batch was refused: send this one again on its own",
+        on=(e.BatchMateRefusedError,),
+        scenario="librdkafka's _INVALID_DIFFERENT_RECORD; nothing was written.",
+        source="KIP-467; librdkafka RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD",
+    ),
+    rule(
+        "record-refused",
+        Action.REJECT,
+        "the broker refuses a record of this batch; without its key it is not known "
+        "whether it was this one",
+        on=(87,),
+        apis=PRODUCE,
+        scenario="A null key on a compacted topic, a wrong timestamp, a broken schema.",
+        source="KIP-467; LogValidator",
+    ),
+    rule(
+        "damaged-on-the-way",
+        Action.RETRY,
+        "the checksum did not fit: try a few times; if it stays, ask whether the topic "
+        "is compacted and the key missing",
+        on=(2,),
+        apis=CARRIES_RECORDS,
+        scenario=(
+            "Rarely a damaged network frame. From old brokers it is their word for a "
+            "null key on a compacted topic, and then it never goes away."
+        ),
+        source="KAFKA-4808; schema-registry #583",
+    ),
+    rule(
+        "record-too-large",
+        Action.REJECT,
+        "the record is larger than the topic takes: make it smaller or raise "
+        "max.message.bytes",
+        on=(10, 18),
+        apis=CARRIES_RECORDS,
+        scenario="Also for a batch: a smaller one may pass, a single record will not.",
+        source="KAFKA-8350; confluent-kafka-python #1774",
+    ),
+    rule(
+        "record-never-valid",
+        Action.REJECT,
+        "the broker will never take this record or request as it is",
+        on=(12, 17, 28, 32),
+        apis=RECORDS_AND_OFFSETS,
+        scenario="A timestamp in microseconds, a topic name with a slash.",
+        source="KAFKA-14991; Topic.validate",
+    ),
+    rule(
+        "queue-full",
+        Action.WAIT,
+        "the client's queue is full and the record was not taken: let it drain, then "
+        "hand over the same record",
+        on=(e.ClientQueueFullError,),
+        apis=PRODUCE,
+        scenario="produce() raises BufferError. Without a poll the queue never drains.",
+        source="confluent-kafka-python #16, #781; kafka-python #985",
+    ),
+    rule(
+        "already-written",
+        Action.IGNORE,
+        "the broker has this batch already",
+        on=(46,),
+        written="yes",
+        scenario="The answer to the first copy was lost; the second was recognised.",
+        source="KIP-98; Sender.completeBatch",
+    ),
+    rule(
+        "sequence-protects",
+        Action.RETRY,
+        "the same batch again: its sequence number lets the broker drop a second copy",
+        on=(7, 20),
+        apis=PRODUCE,
+        written="maybe",
+        idempotent=(True,),
+        flag=(None,),
+        scenario=(
+            "A code in an answer, for who repeats the batch itself. Once the client "
+            "has reported a failure, a new send() would get a new sequence number."
+        ),
+        source="KIP-98; ProducerStateManager",
+    ),
+    rule(
+        "sequence-protects-after-refresh",
+        Action.REFRESH,
+        "refresh metadata, then the same batch: its sequence number lets the broker "
+        "drop a second copy",
+        on=(6, 13),
+        apis=PRODUCE,
+        written="maybe",
+        idempotent=(True,),
+        flag=(None,),
+        scenario="As before; the leader is another one, or the connection is new.",
+        source="KIP-98; ProducerStateManager",
+    ),
+    rule(
+        "not-waited-for-replicas",
+        Action.IN_DOUBT,
+        "the leader has written it and the replicas may not keep it: sending it again "
+        "may write it twice",
+        on=(20,),
+        apis=PRODUCE,
+        written="maybe",
+        scenario="The ISR shrank after the append.",
+        source="kafka-python #1580; DelayedProduce",
+    ),
+    rule(
+        "leader-lost-after-append",
+        Action.IN_DOUBT,
+        "the leader may have appended before it lost its role: sending it again may "
+        "write it twice",
+        on=(6,),
+        apis=frozenset({"Produce"}),
+        written="maybe",
+        scenario=(
+            "With acks=all a leader that steps down while it waits for its replicas "
+            "answers 6 for what it has appended."
+        ),
+        source="Partition.checkEnoughReplicasReachOffset; DelayedProduce",
+    ),
+    rule(
+        "gave-up-before-handing-over",
+        Action.RETRY,
+        "the client gave up before it took the record, so nothing was sent",
+        on=(e.ClientTimeoutError,),
+        phase=("enqueue",),
+        scenario="send() waited max_block_ms for metadata or for room in the buffer.",
+        source="kafka-python #607, #2240",
+    ),
+    rule(
+        "answer-lost",
+        Action.IN_DOUBT,
+        "the answer did not come, the write may have: sending it again may write it "
+        "twice",
+        on=(7, 13),
+        apis=NOT_REPEATABLE,
+        written="maybe",
+        scenario="A slow replica or a lost connection after the record was sent.",
+        source="kafka-python #2092; aiokafka #197; faststream #423",
+    ),
+    rule(
+        "gave-up-waiting",
+        Action.IN_DOUBT,
+        "the client stopped waiting: look at the same future again, or count the write "
+        "as possibly done",
+        on=(e.ClientTimeoutError,),
+        apis=CHANGES,
+        written="maybe",
+        scenario=(
+            "A delivery timeout, future.get(timeout), wait_for, a cancelled task. Even "
+            "an idempotent producer gives a record that is sent anew a new sequence."
+        ),
+        source="kafka-python #1627, #2092; aiokafka PR #25; librdkafka #4558",
+    ),
+    rule(
+        "connection-lost-in-flight",
+        Action.IN_DOUBT,
+        "the connection broke with the record on its way: it may have been written",
+        on=(e.ClientConnectionError, e.ClientProtocolError),
+        apis=frozenset({"Produce"}),
+        written="maybe",
+        phase=(None, "single"),
+        scenario="A delivery report with _TRANSPORT, a future failed by a disconnect.",
+        source="librdkafka _TRANSPORT; aiokafka #1017",
+    ),
+    rule(
+        "purged-in-flight",
+        Action.IN_DOUBT,
+        "the client dropped the record while it was on its way",
+        on=(-151,),
+        written="maybe",
+        scenario="purge(in_flight=True), or abort_transaction().",
+        source="librdkafka RD_KAFKA_RESP_ERR__PURGE_INFLIGHT",
+    ),
+    rule(
+        "purged",
+        Action.REJECT,
+        "the client dropped the record before it was sent, because it was told to",
+        on=(e.RecordPurgedError,),
+        scenario="purge(), close() without flush(), or an aborted transaction.",
+        source="librdkafka RD_KAFKA_RESP_ERR__PURGE_QUEUE",
+    ),
+    rule(
+        "sequence-broken",
+        Action.RECREATE,
+        "the producer's sequence is broken: build a new one; the batch was not written",
+        on=(45, 47, 59),
+        scenario=(
+            "An earlier batch was lost or expired. A client without epoch bump answers "
+            "every later send the same way."
+        ),
+        source="aiokafka #1017; librdkafka #3584; KIP-360",
+    ),
+    rule(
+        "topic-not-known-yet",
+        Action.REFRESH,
+        "the client does not know the topic, partition or broker yet: refresh "
+        "metadata, then hand over the record again, since it was dropped",
+        on=(e.ClientMetadataError,),
+        apis=PRODUCE,
+        scenario="A topic made a moment ago. librdkafka has purged the record.",
+        source="librdkafka #2858, #4904; KIP-207",
+    ),
+    rule(
+        "cannot-serialise",
+        Action.REJECT,
+        "the key or value cannot be (de)serialised; its neighbours can",
+        on=(e.SerializationFailedError,),
+        scenario="A serialiser raised; nothing was sent.",
+        source="kafka-python #920",
+    ),
+)

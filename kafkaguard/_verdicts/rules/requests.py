@@ -1,0 +1,76 @@
+"""Requests that administer, and answers that mean the same for every request."""
+
+from __future__ import annotations
+
+from kafkaguard import errors as e
+from kafkaguard._verdicts.rules.rule import CHANGES, REPEATABLE, Rule, rule
+from kafkaguard._verdicts.verdict import Action
+
+RULES: tuple[Rule, ...] = (
+    rule(
+        "throttled",
+        Action.WAIT,
+        "the quota is used up: wait for throttle_time_ms, then the same request",
+        on=(89,),
+        scenario="Administrative requests above the controller's mutation quota.",
+        source="KIP-599",
+    ),
+    rule(
+        "change-may-be-done",
+        Action.RETRY,
+        "the change may have been made, and asking for it again does no harm",
+        on=(7, 13, e.ClientTimeoutError, e.ClientConnectionError),
+        apis=REPEATABLE,
+        written="maybe",
+        flag=(None, "reported"),
+        scenario=(
+            "The answer to an administrative request or an offset commit was lost. A "
+            "repeated creation is then answered with 36 TOPIC_ALREADY_EXISTS."
+        ),
+        source="KafkaAdminClient; KIP-98",
+    ),
+    rule(
+        "not-attempted",
+        Action.RETRY,
+        "it was not attempted because of a neighbour: again without the neighbour",
+        on=(55,),
+        scenario="A request that is carried out whole or not at all.",
+        source="Errors.OPERATION_NOT_ATTEMPTED",
+    ),
+    rule(
+        "election-not-needed",
+        Action.IGNORE,
+        "the leader is the preferred one already",
+        on=(84,),
+        apis=frozenset({"ElectLeaders"}),
+        written="yes",
+        scenario="Electing preferred leaders where nothing has to change.",
+        source="KIP-460",
+    ),
+    rule(
+        "ask-the-controller",
+        Action.REFRESH,
+        "the controller is another broker: refresh metadata, then ask that one",
+        on=(41,),
+        scenario="An administrative request right after a controller failover.",
+        source="KafkaAdminClient.handleNotControllerError",
+    ),
+    rule(
+        "start-from-bootstrap",
+        Action.REFRESH,
+        "start again from the bootstrap servers, then the same request",
+        on=(129,),
+        scenario="The client knows only brokers that have left the cluster.",
+        source="KIP-1102",
+    ),
+    rule(
+        "server-error-on-change",
+        Action.IN_DOUBT,
+        "the broker failed in the middle: the change may have been made",
+        on=(-1,),
+        apis=CHANGES,
+        written="maybe",
+        scenario="An exception inside the broker, before or after the append.",
+        source="Aiven tiered-storage #584; Errors.forException",
+    ),
+)

@@ -1,0 +1,75 @@
+"""What a human must mend: rights, settings, topics."""
+
+from __future__ import annotations
+
+from kafkaguard import errors as e
+from kafkaguard._verdicts.rules.rule import ADMIN, Rule, rule
+from kafkaguard._verdicts.verdict import Action
+
+RULES: tuple[Rule, ...] = (
+    rule(
+        "denied",
+        Action.CONFIGURE,
+        "access is denied: grant the ACL or mend the credentials",
+        on=(e.AuthenticationError, e.AuthorizationError),
+        scenario=(
+            "Repeating a denied request hides the cause behind a timeout; repeating a "
+            "wrong password can lock the account."
+        ),
+        source="kafka-python #2078; librdkafka #2215, #2543; KafkaAdminClient",
+    ),
+    rule(
+        "misconfigured-for-good",
+        Action.CONFIGURE,
+        "the client is of no use with these settings: mend them, then build a new one",
+        on=(35, e.ClientConfigurationError),
+        flag=("fatal", "abort"),
+        scenario="A new client, or a new transaction, would fail the same way.",
+        source="librdkafka #2994; KIP-1050",
+    ),
+    rule(
+        "topic-not-there",
+        Action.CONFIGURE,
+        "the brokers answer and know no such topic: create it, or mend its name",
+        on=(e.UnknownTopicOrPartitionError,),
+        phase=("enqueue",),
+        scenario="send() asked for its metadata for max_block_ms in vain.",
+        source="kafka-rest #133; kafka-python #607",
+    ),
+    rule(
+        "administrator-must-mend",
+        Action.CONFIGURE,
+        "the cluster refuses the request as it is: mend it as the broker's text says",
+        on=(17, 37, 39, 42),
+        apis=ADMIN,
+        scenario="A name, a count or a setting that the cluster does not take.",
+        source="franz-go #751; kafkajs #625",
+    ),
+    rule(
+        "settings-refused",
+        Action.CONFIGURE,
+        "the broker refuses this setting or does not have this feature: change it",
+        on=(
+            *(4, 23, 24, 26, 44, 50, 54, 61, 64, 66, 67, 73, 76, 81, 93),
+            *(104, 112, 114, 115, 128, 130),
+        ),
+        scenario="A session timeout out of bounds, a foreign cluster, a policy.",
+        source="KIP-1050; franz-go #751",
+    ),
+    rule(
+        "client-refuses-settings",
+        Action.CONFIGURE,
+        "a setting or an argument is refused before anything is sent: change it",
+        on=(e.ClientConfigurationError,),
+        scenario="A codec that is not installed, an option that does not exist.",
+        source="KIP-1050; kafka.errors.KafkaConfigurationError",
+    ),
+    rule(
+        "configuration",
+        Action.CONFIGURE,
+        "the configuration is wrong for this cluster: change it",
+        on=(e.InvalidConfigurationError,),
+        scenario="Kafka's own group of configuration errors.",
+        source="KIP-1050; InvalidConfigurationException",
+    ),
+)
