@@ -7,34 +7,40 @@ from typing import TYPE_CHECKING
 from kafkaguard._common.svg import element, picture, text
 
 if TYPE_CHECKING:
-    from kafkaguard_policies.advice.preview import Preview, PreviewRow
+    from collections.abc import Sequence
+
+    from kafkaguard_policies.advice.schedule import PreviewRow
 
 _LEFT, _WIDTH, _ROW, _TOP = 90, 560, 22, 48
 _TOTAL = _LEFT + _WIDTH + 40
 
 
-def schedule_picture(preview: Preview) -> str:
+def schedule_picture(
+    title: str, rows: Sequence[PreviewRow], deadline: float, ending: str | None
+) -> str:
     """Draw when each attempt happens: a dot expected, a bar for the band, a tick worst.
 
     Args:
-        preview: The schedule.
+        title: The words above the picture.
+        rows: The schedule.
+        deadline: Seconds that the call may take; infinite if unbounded.
+        ending: Why there is no wait at all; None: there is one.
 
     Returns:
         An SVG document.
     """
-    longest = max((row.worst_elapsed for row in preview.rows), default=1.0) or 1.0
-    shown = min(longest, preview.deadline)
-    height = _TOP + _ROW * (len(preview.rows) + 2)
-    title = f"{preview.policy} ({preview.policy_id}) after {preview.action}"
+    longest = max((row.worst_elapsed for row in rows), default=1.0) or 1.0
+    shown = min(longest, deadline)
+    height = _TOP + _ROW * (len(rows) + 2)
     return picture(
         _TOTAL,
         height,
         text(_LEFT, 20, title, font_weight="bold"),
         _label(_TOP, "attempt 1"),
         _dot(0.0, _TOP, shown),
-        *([] if preview.ending is None else [text(_LEFT, _TOP + _ROW, preview.ending)]),
+        *([] if ending is None else [text(_LEFT, _TOP + _ROW, ending)]),
         *_axis(shown, height - 14),
-        *(_row(_TOP + n * _ROW, row, shown) for n, row in enumerate(preview.rows, 1)),
+        *(_row(_TOP + n * _ROW, row, shown) for n, row in enumerate(rows, 1)),
     )
 
 
