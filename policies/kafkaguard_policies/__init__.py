@@ -20,7 +20,8 @@ from kafkaguard._retries.events import (
 from kafkaguard._retries.machine import CallContext, Ruling, Step, StopReason
 from kafkaguard_policies.advice.explain import explain_ruling
 from kafkaguard_policies.advice.ineffective_settings import doubts
-from kafkaguard_policies.advice.preview import Preview, PreviewRow
+from kafkaguard_policies.advice.preview import Preview
+from kafkaguard_policies.advice.schedule import PreviewRow
 from kafkaguard_policies.advice.stacking import (
     Finding,
     StackingError,
@@ -34,13 +35,13 @@ from kafkaguard_policies.model.policy import (
     Budget,
     DeadLetter,
     Override,
-    RetryPolicy,
     When,
 )
 from kafkaguard_policies.model.problems import PolicyError, Problem
 from kafkaguard_policies.model.schema import policy_schema
 from kafkaguard_policies.reading.reload import PolicyWatcher
 from kafkaguard_policies.reading.sources import load_policy, preset_text, presets
+from kafkaguard_policies.retry_policy import RetryPolicy
 from kafkaguard_policies.running.decorator import retry
 from kafkaguard_policies.running.outcome import Attempt, Outcome, outcome_of
 from kafkaguard_policies.running.retrier import Retrier
