@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint unit wheel docs fuzz bench demo generate clean
+.PHONY: help test lint unit wheel docs fuzz mutate bench demo generate clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ docs: .venv/installed ## The documentation, warnings as errors
 
 fuzz: .venv/installed ## A million mutated messages (Linux)
 	$(BIN)/python scripts/fuzz_protocol.py
+
+mutate: .venv/installed ## Small wrong changes in the pure rooms, and who notices (hours)
+	$(BIN)/python scripts/mutation $(MUTATE)
 
 bench: .venv/installed ## Measure what guarding costs
 	$(BIN)/python -m benchmarks

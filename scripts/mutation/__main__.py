@@ -1,9 +1,10 @@
 """``make mutate``: make small wrong changes in the pure rooms and see who notices.
 
-Without options every change is tried, which takes hours; ``--sample 150 --seed 7``
-tries some. The report has a score for each room, and every change that no test
-noticed; those that need not be noticed stand with the reason in ``accepted.txt``.
-Exit code 1: a room is below 90 %, or a change went unnoticed that is not accepted.
+Without options every change is tried, which takes hours. For some of them:
+``make mutate MUTATE="--sample 100 --seed 7"``. The report has a score for each room,
+and every change that no test noticed; those that need not be noticed stand with the
+reason in ``accepted.txt``. Exit code 1: a room is below 90 %, or a change went
+unnoticed that is not accepted.
 
 mutmut changes the insides of undecorated functions only, while most of what decides
 here is data: rules, tables, fields of models. cosmic-ray starts pytest anew for each of
@@ -119,10 +120,11 @@ def _outcomes(
 
 
 def _measure(tests: tuple[str, ...], file: Path) -> int:
+    forks.silence(errors=False)
     measure = session.Measure()
     code = session.run_pytest(tests, measure)
-    for test in measure.failed:
-        _tell(f"fails without a change: {test}")
+    for report in measure.failed:
+        _tell(f"fails without a change: {report.nodeid}\n{report.longreprtext}")
     measure.baseline.save(file)
     return 1 if code or measure.failed else 0
 
@@ -134,6 +136,7 @@ def _try_all(
     results: Path,
 ) -> None:
     """Try changes within functions first, then those that need fresh modules."""
+    forks.silence(errors=False)
     not_applied: list[str] = []
     began, done = time.monotonic(), 0
 

@@ -63,8 +63,9 @@ def _outcome(status: int) -> int:
     return code if code in {SURVIVED, NOTICED, NOT_APPLIED} else NOTICED
 
 
-def silence() -> None:
-    """Let what this process prints go nowhere."""
+def silence(*, errors: bool = True) -> None:
+    """Let what this process prints, and its errors, go nowhere."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    if errors:
+        os.dup2(nowhere, 2)

@@ -87,7 +87,7 @@ class Measure:
 
     def __init__(self) -> None:
         self.baseline = Baseline()
-        self.failed: list[str] = []
+        self.failed: list[pytest.TestReport] = []
         self._codes: set[CodeType] = set()
         self._calls: dict[Place, list[str]] = defaultdict(list)
         self._root = f"{ROOT}/"
@@ -116,7 +116,7 @@ class Measure:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Note a failure."""
         if report.failed:
-            self.failed.append(report.nodeid)
+            self.failed.append(report)
 
     def pytest_sessionfinish(self) -> None:
         """Keep what was noted."""
