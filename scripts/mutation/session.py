@@ -155,7 +155,6 @@ class TryInside:
                         self._try, module, change, live, [items[t] for t in tests]
                     ),
                     cpu_s=seconds * _FACTOR + _MORE_S,
-                    wall_s=(seconds * _FACTOR + _MORE_S) * 4,
                 ),
             )
         return True
@@ -216,7 +215,7 @@ def try_import(
         order = _FastFirst(baseline)
         return NOTICED if run_pytest(tests, order) else SURVIVED
 
-    return forked(work, cpu_s=cpu_s, wall_s=cpu_s * 4)
+    return forked(work, cpu_s=cpu_s)
 
 
 class _FastFirst:
