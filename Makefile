@@ -4,7 +4,6 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-
 .DEFAULT_GOAL := help
 
 .PHONY: help
