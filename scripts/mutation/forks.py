@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SURVIVED, NOTICED, NOT_APPLIED, TIMED_OUT = 0, 1, 3, 4
 _CRASHED = 5
 #: A child that has used no CPU time for so long waits for what will never come.
-_IDLE_S = 12.0
+_IDLE_S = 6.0
 _PR_SET_PDEATHSIG = 1
 
 
