@@ -37,6 +37,7 @@ _OPTIONS = (
     *("-q", "-x", "--capture=no", "--no-header", "--tb=short", "-o", "timeout=0"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # of what is imported already
     *("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-java"),
+    "--assert=plain",  # its import hook would go before ours
 )
 _Cached = type(functools.lru_cache(len))
 _OURS = "kafkaguard"
