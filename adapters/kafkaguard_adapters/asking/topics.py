@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.protocol.admin import DescribeConfigsRequest
 
+from kafkaguard._cluster.numbers import known
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._verdicts.topic_facts import NOTHING_KNOWN, TopicFactsCache
 from kafkaguard._verdicts.verdict import TopicFacts
@@ -24,7 +25,6 @@ METADATA = "Metadata"
 _TOPIC = 2
 _CLEANUP = "cleanup.policy"
 _REMOTE = "remote.storage.enable"
-_NO_LEADER = -1
 #: In Metadata these say that a replica is away; the leader is fine (KAFKA-10223).
 _HARMLESS = frozenset({9})
 
@@ -72,8 +72,8 @@ class Leaders:
 def _leader(
     place: TopicPartition, each: Any, cluster: Cluster
 ) -> int | KafkaGuardError:
-    if each.leader_id != _NO_LEADER and each.error_code in {0, *_HARMLESS}:
-        leader: int = each.leader_id
+    leader = known(each.leader_id)
+    if leader is not None and each.error_code in {0, *_HARMLESS}:
         return leader
     return cluster.make(
         each.error_code or LeaderNotAvailableError,

@@ -12,7 +12,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from kafkaguard._cluster.lag import NO_SUCH_GROUP, LagReason, LagState, group_state
+from kafkaguard._cluster.lag import (
+    NO_SUCH_GROUP,
+    LagReason,
+    LagState,
+    group_state,
+)
 from kafkaguard.cli.connecting import ask, connect, connection_options, tell
 from kafkaguard.cli.lag_plot import check_writable, picture
 from kafkaguard.cli.numbers import AMOUNT, COUNT, PAUSE
@@ -29,6 +34,7 @@ _INCOMPLETE = 1
 _BEHIND = 3
 _COLUMNS = ("log_start", "last_stable", "time", "members", "facts")
 _STYLES = {
+    LagState.LEFT: "dim",
     LagState.OK: "green",
     LagState.LAGGING: "yellow",
     LagState.STALLED: "red",
@@ -301,8 +307,6 @@ def _extras(each: PartitionLag) -> list[str]:
     """Write what further columns have told."""
     member = each.member
     told = {
-        "{} lost to retention": each.lost or None,
-        "log start {}": each.log_start,
         "{} wait for transactions": each.blocked or None,
         "last stable {}": each.last_stable,
         "{:.0f} s behind": each.time_lag,
@@ -352,7 +356,11 @@ def _partition(each: PartitionLag) -> dict[str, Any]:
         "high_watermark": each.high_watermark,
         "last_stable": each.last_stable,
         "blocked": each.blocked,
+        "marker": each.marker,
+        "has_record": each.has_record,
+        "next_timestamp": each.next_timestamp,
         "time_lag": each.time_lag,
+        "time_reason": each.time_reason,
         "read_error": None if each.read_error is None else str(each.read_error),
         "compacted": each.compacted,
         "tiered": each.tiered,

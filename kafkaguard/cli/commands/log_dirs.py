@@ -99,14 +99,20 @@ def _print(report: LogDirsReport) -> None:
             table.add_row(
                 str(broker.broker),
                 each.path,
-                str(len(each.replicas)),
-                decimal(each.size),
-                "" if each.total_bytes is None else decimal(each.total_bytes),
-                "" if each.usable_bytes is None else decimal(each.usable_bytes),
-                "" if each.used is None else f"{each.used:.0%}",
+                "" if each.error else str(len(each.replicas)),
+                *map(_bytes, (each.size, each.total_bytes, each.usable_bytes)),
+                "offline" if each.error else _percent(each.used),
             )
     Console().print(table)
     tell(report.errors)
+
+
+def _bytes(size: int | None) -> str:
+    return "" if size is None else decimal(size)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
 
 
 def _as_data(report: LogDirsReport) -> dict[str, Any]:
