@@ -250,7 +250,7 @@ class Struct:
 
 def _read_known(slot: Slot, size: int, source: Source, content: dict[str, Any]) -> None:
     try:
-        content[slot.name] = source.within(size, slot.node)
+        content[slot.name] = source.within(size, slot.node.read)
     except MalformedError as problem:
         raise problem.inside(slot.name) from None
 

@@ -33,16 +33,16 @@ from kafkaguard_adapters.asking.groups import (
     by_coordinator,
     list_groups,
 )
+from kafkaguard_adapters.asking.leaders import leaders
 from kafkaguard_adapters.asking.log_ends import Logs
 from kafkaguard_adapters.asking.members import Described, describe
-from kafkaguard_adapters.asking.topics import leaders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.next_record import Next
-    from kafkaguard_adapters.asking.topics import FactsOfTopics
+    from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster
 
 #: Columns beyond committed, end and lag, and what each costs.
@@ -263,7 +263,8 @@ class _Join:
         end = self._logs.end(place)
         known: dict[str, Any] = dict(self._logs.columns.get(place, {}))
         known["marker"] = committed.markers.get(place)
-        known["member"] = described.members.get(place)
+        if "members" in self._question.columns:
+            known["member"] = described.members.get(place)
         known["read_error"] = self._read_errors.get(place)
         if place.topic in self._facts:
             known["compacted"] = self._facts[place.topic].compacted

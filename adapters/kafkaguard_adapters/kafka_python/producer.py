@@ -19,7 +19,7 @@ from kafkaguard_adapters.kafka_python import _insides, _levers, _reporting, erro
 from kafkaguard_adapters.kafka_python._building import Builder
 from kafkaguard_adapters.kafka_python._forks import ForkGuard
 from kafkaguard_adapters.kafka_python._letters import Letters, Post
-from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck, ask_facts
+from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck
 from kafkaguard_adapters.kafka_python._rejects import check_policy
 from kafkaguard_adapters.kafka_python._sending import Sending
 from kafkaguard_adapters.kafka_python._session import Session
@@ -129,16 +129,19 @@ class GuardedProducer(ClusterCalls):
 
     def _begin(self, producer: Any) -> None:
         """Start with nothing on its way."""
+        ask = self.cluster_view.topic_settings
         self._session = session = Session(
             producer,
             self._builder,
             self._cache,
             self._teller,
+            ask,
             rescue=self._rescue,
             resend_in_doubt=self._resend_in_doubt,
         )
-        ask = ask_facts(session.ask)
-        lookup = TopicFactsLookup(ask, self._cache, patience=self._patience)
+        lookup = TopicFactsLookup(
+            lambda topic: ask(topic).facts, self._cache, patience=self._patience
+        )
         null_keys = NullKeyCheck(
             lookup,
             disguised=self._disguised,

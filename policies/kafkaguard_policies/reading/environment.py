@@ -14,9 +14,10 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from kafkaguard_policies.model.policy import Backoff, RetryPolicy
+from kafkaguard_policies.model.policy import Backoff
 from kafkaguard_policies.model.problems import PolicyError, Problem
 from kafkaguard_policies.reading.documents import Document
+from kafkaguard_policies.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

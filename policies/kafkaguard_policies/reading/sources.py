@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kafkaguard_policies.model.policy import RetryPolicy
 from kafkaguard_policies.model.problems import PolicyError, Problem, problems_of
 from kafkaguard_policies.reading.documents import Document, read_document
 from kafkaguard_policies.reading.files import read_text
+from kafkaguard_policies.retry_policy import RetryPolicy
 
 _PRESETS = files("kafkaguard_policies") / "presets"
 _MAX_DEPTH = 10

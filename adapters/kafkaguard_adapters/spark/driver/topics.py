@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
 from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard_adapters.asking.topic_settings import read
 from kafkaguard_adapters.confluent.errors import make, translate
 from kafkaguard_adapters.spark.client_config import silent_logger
 from kafkaguard_adapters.spark.refusal import refuse
@@ -141,9 +142,8 @@ class Brokers:
                 stacklevel=2,
             )
             return SinkTopic(name, partitions)
-        policy = settings["cleanup.policy"].value.replace(" ", "").split(",")
-        largest = int(settings["max.message.bytes"].value)
-        return SinkTopic(name, partitions, "compact" in policy, largest)
+        known = read({each: entry.value for each, entry in settings.items()})
+        return SinkTopic(name, partitions, known.compacted, known.max_message_bytes)
 
     @contextmanager
     def _explained(self, topic: str) -> Iterator[None]:
