@@ -310,11 +310,15 @@ class LagReport:
         groups: By name.
         taken_at: When, in seconds since 1970.
         broker_errors: Brokers that could not list their groups.
+        sees_all_groups: Whether a report on all groups has all: without Describe on the
+            cluster, brokers leave out without a word what this user may not Describe.
+            None: groups were named, or the cluster does not tell.
     """
 
     groups: Mapping[str, GroupLag]
     taken_at: float
     broker_errors: Mapping[int, KafkaGuardError] = field(default_factory=dict)
+    sees_all_groups: bool | None = None
 
     @property
     def errors(self) -> list[KafkaGuardError]:

@@ -6,6 +6,7 @@ from html import escape
 from itertools import groupby, starmap
 from typing import TYPE_CHECKING, Final
 
+from kafkaguard._common.text import plain
 from kafkaguard.cli.group import Problem
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def picture(times: Sequence[float], lags: Mapping[str, Sequence[int | None]]) ->
         ]
         parts.append(
             f'<text x="{_WIDTH - _RIGHT + 10}" y="{row}" fill="{colour}">'
-            f"{escape(group)}</text>"
+            f"{escape(plain(group))}</text>"
         )
     return "\n".join([*parts, "</svg>\n"])
 

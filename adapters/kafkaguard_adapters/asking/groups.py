@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka.protocol.admin import ListGroupsRequest
+from kafka.protocol.admin import DescribeClusterRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.cluster import Cluster
 
 _GROUP: Final = 0
+#: The operation Describe among those that are allowed (KIP-430).
+_DESCRIBE: Final = 8
 #: From these versions on one request asks for many groups (KIP-699, KIP-709).
 _MANY_COORDINATORS: Final = 4
 _MANY_GROUPS: Final = 8
@@ -79,6 +81,22 @@ async def list_groups(
         if each.protocol_type in ("", "consumer") and each.group_type != "share"
     }
     return states, errors
+
+
+async def sees_all_groups(cluster: Cluster, deadline: float) -> bool | None:
+    """Ask whether this user is told of all groups; None: the cluster does not say.
+
+    Without Describe on the cluster, ListGroups leaves out what the user may not see.
+    """
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    try:
+        answer = await cluster.ask(request, None, deadline)
+    except KafkaGuardError:
+        return None
+    allowed: set[int] | None = answer.authorized_operations
+    if answer.error_code or allowed is None:
+        return None
+    return _DESCRIBE in allowed
 
 
 async def _list_groups(

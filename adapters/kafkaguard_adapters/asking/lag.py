@@ -32,6 +32,7 @@ from kafkaguard_adapters.asking.groups import (
     CommittedReader,
     by_coordinator,
     list_groups,
+    sees_all_groups,
 )
 from kafkaguard_adapters.asking.leaders import leaders
 from kafkaguard_adapters.asking.log_ends import Logs
@@ -106,8 +107,12 @@ async def read_lag(
         await cluster.refresh(deadline)
     states: dict[str, str] = {}
     broker_errors: dict[int, KafkaGuardError] = {}
+    sees_all = None
     if question.groups is None:
-        states, broker_errors = await list_groups(cluster, _half(deadline))
+        (states, broker_errors), sees_all = await asyncio.gather(
+            list_groups(cluster, _half(deadline)),
+            sees_all_groups(cluster, _half(deadline)),
+        )
     waits = deadline if question.stable else _half(deadline)
     reader = CommittedReader(cluster, waits, stable=question.stable)
     committed = await reader.read(
@@ -130,7 +135,7 @@ async def read_lag(
         for name, each in committed.items()
         if question.is_meant(each)
     }
-    return LagReport(groups, join.now, broker_errors)
+    return LagReport(groups, join.now, broker_errors, sees_all)
 
 
 def _half(deadline: float) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import InvalidRecordKeyError
-from kafkaguard_adapters.kafka_python import errors
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.topic_facts import TopicFactsLookup

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard_adapters.asking.topic_settings import MAX_MESSAGE_BYTES
-from kafkaguard_adapters.kafka_python import _insides, errors
+from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.topic_settings import TopicSettings
-    from kafkaguard_adapters.kafka_python._insides import RawRecord
+    from kafkaguard_adapters.kafka_python._private.reading import RawRecord
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
 MESSAGE_TOO_LARGE = 10
@@ -71,7 +72,7 @@ class SizeLimits:
         """Put sizes into the text of an error."""
         topic = batch.topic_partition.topic
         error.summary = describe(
-            topic, _insides.size_of(batch.source), self.limit(topic)
+            topic, reading.size_of(batch.source), self.limit(topic)
         )
 
     def refusal(
@@ -85,7 +86,7 @@ class SizeLimits:
         limit = self.limit(topic, max_age=_FRESH_S)
         if limit is None or batch_size(key, value, headers) <= limit:
             return None
-        size = _insides.size_alone(producer, record)
+        size = reading.size_alone(producer, record)
         if size <= limit:
             return None
         return errors.make(
