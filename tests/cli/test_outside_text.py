@@ -15,7 +15,7 @@ from kafkaguard._cluster.lag import GroupLag, LagReport, measure
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._common.text import plain, plain_lines
 from kafkaguard.cli.group import COMMANDS, run
-from kafkaguard.cli.lag_plot import picture
+from kafkaguard.cli.lag_picture import lag_picture
 from kafkaguard.cli.lag_table import table
 from kafkaguard.cli.output import PlainTable, console, say, styled
 from kafkaguard.errors import GroupAuthorizationFailedError
@@ -85,7 +85,7 @@ def test_lag_table_shows_groups_whatever_they_are_called(printed, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_picture_can_be_read_whatever_groups_are_called(name):
     """A character that XML does not have would make it no picture at all."""
-    drawn = picture([0.0, 5.0], {name: [1, 2]})
+    drawn = lag_picture([0.0, 5.0], {name: [1, 2]})
     texts = [each.text for each in ET.fromstring(drawn).iter() if each.text]
     assert plain(name) in texts
 

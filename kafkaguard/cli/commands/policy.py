@@ -11,7 +11,7 @@ import yaml
 
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.cli.group import Problem
-from kafkaguard.cli.lag_plot import check_writable
+from kafkaguard.cli.lag_picture import check_writable
 from kafkaguard.cli.numbers import ROWS, RUNS
 from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard_policies import (
