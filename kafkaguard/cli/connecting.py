@@ -11,6 +11,7 @@ import click
 from kafkaguard._cluster.reports import make
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.numbers import SECONDS
+from kafkaguard.cli.output import say
 from kafkaguard.errors import KafkaGuardError
 
 if TYPE_CHECKING:
@@ -115,4 +116,4 @@ def ask(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
 def tell(errors: Iterable[KafkaGuardError]) -> None:
     """Print each error once, however many items it concerns."""
     for text in dict.fromkeys(str(error) for error in errors):
-        click.echo(text, err=True)
+        say(text, err=True)

@@ -157,21 +157,26 @@ class Connection:
         """Return the lowest and highest version that the broker has of a request."""
         return self._offered.get(request.API_KEY)
 
-    def version(self, request: Any, max_version: int | None = None) -> int | None:
+    def version(
+        self, request: Any, max_version: int | None = None, min_version: int = 0
+    ) -> int | None:
         """Return the highest version that both sides have; None: there is none.
 
         Args:
             request: A request, or its class.
             max_version: A cap of the caller's.
+            min_version: The lowest in which the request means what it should.
         """
         offered = self.offered(request)
         if offered is None:
             return None
         lowest, ours = request.valid_versions
         highest = min(offered[1], ours, ours if max_version is None else max_version)
-        return highest if highest >= max(lowest, offered[0]) else None
+        return highest if highest >= max(lowest, offered[0], min_version) else None
 
-    async def ask(self, request: Any, *, max_version: int | None = None) -> Any:
+    async def ask(
+        self, request: Any, *, max_version: int | None = None, min_version: int = 0
+    ) -> Any:
         """Send a request in the highest common version and wait for the answer.
 
         Raises:
@@ -179,13 +184,14 @@ class Connection:
                 cannot be read.
             ConnectionLostError: The connection ended.
         """
-        version = self.version(request, max_version)
+        version = self.version(request, max_version, min_version)
         if version is None:
             raise self._make(
                 UnsupportedVersionError,
                 f"the broker offers {_range(self.offered(request))}, and kafkaguard "
                 f"has up to {request.max_version}"
                 + ("" if max_version is None else f", capped at {max_version}")
+                + (f"; this needs {min_version} or higher" if min_version else "")
                 + "; nothing was sent",
                 api=api_name(request),
                 broker=self.broker,

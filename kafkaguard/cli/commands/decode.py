@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kafkaguard.cli.content import lines, plain, without_credentials
+from kafkaguard.cli.content import as_json_knows, lines, without_credentials
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.hexdump import from_hex, is_text
+from kafkaguard.cli.output import say
 from kafkaguard.cli.requests import request_name
 from kafkaguard.protocol import Message, ProtocolError, message
 from kafkaguard.protocol._guess import guess_request, guess_version, split_frames
@@ -145,10 +146,8 @@ def _print(decoded: Decoded, size: int, *, show_secrets: bool, as_json: bool) ->
         content = without_credentials(content)
     if as_json:
         head = {"message": found.name, "type": side, "version": version}
-        click.echo(json.dumps({**head, "content": plain(content)}))
+        click.echo(json.dumps({**head, "content": as_json_knows(content)}))
         return
-    click.echo(
-        f"{found.name} {side} v{version} (API key {found.api_key()}, {size} bytes)"
-    )
+    say(f"{found.name} {side} v{version} (API key {found.api_key()}, {size} bytes)")
     for line in lines(content):
-        click.echo(f"  {line}")
+        say(f"  {line}")
