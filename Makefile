@@ -65,6 +65,7 @@ demo: .venv/installed ## The main job, on 336,776 real flights
 .PHONY: generate
 generate: .venv/installed ## Make the generated files again: errors from the jar, verdicts
 	$(BIN)/python scripts/generate_errors.py
+	$(BIN)/python scripts/generate_setting_names.py
 	$(BIN)/python scripts/generate_verdicts.py
 
 .PHONY: clean
