@@ -22,7 +22,7 @@ from kafkaguard._retries.machine import Machine
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
 from kafkaguard.policies import CallContext, Retrier, StopReason, outcome_of, presets
-from policies._helpers import FakeTime, Script, retrier
+from tests.policies.helpers import FakeTime, Script, retrier
 
 FIXED = {"kind": "fixed", "base": 1, "jitter": "none"}
 

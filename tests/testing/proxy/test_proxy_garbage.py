@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataResponse
-from test_proxy_codes import APIS
+from tests.testing.proxy.test_proxy_codes import APIS
 
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard.testing import FaultProxy
