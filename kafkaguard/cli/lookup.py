@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
 from kafkaguard._common.closest import closest
+from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.signals import CONDITIONS, PYTHON, TEXTS
+from kafkaguard.cli.log_lines import key_of_line, other_protocol
 from kafkaguard.errors import BY_CODE
 from kafkaguard.errors._generated import JAVA_NAMES
 from kafkaguard.errors._librdkafka import LOCAL_CODES
@@ -38,6 +40,16 @@ _NUMBERED = re.compile(
     r"\[Error (-?\d{1,9})\]|\bval=(-?\d{1,9})\b|\berror code:? (-?\d{1,9})\b"
 )
 _EXCEPTION = re.compile(r"^(?:[\w$]+\.)*([A-Za-z_]\w*)(?::\s*(.*))?$")
+#: "NAME (code) [place]: words -> ACTION: what to do", as str() of our errors has it.
+_OWN = re.compile(
+    r"\b([A-Z][A-Z0-9_]+)(?: \((-?\d{1,9})\))?(?: \[([^\n]*?)\](?=:| ->))?"
+    r"(?:: [^\n]*)? -> [A-Z_]+: "
+)
+_BY_NAME = {cls.name: cls for cls in _CLASSES.values() if cls.name not in NAMES}
+#: Of these the class says more than their code.
+_SPECIAL = frozenset({"InvalidRecordKeyError", "RemoteStorageNotReadyError"})
+#: librdkafka's codes that only wrap what a (de)serialiser has raised.
+_WRAPS = range(-162, -158)
 _CAUSE = "The above exception was the direct cause of the following exception"
 _CONTEXT = "During handling of the above exception, another exception occurred"
 
@@ -50,10 +62,14 @@ class Found:
         key: Its code, or the class of a condition that has none.
         reported: It was an exception, so the client had given up; False for a bare
             code or a code's name.
+        api: The request that the text names, where it is one of ours.
+        note: What else the text shows.
     """
 
     key: Key
     reported: bool
+    api: str | None = None
+    note: str | None = None
 
     @property
     def error_class(self) -> type[e.KafkaGuardError]:
@@ -77,10 +93,18 @@ def find_error(text: str) -> Found | None:
             last exception counts, and what it was raised from where that says more.
     """
     text = text.strip()
+    own = _of_ours(text)
+    if own is not None:
+        return own
+    protocol = other_protocol(text)
+    if protocol is not None:
+        return Found(e.ClientConfigurationError, reported=True, note=protocol)
     if re.fullmatch(_CODE, text):
         return Found(int(text), reported=False)
     if text.upper() in NAMES:
         return Found(NAMES[text.upper()], reported=False)
+    if text.upper() in _BY_NAME:
+        return Found(_BY_NAME[text.upper()], reported=True)
     key = _of_traceback(text) if "Traceback (most" in text else _of_text(text)
     return None if key is None else Found(key, reported=True)
 
@@ -88,6 +112,20 @@ def find_error(text: str) -> Found | None:
 def nearest_name(text: str) -> str | None:
     """Return the known name that looks most like a misspelt one."""
     return closest(text, [*NAMES, *_class_names()])
+
+
+def _of_ours(text: str) -> Found | None:
+    """Read an error as our own classes print it: name, code, place, words, verdict."""
+    for name, code, place in reversed(_OWN.findall(text)):
+        key: Key | None = int(code) if code else None
+        cls = _BY_NAME.get(name)
+        if cls is not None and (key is None or cls.__name__ in _SPECIAL):
+            key = cls
+        if key is not None:
+            api = place.partition(",")[0]
+            known = api if api in API_KEYS else None
+            return Found(key, reported=True, api=known)
+    return None
 
 
 def _of_traceback(text: str) -> Key | None:
@@ -140,7 +178,10 @@ def _of_exception(name: str, message: str | None) -> Key | None:
     """Resolve ``Name: message``, the last line of a traceback."""
     numbered = _numbered(message or "")
     if numbered is not None:
-        return numbered
+        return _unwrapped(numbered, message or "")
+    line = key_of_line(message or "")
+    if line is not None:
+        return line
     for text, condition in TEXTS.get(name, ()):
         if text in (message or ""):
             return condition
@@ -155,13 +196,26 @@ def _of_words(text: str) -> Key | None:
     """Find a number, a phrase of librdkafka's, or a name among other words."""
     numbered = _numbered(text)
     if numbered is not None:
-        return numbered
+        return _unwrapped(numbered, text)
     for phrase, code in _phrases().items():
         if phrase in text:
             return code
-    known: dict[str, Key] = {**_class_names(), **NAMES}
+    return key_of_line(text) or _named(text)
+
+
+def _named(text: str) -> Key | None:
+    """Find the last name of a class or a code among other words."""
+    known: dict[str, Key] = {**_class_names(), **_BY_NAME, **NAMES}
     named = [known[word] for word in re.findall(r"\w+", text) if word in known]
     return named[-1] if named else None
+
+
+def _unwrapped(code: int, text: str) -> Key:
+    """Return what a code stands for; of one that only wraps, what it wraps."""
+    if code not in _WRAPS:
+        return code
+    _, _, inner = text.partition("str=")
+    return key_of_line(inner) or _named(inner) or code
 
 
 def _numbered(text: str) -> int | None:

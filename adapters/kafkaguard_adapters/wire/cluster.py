@@ -21,6 +21,7 @@ from kafkaguard_adapters.wire.connection import (
     ConnectionLostError,
     api_name,
 )
+from kafkaguard_adapters.wire.refusals import given_by_the_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,8 +114,12 @@ class Cluster:
                     request, broker, (max_version, min_version), place
                 )
         except TimeoutError:
-            self._drop(broker)
             text = f"no answer within {max(0.0, deadline - started):.3g} s"
+            if broker in self.addresses and broker not in self._connections:
+                text += "; {}:{} takes no connection".format(*self.addresses[broker])
+                if self._is_given(self.addresses[broker]):
+                    text = given_by_the_cluster(text)
+            self._drop(broker)
             raise self.make(ClientTimeoutError, text, **place) from None
 
     async def version(self, request: Any, broker: int | None, deadline: float) -> int:
@@ -230,7 +235,17 @@ class Cluster:
         raise failure
 
     async def _open(self, address: tuple[str, int], broker: int | None) -> Connection:
-        return await Connection.open(address, self._settings, self.make, broker)
+        try:
+            return await Connection.open(address, self._settings, self.make, broker)
+        except ClientNotConnectedError as error:
+            if not self._is_given(address) or error.summary is None:
+                raise
+            text = given_by_the_cluster(error.summary)
+            raise self.make(ClientNotConnectedError, text, broker=broker) from error
+
+    def _is_given(self, address: tuple[str, int]) -> bool:
+        """Say whether an address comes from the cluster, and not from the user."""
+        return address not in self._settings.bootstrap
 
     def _adopt(self) -> None:
         """Find out to which broker the first connection leads."""

@@ -16,6 +16,7 @@ from kafkaguard.cli.output import say
 from kafkaguard.cli.requests import request_name
 from kafkaguard.protocol import Message, ProtocolError, message
 from kafkaguard.protocol._guess import guess_request, guess_version, split_frames
+from kafkaguard.protocol._strangers import stranger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +79,12 @@ def _bytes(source: str) -> bytes:
     if len(data) > _MOST_BYTES:
         raise Problem(f"{_name(source)}: more than {_MOST_BYTES} bytes; cut it down")
     found = from_hex(data.decode()) if is_text(data) else data
+    for each in (data, found or b""):
+        if (protocol := stranger(each)) is not None:
+            raise Problem(
+                f"{_name(source)}: this is {protocol}, and no message of Kafka: look "
+                "at the port, and at the security protocol"
+            )
     if not found:
         is_argument = source != "-" and not _is_there(source)
         what = "no such file, and no" if is_argument else "no bytes, and no"

@@ -72,7 +72,7 @@ def explain(  # noqa: PLR0913 - one for each option
     """
     found = _find(_given(error))
     context: dict[str, Any] = {
-        "api": request_name(api),
+        "api": request_name(api) or found.api,
         "null_key": null_key,
         "idempotent": idempotent,
         "transactional": transactional,
@@ -86,7 +86,7 @@ def explain(  # noqa: PLR0913 - one for each option
         explained = {
             **_as_dict(found, verdict, others),
             "clients": [{"api": h.api, **h.does} for h in habits],
-            "clients_source": source(),
+            "clients_source": source(habits),
             "policy": tries,
         }
         click.echo(json.dumps(explained, indent=2))
@@ -182,6 +182,7 @@ def _as_dict(
         "code": cls.code,
         "name": cls.name,
         "meaning": _meaning(found),
+        "note": found.note,
         "class": cls.__name__,
         "families": _families(cls),
         "verdict": _verdict_dict(verdict),
@@ -237,6 +238,8 @@ def _print(
         (f"why        {verdict.rule.scenario}",),
         (f"rule       {verdict.rule.id} ({verdict.rule.source})",),
     ]
+    if found.note is not None:
+        lines.insert(2, (f"shown      {plain(found.note)}",))
     if tries is not None:
         lines.append((f"policy     {plain(tries.removeprefix('policy '))}",))
     for line in lines:
@@ -261,4 +264,4 @@ def _print_habits(habits: list[Habits]) -> None:
     screen = console()
     screen.print("\nWhat each client does with it by itself:")
     screen.print(table)
-    screen.print(f"({source()})", soft_wrap=True)
+    screen.print(f"({source(habits)})", soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _REFRESH_S = 0.25
+#: Seconds to wait for a connection to each broker before the start.
+_CONNECT_S = 5.0
 
 
 @click.command(help="Stand between clients and brokers, and let faults happen.")
@@ -67,6 +70,7 @@ def proxy(  # noqa: PLR0913 - click hands over each option
         running = FaultProxy(upstream, host=host, port=port, advertised_host=advertise)
         if faults is not None:
             running.load(faults, rate=rate, seed=seed)
+        _check_reachable(running)
         running.start()
     except (FaultSpecError, ProxyError) as error:
         raise Problem(str(error)) from error
@@ -81,6 +85,22 @@ def proxy(  # noqa: PLR0913 - click hands over each option
         click.echo(json.dumps(_counts(running)))
     else:
         say(_summary(running))
+
+
+def _check_reachable(running: FaultProxy) -> None:
+    """Find out whether any broker is there; clients would only see closed doors."""
+    refusals = []
+    for host, port in running.upstream:
+        try:
+            socket.create_connection((host, port), _CONNECT_S).close()
+        except OSError as error:
+            refusals.append(f"{host}:{port} ({error.strerror or error})")
+        else:
+            return
+    raise Problem(
+        f"--upstream: no broker takes a connection: {', '.join(refusals)}. Start one, "
+        "or mend the address"
+    )
 
 
 def _watch(

@@ -134,6 +134,11 @@ class FaultProxy:
         self.stop()
 
     @property
+    def upstream(self) -> list[tuple[str, int]]:
+        """Host and port of each broker that it was told of."""
+        return list(self._upstream)
+
+    @property
     def bootstrap_servers(self) -> str:
         """What to give to a client: the proxy's own address for each upstream one."""
         if not self._entrances:
