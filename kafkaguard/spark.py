@@ -45,7 +45,7 @@ def register(spark: SparkSession) -> None:
     ...     df.write.format("kafkaguard").mode("append").option("topc", "t").save()
     ... except Exception as exception:
     ...     print(error_from(exception))
-    CLIENT_CONFIGURATION ...: there is no option topc; did you mean topic? ...
+    CLIENT_CONFIGURATION ...: there is no option topc; did you mean 'topic'? ...
 
     ``spark.sql.execution.pyspark.udf.hideTraceback.enabled`` leaves the traceback out.
 

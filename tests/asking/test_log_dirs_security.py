@@ -21,6 +21,9 @@ from kafkaguard_adapters.confluent.settings import read_settings as read_conflue
 from kafkaguard_adapters.kafka_python.settings import read_settings as read_kafka_python
 from tests.asking.cluster_clients import CLIENTS, admin_of, commit
 
+pytestmark = pytest.mark.java
+
+
 SECRET = "s3cret-of-alice"
 
 
@@ -222,7 +225,7 @@ def test_failing_token_provider_keeps_its_text_to_itself(secured):
 
 
 UNTRANSLATABLE = (
-    (read_kafka_python, {"proxy_url": "socks5://localhost:1"}, "proxy_url"),
+    (read_kafka_python, {"client_dns_lookup": "x"}, "client_dns_lookup"),
     (read_kafka_python, {"ssl_keylog": "f"}, "ssl_keylog"),
     (read_kafka_python, {"security_protocol": "SASL_SSL"}, "sasl_mechanism"),
     (read_kafka_python, {"security_protocol": "TLS"}, "PLAINTEXT"),

@@ -201,8 +201,8 @@ def test_a_code_from_the_future_is_explained_too():
     [
         (("explain", "NOT_CORDINATOR"), "Did you mean NOT_COORDINATOR?"),
         (("explain", "hello"), "no Kafka error found in 'hello'"),
-        (("explain", "6", "--api", "Produse"), "did you mean Produce?"),
-        (("errors", "--api", "Fetsh"), "did you mean Fetch?"),
+        (("explain", "6", "--api", "Produse"), "did you mean 'Produce'?"),
+        (("errors", "--api", "Fetsh"), "did you mean 'Fetch'?"),
         (("errors", "--action", "FOO"), "is not one of"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaguard_adapters.spark.client_config import nearest
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard_adapters.spark.refusal import refuse
 
 if TYPE_CHECKING:
@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.settings import SinkSettings
 
+#: Why a record is refused before it comes to the sink, and its file; made by us.
+REFUSED = "_kafkaguard_refused"
 _TYPES = {
     "topic": ("string",),
     "key": ("string", "binary"),
     "value": ("string", "binary"),
     "headers": ("array<struct<key:string,value:binary>>",),
     "partition": ("int",),
+    REFUSED: ("struct<reason:string,source:string>",),
 }
 
 
@@ -59,7 +62,7 @@ def used_columns(schema: StructType) -> list[str]:
     for name in used:
         _check_type(name, schema[name].dataType)
     if "value" not in used:
-        hint = nearest("value", tuple(names), prefix="")
+        hint = did_you_mean("value", names)
         listed = ", ".join(names)
         raise refuse(f"there is no column value{hint}; the columns are {listed}")
     return used

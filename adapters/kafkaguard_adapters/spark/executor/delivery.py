@@ -21,7 +21,7 @@ from kafkaguard import classify
 from kafkaguard import errors as e
 from kafkaguard._delivery.dead_letters import Reason, reason_of
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard_adapters.confluent.errors import make, translate
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.dead_letters import dead_letter, said_of
@@ -32,6 +32,8 @@ from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.topic_names import shortened
 from kafkaguard_adapters.spark.verdicts import (
     DEAD_LETTER_TOPIC_OF_A_RECORD,
+    KEY_MADE_NULL,
+    MALFORMED,
     NAMELESS_HEADER,
     NO_PARTITION_OF_A_RECORD,
     NO_TOPIC_OF_A_RECORD,
@@ -87,6 +89,14 @@ _SAID = {
         e.InvalidRecordError,
         f"a header's name has a NUL, where it would be cut; rename it or {_NAME_ONE}",
     ),
+    Reason.MALFORMED: (
+        e.InvalidRecordError,
+        "a line of the source cannot be read as its columns say",
+    ),
+    Reason.KEY_MADE_NULL: (
+        e.InvalidRecordKeyError,
+        f"a cast in select.key made null of a value; mend the value or {_NAME_ONE}",
+    ),
     Reason.SUPERSEDED: (
         e.BatchMateRefusedError,
         f"a later record of its key was accepted, but it failed; {_NAME_ONE}",
@@ -99,6 +109,8 @@ _VERDICTS = {
     Reason.UNKNOWN_PARTITION: NO_PARTITION_OF_A_RECORD,
     Reason.NAMELESS_HEADER: NAMELESS_HEADER,
     Reason.NUL_IN_HEADER: NUL_IN_HEADER,
+    Reason.MALFORMED: MALFORMED,
+    Reason.KEY_MADE_NULL: KEY_MADE_NULL,
 }
 
 
@@ -113,7 +125,7 @@ def refusal(
         said: What is known of this very record. Default: what holds for the reason.
     """
     cls, text = _SAID[reason]
-    return make(
+    return errors.make(
         cls,
         f"{reason}: {said or text}",
         topic=shortened(topic),
@@ -285,7 +297,7 @@ class Delivery:
     ) -> e.KafkaGuardError:
         partition = record.partition if record.partition >= 0 else None
         letter = said_of(record)
-        return translate(
+        return errors.translate(
             error,
             message=f"{letter} was not accepted" if letter else None,
             topic=record.topic,
