@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _REFRESH_S = 0.25
+_CONNECT_TIMEOUT_S = 5
 
 
 @click.command(help="Stand between clients and brokers, and let faults happen.")
@@ -64,8 +66,11 @@ def proxy(  # noqa: PLR0913 - click hands over each option
 ) -> None:
     """Run the proxy until it is interrupted or its time is over."""
     host, port = listen
+    if pause_file is not None and not pause_file.absolute().parent.is_dir():
+        raise Problem(f"--pause-file {pause_file}: there is no folder to put it in")
     try:
         running = FaultProxy(upstream, host=host, port=port, advertised_host=advertise)
+        _check_upstream(running)
         if faults is not None:
             running.load(faults, rate=rate, seed=seed)
         running.start()
@@ -79,6 +84,24 @@ def proxy(  # noqa: PLR0913 - click hands over each option
     finally:
         running.stop()
     click.echo(json.dumps(_counts(running)) if as_json else _summary(running))
+
+
+def _check_upstream(proxy: FaultProxy) -> None:
+    """Find out whether anything listens there, so that a misspelt address is noticed.
+
+    Raises:
+        Problem: No address takes a connection, each within 5 s.
+    """
+    refused = []
+    for host, port in proxy.upstream:
+        try:
+            socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            why = error.strerror or error
+            refused.append(f"{host}:{port} cannot be reached: {why}")
+        else:
+            return
+    raise Problem(f"--upstream: {'; '.join(refused)}")
 
 
 def _watch(
