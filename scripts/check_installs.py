@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Pages on which a reader finds what to install.
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
 PAGES += (ROOT / "examples").glob("*.py")
-_TIMEOUT_S = 180
+_TIMEOUT_S = 400
 #: These would let an environment see more than what was installed into it.
 _LEAKS = ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_HOME", "VIRTUAL_ENV")
 
