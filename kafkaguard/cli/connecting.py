@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkaguard_adapters.asking.calls import ClusterCalls
+
+#: What kafka-python needs for a login, by the mechanism.
+_LOGIN_PACKAGES: Final = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "botocore"}
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,9 +76,19 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
     except KafkaGuardError as error:
         lines = {name: line for name, (_, line) in given.items()}
         raise Problem(_place(str(error), config, lines)) from error
+    _check_login(settings.mechanism)
     calls = ClusterCalls()
     calls.cluster_view = ClusterView(lambda: settings, make)
     return calls
+
+
+def _check_login(mechanism: str | None) -> None:
+    package = _LOGIN_PACKAGES.get(mechanism or "")
+    if package and find_spec(package) is None:
+        raise Problem(
+            f"sasl.mechanism={mechanism} needs the package {package}, which is not "
+            f"installed: pip install {package}"
+        )
 
 
 def _place(text: str, config: Path | None, lines: dict[str, int]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import json
 import re
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
@@ -237,26 +239,22 @@ def _class_names() -> dict[str, Key]:
 
 
 def _client_codes() -> dict[str, Key]:
-    """Read the numbered classes of the clients that are installed."""
-    codes: dict[str, Key] = {}
-    try:
-        from aiokafka import errors as aiokafka_errors
-
-        codes |= {c.__name__: n for n, c in aiokafka_errors.kafka_errors.items()}
-    except ImportError:
-        pass
+    """Collect the numbered classes of kafka-python and aiokafka."""
     from kafka import errors as kafka_errors
 
-    return codes | {c.__name__: n for n, c in kafka_errors.kafka_errors.items()}
+    numbered = kafka_errors.kafka_errors.items()
+    return {**_words()["classes"], **{c.__name__: n for n, c in numbered}}
 
 
 @cache
 def _phrases() -> dict[str, int]:
-    """Ask confluent-kafka, where it is installed, for the phrases it prints."""
-    try:
-        from confluent_kafka import KafkaError
-    except ImportError:
-        return {}
-    phrases = {KafkaError(code).str(): code for code in [*BY_CODE, *LOCAL_CODES]}
-    known = {text: code for text, code in phrases.items() if not text.startswith("Err")}
-    return dict(sorted(known.items(), key=lambda item: -len(item[0])))
+    """Return what librdkafka prints for its codes, the longest first."""
+    return dict(sorted(_words()["phrases"].items(), key=lambda item: -len(item[0])))
+
+
+@cache
+def _words() -> dict[str, dict[str, int]]:
+    """Read what ``scripts/generate_client_words.py`` wrote."""
+    text = (files("kafkaguard.cli") / "client_words.json").read_text("utf-8")
+    words: dict[str, dict[str, int]] = json.loads(text)
+    return words

@@ -79,6 +79,7 @@ FATAL_BUT_REPEATED = {
 }
 RETRIABLE_BUT_NOT_REPEATED = {
     "answer-lost",  # 7 and 13 of a write
+    "disk-has-failed",  # 56 of DescribeLogDirs: the disk does not come back
     "election-not-needed",  # 84 in ElectLeaders is no failure
     "leader-lost-after-append",  # 6 of a write
     "not-waited-for-replicas",  # 20 of a write
