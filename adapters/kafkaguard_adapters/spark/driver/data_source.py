@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.columns import check_columns
 from kafkaguard_adapters.spark.driver.options import from_options
+from kafkaguard_adapters.spark.driver.patience import stream_patience
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import Growth, make_report
 from kafkaguard_adapters.spark.executor.task import run_task
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from kafkaguard_adapters.spark.driver.topics import Brokers, SinkTopic
+    from kafkaguard_adapters.spark.driver.topics import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
 
@@ -61,7 +62,7 @@ class KafkaGuardSource(DataSource):
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use mode("append")')
             settings = _checked(self.options, schema)
-            return BatchWriter(settings, *look_up(settings))
+            return BatchWriter(settings, look_up(settings))
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
@@ -71,7 +72,7 @@ class KafkaGuardSource(DataSource):
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use outputMode("append")')
             settings = _checked(self.options, schema)
-            return StreamWriter(settings, *look_up(settings))
+            return StreamWriter(replace(settings, patience_s=stream_patience()))
 
 
 @dataclass
@@ -93,17 +94,14 @@ class BatchWriter(DataSourceArrowWriter):
 
     Args:
         settings: How to write.
-        brokers: Where the topics are; not kept.
         topics: What was found out about the topics.
     """
 
-    def __init__(
-        self, settings: SinkSettings, brokers: Brokers, topics: dict[str, SinkTopic]
-    ) -> None:
+    def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
         self._settings = settings
         self._topics = topics
         reports = settings.report is not None
-        self._growth = Growth.begin(brokers, topics) if reports else None
+        self._growth = Growth.begin(settings) if reports else None
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""
@@ -117,23 +115,30 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes one micro-batch; made anew for each, and once more for its commit.
 
+    The one for the micro-batch is pickled for the tasks, the one for the commit is not:
+    so the brokers are asked when it is pickled, and a commit cannot fail of them.
+
     Args:
         settings: How to write.
-        brokers: Where the topics are; not kept.
-        topics: What was found out about the topics.
     """
 
-    def __init__(
-        self, settings: SinkSettings, brokers: Brokers, topics: dict[str, SinkTopic]
-    ) -> None:
+    def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
-        self._topics = topics
-        reports = settings.report is not None
-        self._growth = Growth.begin(brokers, topics) if reports else None
+        self._topics: dict[str, SinkTopic] | None = None
+        self._growth: Growth | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Ask the brokers, once, on the way to the tasks."""
+        if self._topics is None:
+            with _told():
+                self._topics = look_up(self._settings)
+            if self._settings.report is not None:
+                self._growth = Growth.begin(self._settings)
+        return vars(self)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""
-        counts = run_task(iterator, self._settings, self._topics)
+        counts = run_task(iterator, self._settings, self._topics or {})
         return TaskMessage(counts, self._growth)
 
     def commit(

@@ -13,6 +13,7 @@ from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.columns import check_columns
 from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch
 from kafkaguard_adapters.spark.driver.frame import objection
+from kafkaguard_adapters.spark.driver.plan import FEWEST
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import write
 from kafkaguard_adapters.spark.marker import error_from
@@ -276,12 +277,15 @@ def _wait(query: StreamingQuery) -> None:
 
 def _arguments(pipeline: Pipeline) -> dict[str, Any]:
     dead_letter = pipeline.dead_letter
+    # A malformed line is to stop the job before anything is sent: below a shuffle.
+    stops = on_malformed(pipeline) == "raise" and dead_letter and not pipeline.order_by
+    partitions = pipeline.sink.partitions or (FEWEST if stops else None)
     return {
         "topic": pipeline.sink.topic,
         "bootstrap_servers": pipeline.sink.bootstrap_servers,
         "dead_letter_topic": dead_letter.topic if dead_letter else None,
         "config": pipeline.sink.config,
-        "partitions": pipeline.sink.partitions,
+        "partitions": partitions,
         "order_by": [f"{_ORDER}{n}" for n in range(len(pipeline.order_by))],
         **pipeline.guard.model_dump(),
     }
