@@ -321,7 +321,7 @@ def test_guard_sink_sets_headers_without_a_name_aside(
         (lambda spark: None, {}, "df is a DataFrame of Spark, not NoneType"),
         (lambda spark: [1], {}, "df is a DataFrame of Spark, not list"),
         (lambda spark: spark.readStream.format("rate").load(), {}, "foreach_batch"),
-        (some, {"order_by": ["kye"]}, "no column kye; did you mean 'key'?"),
+        (some, {"order_by": ["keyy"]}, "no column keyy; did you mean 'key'?"),
         (
             some,
             {"order_by": "valu"},
