@@ -62,9 +62,11 @@ class WriteReport:
             wrote is in the topic a second time. When an executor is lost, Spark may
             repeat a whole stage and number its tasks from the beginning: those are not
             among them, and ``maybe_twice`` knows of what they wrote.
-        appended: How many records the topics grew by while the write ran, from their
-            end offsets; None if not all topics were known beforehand.
+        appended: How many records the topics grew by since the write was first tried,
+            from their end offsets; None if not all topics were known beforehand, or it
+            is not known when that was.
         seconds: How long it took.
+        remarks: What people should know about the counts.
     """
 
     topic: str | None
@@ -77,6 +79,7 @@ class WriteReport:
     retried_tasks: int
     appended: int | None
     seconds: float
+    remarks: tuple[str, ...] = ()
 
     @property
     def unaccounted(self) -> int:
@@ -89,12 +92,13 @@ class WriteReport:
         """How many records may be in the topics twice, at most; None is "unknown".
 
         What the topics grew by beyond the records accounted for: written by attempts
-        that Spark repeated, or by somebody else at the same time. 0 is certain.
+        that Spark repeated, or by somebody else at the same time. 0 is certain. Topics
+        that grew by less were deleted meanwhile: then nothing is known.
         """
-        if self.appended is None:
-            return None
         once = self.delivered + sum(self.dead_lettered.values())
-        return max(0, self.appended - once)
+        if self.appended is None or self.appended < once:
+            return None
+        return self.appended - once
 
     def to_dict(self) -> dict[str, Any]:
         """Return all counts, those worked out as well."""
@@ -110,8 +114,12 @@ class WriteReport:
             ("in doubt", self.in_doubt),
         ):
             parts += [f"{n:,} {name} ({reason})" for reason, n in reasons.items()]
-        twice = "unknown" if self.maybe_twice is None else f"{self.maybe_twice:,}"
-        return f"{', '.join(parts)}, at most {twice} twice, in {self.seconds:.1f} s"
+        known = self.maybe_twice
+        twice = (
+            "an unknown number twice" if known is None else f"at most {known:,} twice"
+        )
+        said = f"{', '.join(parts)}, {twice}, in {self.seconds:.1f} s"
+        return "; ".join([said, *self.remarks])
 
 
 def add_up(tasks: Iterable[TaskCounts]) -> TaskCounts:
@@ -143,4 +151,5 @@ def total(
         retried_tasks=sum(report.retried_tasks for report in reports),
         appended=None if None in grown else sum(n for n in grown if n is not None),
         seconds=sum(report.seconds for report in reports),
+        remarks=tuple(remark for report in reports for remark in report.remarks),
     )

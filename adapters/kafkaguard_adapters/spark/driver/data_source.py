@@ -25,8 +25,9 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.spark.driver.batch_notes import Notes
 from kafkaguard_adapters.spark.driver.columns import check_columns
-from kafkaguard_adapters.spark.driver.options import from_options
+from kafkaguard_adapters.spark.driver.options import CHECKPOINT, from_options
 from kafkaguard_adapters.spark.driver.patience import stream_patience
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import Growth, make_report
@@ -72,7 +73,8 @@ class KafkaGuardSource(DataSource):
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use outputMode("append")')
             settings = _checked(self.options, schema)
-            return StreamWriter(replace(settings, patience_s=stream_patience()))
+            patient = replace(settings, patience_s=stream_patience())
+            return StreamWriter(patient, self.options.get(CHECKPOINT))
 
 
 @dataclass
@@ -120,10 +122,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     Args:
         settings: How to write.
+        checkpoint: The stream's, where an option says it.
     """
 
-    def __init__(self, settings: SinkSettings) -> None:
+    def __init__(self, settings: SinkSettings, checkpoint: str | None = None) -> None:
         self._settings = settings
+        self._notes = Notes(checkpoint) if checkpoint else None
         self._topics: dict[str, SinkTopic] | None = None
         self._growth: Growth | None = None
 
@@ -133,8 +137,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
             with _told():
                 self._topics = look_up(self._settings)
             if self._settings.report is not None:
-                self._growth = Growth.begin(self._settings)
+                self._growth = self._planned()
         return vars(self)
+
+    def _planned(self) -> Growth:
+        """Count from the moment before this micro-batch was first planned."""
+        growth = Growth.begin(self._settings)
+        if self._notes is None:
+            return replace(growth, before=None)
+        return replace(growth, before=self._notes.plan(growth.before))
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""
@@ -149,6 +160,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Write the report."""
         seen = [m.growth for m in messages if isinstance(m, TaskMessage)]
         growth = next(iter(seen), None)
+        if growth is not None and self._notes is not None:
+            before, remark = self._notes.done(batchId)
+            growth = replace(growth, before=before, remark=remark)
         _report(self._settings, messages, {"batch_id": batchId}, growth)
 
 

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._common.arguments import hook
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.spark.driver.batch_notes import (
+    Notes,
+    checkpoint_of,
+    is_temporary,
+)
 from kafkaguard_adapters.spark.driver.frame import (
     as_order,
     check_frame,
@@ -17,9 +22,9 @@ from kafkaguard_adapters.spark.driver.frame import (
 from kafkaguard_adapters.spark.driver.kept import KEEP_S
 from kafkaguard_adapters.spark.driver.patience import stream_patience
 from kafkaguard_adapters.spark.driver.topics import kept_for, look_up
-from kafkaguard_adapters.spark.driver.write import write_frame
+from kafkaguard_adapters.spark.driver.write import Growth, write_frame
 from kafkaguard_adapters.spark.marker import task_failed
-from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.settings import check_type, make_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,19 +49,20 @@ class ForeachBatch:
     settings: SinkSettings
     partitions: int | None = None
     order_by: tuple[str | Column, ...] = ()
+    checkpoint: str | None = None
     on_report: OnReport | None = None
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write a micro-batch: one action, nothing cached."""
         try:
-            report = self._write(batch)
+            report = self._write(batch, batch_id)
         except KafkaGuardError as error:
             raise task_failed(error) from error
         _log.info("batch %d: %s", batch_id, report)
         if self.on_report is not None:
             self._hand_over(self.on_report, report, batch_id)
 
-    def _write(self, batch: DataFrame) -> WriteReport:
+    def _write(self, batch: DataFrame, batch_id: int) -> WriteReport:
         """Write, and keep what is known of the topics unless a broker contradicts it.
 
         What refused a record may have changed since: it is looked up again, too.
@@ -69,6 +75,7 @@ class ForeachBatch:
                 batch,
                 self.settings,
                 look_up(self.settings, KEEP_S),
+                self._growth(batch, batch_id),
                 partitions=self.partitions,
                 order_by=order,
             )
@@ -78,6 +85,17 @@ class ForeachBatch:
         if report.dead_lettered:
             kept.forget(self.settings.topics)
         return report
+
+    def _growth(self, batch: DataFrame, batch_id: int) -> Growth:
+        """Count from the moment before this micro-batch was first tried."""
+        growth = Growth.begin(self.settings)
+        checkpoint = self.checkpoint or checkpoint_of(batch)
+        if checkpoint is None:
+            return replace(growth, before=None)
+        if is_temporary(checkpoint):
+            return growth
+        before, remark = Notes(checkpoint).begin(batch_id, growth.before)
+        return replace(growth, before=before, remark=remark)
 
     def _hand_over(
         self, on_report: OnReport, report: WriteReport, batch_id: int
@@ -101,6 +119,7 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
     partitions: int | None = None,
     order_by: str | Column | Sequence[str | Column] = (),
     config: Mapping[str, str] | None = None,
+    checkpoint: str | None = None,
     on_report: OnReport | None = None,
 ) -> ForeachBatch:
     """Make the function for ``df.writeStream.foreachBatch(...)``.
@@ -121,6 +140,10 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
         partitions: How many tasks write.
         order_by: By what the records of a key are ordered.
         config: Settings of Kafka's client.
+        checkpoint: The query's ``checkpointLocation``. A note beside it lets the report
+            count duplicates of a micro-batch that is tried again after the driver was
+            killed. Default: as the query has it; Connect does not tell, so there
+            ``maybe_twice`` is None unless this is given.
         on_report: Called with each batch's report and id, where the function runs: in
             Connect that is a process on the server, so it must pickle and must bring
             what it learns to a place that both can see.
@@ -134,6 +157,7 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
         TypeError: ``on_report`` cannot be called.
     """
     hook("foreach_batch(on_report)", on_report)
+    check_type("checkpoint", checkpoint, str | None, "a path")
     check_partitions(partitions)
     settings = make_settings(
         bootstrap_servers,
@@ -146,4 +170,5 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
         config=config,
     )
     patient = replace(settings, patience_s=stream_patience())
-    return ForeachBatch(patient, partitions, as_order(order_by), on_report)
+    order = as_order(order_by)
+    return ForeachBatch(patient, partitions, order, checkpoint, on_report)

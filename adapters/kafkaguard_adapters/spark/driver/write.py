@@ -39,12 +39,14 @@ class Growth:
     Attributes:
         topics: The names of the topics watched.
         before: The sum of their end offsets at the beginning; None: not known.
-        started: When that was, in seconds since the epoch.
+        started: When the write began, in seconds since the epoch.
+        remark: What people should know about it.
     """
 
     topics: tuple[str, ...]
     before: int | None
     started: float
+    remark: str | None = None
 
     @classmethod
     def begin(cls, settings: SinkSettings) -> Growth:
@@ -140,13 +142,17 @@ def write(  # noqa: PLR0913 - one for each setting
     check_columns(df.schema, settings)
     order = check_order(df, order_by)
     topics = look_up(settings)
-    return write_frame(df, settings, topics, partitions=partitions, order_by=order)
+    growth = Growth.begin(settings)
+    return write_frame(
+        df, settings, topics, growth, partitions=partitions, order_by=order
+    )
 
 
 def write_frame(
     df: DataFrame,
     settings: SinkSettings,
     topics: dict[str, SinkTopic],
+    growth: Growth,
     *,
     partitions: int | None = None,
     order_by: Sequence[str | Column] = (),
@@ -157,6 +163,7 @@ def write_frame(
         df: The frame.
         settings: How to write.
         topics: What is known of the topics.
+        growth: From when on what is appended counts.
         partitions: How many tasks write.
         order_by: By what the records of a key are ordered.
 
@@ -164,7 +171,6 @@ def write_frame(
         KafkaGuardError: A record failed the job, or brokers went away.
     """
     columns = check_columns(df.schema, settings)
-    growth = Growth.begin(settings)
     plan = under_write(
         df, settings, topics, columns, partitions=partitions, order_by=order_by
     )
@@ -206,4 +212,5 @@ def make_report(
         retried_tasks=counts.attempt,
         appended=growth.appended(settings) if growth and known else None,
         seconds=time.time() - growth.started if growth else 0.0,
+        remarks=(growth.remark,) if growth and growth.remark else (),
     )

@@ -251,7 +251,9 @@ def _run(
         reports.append(report)
         on_batch(report, batch_id)
 
-    function = foreach_batch(on_report=note, **arguments)
+    function = foreach_batch(
+        on_report=note, checkpoint=pipeline.stream.checkpoint, **arguments
+    )
     _wait(_start(frame, function, pipeline.stream))
     return total(pipeline.sink.topic, arguments["dead_letter_topic"], reports)
 
