@@ -97,8 +97,9 @@ def write(  # noqa: PLR0913 - one for each setting
 
     Args:
         df: Columns ``key`` and ``value`` (string or binary), and where wanted
-            ``topic`` (string), ``headers`` (array of structs of key and value) and
-            ``partition`` (int). Others may be used by ``order_by`` and are not written.
+            ``topic`` (string), ``headers`` (array of structs of key and value),
+            ``partition`` (int) and ``timestamp`` (the record's time; null: the time of
+            sending). Others may be used by ``order_by`` and are not written.
         topic: Where the records go. Default: as the column ``topic`` says.
         bootstrap_servers: The brokers' addresses.
         dead_letter_topic: Where refused records go, with headers that say why.

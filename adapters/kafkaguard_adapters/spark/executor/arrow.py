@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: "Let the partitioner decide", in confluent-kafka's ``produce``.
 ANY_PARTITION = -1
+#: "The time of sending", in confluent-kafka's ``produce``.
+NOW = 0
 #: Where a name ends for librdkafka.
 NUL = "\0"
 _PICTURE_OF_NUL = "\N{SYMBOL FOR NULL}"
@@ -40,6 +42,7 @@ class Record(NamedTuple):
     value: bytes | None
     headers: list[Header] | None = None
     partition: int = ANY_PARTITION
+    timestamp: int = NOW
 
     @property
     def sizes(self) -> Sizes:
@@ -75,16 +78,16 @@ class Columns:
     def records(self) -> Iterator[Record]:
         """Go through the records."""
         keys, headers = self._bytes("key"), self._headers or repeat(None)
-        rest = zip(headers, self._partitions(), strict=False)
-        for topic, key, value, (names, partition) in zip(
+        rest = zip(headers, self._partitions(), self._timestamps(), strict=False)
+        for topic, key, value, others in zip(
             self._topics(), keys, self._bytes("value"), rest, strict=False
         ):
-            yield Record(topic, key, value, names, partition)
+            yield Record(topic, key, value, *others)
 
     @property
     def are_plain(self) -> bool:
-        """Whether no record has headers or a partition of its own."""
-        return not {"headers", "partition"} & set(self._names)
+        """Whether no record has headers, a partition or a time of its own."""
+        return not {"headers", "partition", "timestamp"} & set(self._names)
 
     def plain(self) -> Iterator[tuple[Any, ...]]:
         """Go through topic, value and key only, as fast as can be."""
@@ -202,6 +205,15 @@ class Columns:
         column = pc.fill_null(self._batch.column("partition"), ANY_PARTITION)
         partitions: list[int] = column.to_pylist()
         return partitions
+
+    def _timestamps(self) -> Iterable[int]:
+        """The time of each record, in milliseconds since the epoch."""
+        if "timestamp" not in self._names:
+            return repeat(NOW, len(self))
+        column = self._batch.column("timestamp")
+        whole = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+        numbers: list[int] = pc.fill_null(whole.cast(pa.int64()), NOW).to_pylist()
+        return numbers
 
     def _topics(self) -> Iterable[str | None]:
         if "topic" not in self._names:
