@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
 from kafkaguard._common.closest import closest
+from kafkaguard._verdicts.java_texts import java_text
 from kafkaguard._verdicts.signals import CONDITIONS, PYTHON, TEXTS
 from kafkaguard.errors import BY_CODE
 from kafkaguard.errors._generated import JAVA_NAMES
@@ -81,6 +82,9 @@ def find_error(text: str) -> Found | None:
         return Found(int(text), reported=False)
     if text.upper() in NAMES:
         return Found(NAMES[text.upper()], reported=False)
+    if told := java_text(text):
+        code = told.error.code
+        return Found(told.error if code is None else code, reported=True)
     key = _of_traceback(text) if "Traceback (most" in text else _of_text(text)
     return None if key is None else Found(key, reported=True)
 

@@ -115,3 +115,11 @@ def test_unknown_is_never_zero(appended, twice, said):
     assert said in str(made)
     assert str(made).endswith("; why")
     assert total("t", None, [made, report()]).remarks == ("why",)
+
+
+def test_keys_that_collapsed_are_warned_of_once_with_their_number():
+    """One of them may be meant."""
+    assert report(collapsed_keys=1).warnings == ()
+    both = total("t", None, [report(collapsed_keys=1), report(collapsed_keys=3)])
+    assert both.warnings[0].startswith("4 records have the key {}: to_json leaves out")
+    assert "4 records have the key {}" in str(both)

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kafkaguard._common.closest import did_you_mean
+from kafkaguard_adapters.spark.jaas import login
 from kafkaguard_adapters.spark.refusal import refuse
 
 if TYPE_CHECKING:
@@ -77,12 +78,6 @@ _RENAMED = {
     "sasl.mechanisms": "sasl.mechanism",
 }
 _NO_LIMIT = re.compile(r"\s*[+-]?(0x)?0+\s*", re.IGNORECASE)
-_LOGIN = re.compile(
-    r"\.(?:PlainLoginModule|ScramLoginModule)\s+required\b.*?"
-    r'username="(?P<username>[^"]*)".*?password="(?P<password>[^"]*)"',
-    re.DOTALL,
-)
-
 _RANGE = re.compile(r"outside allowed range (\S+)")
 _TOO_SMALL = "-2000000000"
 #: What librdkafka does not tell.
@@ -195,14 +190,14 @@ def _kilobytes(value: str) -> str:
 
 
 def _login(value: str) -> dict[str, str]:
-    found = _LOGIN.search(value)
-    if not found:
+    found = login(value)
+    if found is None:
         raise _refuse(
             "sasl.jaas.config",
             "only PlainLoginModule and ScramLoginModule with username and password can "
             "be translated; use kafka.sasl.username and kafka.sasl.password",
         )
-    return {f"sasl.{part}": found[part] for part in ("username", "password")}
+    return dict(zip(("sasl.username", "sasl.password"), found, strict=True))
 
 
 def _truststore(value: str, kind: str) -> dict[str, str]:

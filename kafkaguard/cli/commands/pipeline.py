@@ -183,5 +183,5 @@ def _print(report: WriteReport) -> None:
     twice = report.maybe_twice
     table.add_row("Twice, at most", "unknown" if twice is None else f"{twice:,}")
     Console().print(table)
-    for remark in report.remarks:
-        click.echo(remark)
+    for warning in report.warnings:
+        click.echo(warning)

@@ -210,6 +210,7 @@ def make_report(
         dead_lettered=dict(counts.dead_lettered),
         in_doubt=dict(counts.in_doubt),
         resent=counts.resent,
+        collapsed_keys=counts.collapsed_keys,
         retried_tasks=counts.attempt,
         appended=growth.appended(settings) if growth and known else None,
         seconds=time.time() - growth.started if growth else 0.0,

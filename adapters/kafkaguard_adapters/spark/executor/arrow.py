@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ANY_PARTITION = -1
 #: "The time of sending", in confluent-kafka's ``produce``.
 NOW = 0
+_EMPTY = "{}"
 #: Where a name ends for librdkafka.
 NUL = "\0"
 _PICTURE_OF_NUL = "\N{SYMBOL FOR NULL}"
@@ -118,6 +119,13 @@ class Columns:
         if "key" not in self._names:
             return pa.array([True] * len(self), pa.bool_())
         return pc.is_null(self._batch.column("key"))
+
+    def collapsed_keys(self) -> int:
+        """Count the rows whose key is an empty JSON object."""
+        if "key" not in self._names:
+            return 0
+        column = self._batch.column("key")
+        return pc.sum(pc.equal(column, pa.scalar(_EMPTY, column.type))).as_py() or 0
 
     def outside(self, partitions: int) -> Any:
         """Return the mask of the rows with a partition that a topic does not have."""
