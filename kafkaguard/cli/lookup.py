@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kafkaguard import errors as e
 from kafkaguard._common.closest import closest
 from kafkaguard._verdicts.apis import API_KEYS
+from kafkaguard._verdicts.java_texts import java_text
 from kafkaguard._verdicts.signals import CONDITIONS, PYTHON, TEXTS
 from kafkaguard.cli.log_lines import key_of_line, other_protocol
 from kafkaguard.errors import BY_CODE
@@ -95,18 +96,40 @@ def find_error(text: str) -> Found | None:
             last exception counts, and what it was raised from where that says more.
     """
     text = text.strip()
-    own = _of_ours(text)
-    if own is not None:
-        return own
+    return (
+        _of_ours(text)
+        or _of_another_protocol(text)
+        or _of_a_code_or_name(text)
+        or _of_java(text)
+        or _of_words(text)
+    )
+
+
+def _of_another_protocol(text: str) -> Found | None:
     protocol = other_protocol(text)
-    if protocol is not None:
-        return Found(e.ClientConfigurationError, reported=True, note=protocol)
+    if protocol is None:
+        return None
+    return Found(e.ClientConfigurationError, reported=True, note=protocol)
+
+
+def _of_a_code_or_name(text: str) -> Found | None:
     if re.fullmatch(_CODE, text):
         return Found(int(text), reported=False)
     if text.upper() in NAMES:
         return Found(NAMES[text.upper()], reported=False)
-    if text.upper() in _BY_NAME:
-        return Found(_BY_NAME[text.upper()], reported=True)
+    key = _BY_NAME.get(text.upper())
+    return None if key is None else Found(key, reported=True)
+
+
+def _of_java(text: str) -> Found | None:
+    told = java_text(text)
+    if told is None:
+        return None
+    code = told.error.code
+    return Found(told.error if code is None else code, reported=True)
+
+
+def _of_words(text: str) -> Found | None:
     key = _of_traceback(text) if "Traceback (most" in text else _of_text(text)
     return None if key is None else Found(key, reported=True)
 

@@ -177,6 +177,7 @@ class Delivery:
         """
         columns = Columns(batch, self._settings.topic)
         self.counts.read += len(columns)
+        self.counts.collapsed_keys += columns.collapsed_keys()
         if refused := find_refused(columns, self._known):
             self._set_aside(columns, refused)
             columns = columns.without(refused)
