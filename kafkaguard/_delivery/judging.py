@@ -93,7 +93,7 @@ class Judge:
         self._traits = traits
         self._errors = errors
 
-    def judge(self, refusal: Refusal, known: Known) -> Judgement:
+    def judge(self, refusal: Refusal, known: Known) -> Judgement:  # noqa: PLR0911 - a case each
         """Decide what a refusal means for its record."""
         if refusal.expired:
             return Judgement(self._timed_out(refusal, known))
