@@ -8,6 +8,9 @@ from kafkaguard import errors as e
 from kafkaguard._verdicts.apis import API_KEYS, API_NAMES
 from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
 
+pytestmark = pytest.mark.java
+
+
 JAVA_GROUPS = {
     "RefreshRetriableException": e.RefreshRetriableError,
     "InvalidMetadataException": e.InvalidMetadataError,
@@ -21,20 +24,20 @@ JAVA_GROUPS = {
 
 
 @pytest.fixture(scope="module")
-def generator(load_script):
-    """The generator, imported from its script."""
+def errors_script(load_script):
+    """The errors_script, imported from its script."""
     return load_script("generate_errors")
 
 
 @pytest.fixture(scope="module")
-def jar(generator):
+def jar(errors_script):
     """What the enums in the jar say: rows of errors, and request names."""
-    return generator.read_jar()
+    return errors_script.read_jar()
 
 
-def test_generated_modules_are_up_to_date(generator):
-    """Running the generator again changes nothing."""
-    for path, text in generator.generate().items():
+def test_generated_modules_are_up_to_date(errors_script):
+    """Running the errors_script again changes nothing."""
+    for path, text in errors_script.generate().items():
         assert text == path.read_text(), f"{path} is stale: run `make generate`"
 
 
