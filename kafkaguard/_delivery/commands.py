@@ -93,8 +93,8 @@ class Replace:
     Attributes:
         locking_out: A batch of this dead client, or of one before it, that may be
             written yet. The successor shuts it out, where it can: by the batch's
-            producer id with an epoch newer than the batch's and the dead client's. None:
-            there is none.
+            producer id, with an epoch newer than the batch's and the dead client's.
+            None: there is none.
     """
 
     locking_out: Batch | None

@@ -19,9 +19,6 @@ from typing import TYPE_CHECKING
 from kafkaguard._delivery import commands
 from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.death import ANSWER_S, ClientLife
-from kafkaguard._delivery.facts import (
-    Work,
-)
 from kafkaguard._delivery.fates import Fates
 from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
@@ -33,7 +30,7 @@ from kafkaguard._delivery.judging import (
 )
 from kafkaguard._delivery.limits import Limits
 from kafkaguard._delivery.lines import Lines
-from kafkaguard._delivery.records import Record
+from kafkaguard._delivery.records import Record, Work
 from kafkaguard._delivery.rescue import SETTLE_S
 from kafkaguard._delivery.rounds import Rounds
 from kafkaguard._delivery.table import (
@@ -603,6 +600,8 @@ class DeliveryMachine:
         """Settle what waits: nobody waits for it any longer."""
         self._is_closing = True
         self._fates.give_up(why, now)
+        if self._client.state is ClientState.PAUSED:
+            self._client.happens(ClientEvent.NEVER)
         self.holds.clear()
         self._emit(commands.FreeSends(None))
         return self._go_on(now)
