@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from forks import NOT_APPLIED, NOTICED, SURVIVED, forked, silence
-from rooms import NEEDS_JAVA, ROOT, module_name
+from rooms import ROOT, module_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ _FACTOR, _MORE_S = 6, 20
 _OPTIONS = (
     *("-q", "-x", "--capture=no", "--no-header", "--tb=short", "-o", "timeout=0"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # of what is imported already
-    *("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"),
+    *("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-java"),
 )
 _Cached = type(functools.lru_cache(len))
 _OURS = "kafkaguard"
@@ -71,15 +71,7 @@ def run_pytest(tests: Iterable[str], *plugins: Any) -> int:
     """Run pytest in this process on tests that need no Java."""
     os.environ["HYPOTHESIS_PROFILE"] = "mutation"
     os.chdir(ROOT)
-    return int(pytest.main([*_OPTIONS, *tests], plugins=[_WithoutJava(), *plugins]))
-
-
-class _WithoutJava:
-    """Leaves out what needs Java or a broker."""
-
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Keep the tests that use none of those fixtures."""
-        items[:] = [i for i in items if not NEEDS_JAVA.intersection(i.fixturenames)]
+    return int(pytest.main([*_OPTIONS, *tests], plugins=list(plugins)))
 
 
 class Measure:
