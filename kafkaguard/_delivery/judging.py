@@ -209,11 +209,10 @@ class Judge:
             )
         if code not in _REFUSED_RECORD:
             return False
-        if refusal.null_key and (
-            known.facts is None or known.facts.compacted is not False
-        ):
-            return False
-        return refusal.blame == "unknown" or known.count > 1
+        if refusal.blame == "unknown":
+            is_compacted = known.facts is not None and known.facts.compacted is True
+            return not (refusal.null_key and is_compacted)
+        return known.count > 1 and not refusal.null_key
 
     def _mate(self, refusal: Refusal, known: Known) -> KafkaGuardError:
         why = (
@@ -240,14 +239,15 @@ class Judge:
         )
 
     def _refused(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+        # An answer about the record itself says better what its topic takes.
+        is_vague = refusal.blame == "unknown" and not known.alone
         context: dict[str, Any] = {
             "null_key": refusal.null_key,
-            "facts": known.facts,
+            "facts": known.facts if is_vague else None,
             "idempotent": False,
             "transactional": self._traits.transactional,
         }
-        is_named = refusal.blame != "unknown" or known.alone
-        if is_named and not refusal.null_key and _code_of(refusal) == _INVALID_RECORD:
+        if not is_vague and not refusal.null_key and _code_of(refusal) == _INVALID_RECORD:
             context["phase"] = "single"
         return self._errors.translate(refusal.cause, context=context, **_place(known))
 

@@ -523,7 +523,7 @@ class DeliveryMachine:
         waiting.away = 0
         for record, token in zip(waiting.group, handed, strict=True):
             if isinstance(token, Exception):
-                self._not_handed_over(record, token, now)
+                self._not_handed_over(record, token, now, waiting.was_interrupted)
                 continue
             waiting.away += 1
             self._lines.again[token] = record
@@ -541,16 +541,18 @@ class DeliveryMachine:
             self._emit(commands.SendNow())
         return self._go_on(now)
 
-    def _not_handed_over(self, record: Record, why: Exception, now: float) -> None:
+    def _not_handed_over(
+        self, record: Record, why: Exception, now: float, was_interrupted: bool
+    ) -> None:
         if record.state is not RecordState.SENDING:
             return  # it was given up before
         self._fates.happens(record, RecordEvent.NOT_HANDED_OVER)
         if record.due <= now:
             self._rounds.expire(record, now)
-        elif self._client.is_alive or self._is_closing:
+        elif was_interrupted and not self._is_closing:
+            self._fates.send_again(record)  # by the successor
+        else:
             self._fates.not_sent_again(record, why, now)
-        else:  # it died meanwhile; its successor takes the record
-            self._fates.send_again(record)
 
     def limit(self, topic: str, most: int | None, now: float) -> Sequence[Command]:
         """Reply to AskLimit: the topic's largest batch in bytes; None: not known."""

@@ -121,9 +121,11 @@ def _left_over(world: World) -> Iterator[str]:
 
 
 def _rescued(world: World) -> Iterator[str]:
-    """Where nothing fails but records of others, each good record is delivered."""
-    keeps_order = world.policy.rescue == "ordered" and world.kind.in_flight > 1
-    if world.policy.rescue == "never" or keeps_order or not world.is_calm:
+    """Where nothing fails but records of others, each good record is delivered.
+
+    Or it gives way to a newer one of its key.
+    """
+    if world.policy.rescue == "never" or not world.is_calm:
         return
     for number in world.good:
         told = world.told.get(number)

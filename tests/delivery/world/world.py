@@ -12,9 +12,9 @@ from kafka.errors import KafkaConnectionError, UnknownError
 from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.facts import Place, Raw
 from kafkaguard._delivery.machine import DeliveryMachine
+from kafkaguard._delivery.report import SupersededError
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._verdicts.verdict import TopicFacts
-from kafkaguard.errors import KafkaGuardError
 from tests.delivery.world.batches import Item, ModelBatch
 from tests.delivery.world.broker import Broker
 from tests.delivery.world.clients import DELIVERY_S, KINDS, Kind, ModelClient
@@ -434,8 +434,10 @@ class World:
         assert record.outcome is not None
         self._tell(item.number, record.outcome.ending)
         error = record.outcome.error
-        if isinstance(error, KafkaGuardError):
+        if error is not None:
             self.say("   ", error)
+            if isinstance(error, SupersededError):
+                self.good.discard(item.number)  # it has given way to a newer one
 
     def _ignore(self, _: Command) -> None:
         pass
