@@ -247,7 +247,11 @@ class Judge:
             "idempotent": False,
             "transactional": self._traits.transactional,
         }
-        if not is_vague and not refusal.null_key and _code_of(refusal) == _INVALID_RECORD:
+        if (
+            not is_vague
+            and not refusal.null_key
+            and _code_of(refusal) == _INVALID_RECORD
+        ):
             context["phase"] = "single"
         return self._errors.translate(refusal.cause, context=context, **_place(known))
 
