@@ -101,7 +101,7 @@ def find_error(text: str) -> Found | None:
         or _of_another_protocol(text)
         or _of_a_code_or_name(text)
         or _of_java(text)
-        or _of_words(text)
+        or _of_traceback_or_text(text)
     )
 
 
@@ -129,7 +129,7 @@ def _of_java(text: str) -> Found | None:
     return Found(told.error if code is None else code, reported=True)
 
 
-def _of_words(text: str) -> Found | None:
+def _of_traceback_or_text(text: str) -> Found | None:
     key = _of_traceback(text) if "Traceback (most" in text else _of_text(text)
     return None if key is None else Found(key, reported=True)
 
