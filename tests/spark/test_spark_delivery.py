@@ -10,7 +10,8 @@ import pytest
 from kafkaguard import errors as e
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard_adapters.spark.driver.topics import SinkTopic, look_up
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.arrow import NOW, Columns, Record
 from kafkaguard_adapters.spark.executor.dead_letters import dead_letter
 from kafkaguard_adapters.spark.executor.delivery import (

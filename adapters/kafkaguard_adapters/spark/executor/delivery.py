@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from kafkaguard._verdicts.verdict import Phase, Verdict
-    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.executor.limits import Limit
     from kafkaguard_adapters.spark.settings import SinkSettings
 

@@ -11,7 +11,7 @@ from kafkaguard_adapters.spark.executor.limits import Limit
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
 #: librdkafka's own default of ``message.max.bytes``.
