@@ -15,7 +15,7 @@ from kafkaguard.policies import (
     outcome_of,
     retry_testing,
 )
-from policies._helpers import FakeTime, Script, retrier
+from tests.policies.helpers import FakeTime, Script, retrier
 
 MOVED = errors.NotLeaderOrFollowerError
 FAST = RetryPolicy(backoff={"kind": "fixed", "base": 1, "jitter": "none"})
@@ -204,7 +204,7 @@ def test_an_outcome_is_found_behind_what_was_raised_from_it():
 def test_an_outcome_in_one_line():
     """How many attempts, for how long, why, and whether it may be there twice."""
     time = FakeTime()
-    policy = FAST.replace(resend_in_doubt=True, max_attempts=2, name="p")
+    policy = FAST.replace(in_doubt="resend", max_attempts=2, name="p")
     one = retrier(policy, time, api="Produce")
     text = str(ended(run, one, Script(errors.RequestTimedOutError())))
     assert text == (
