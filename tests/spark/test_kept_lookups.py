@@ -12,7 +12,8 @@ from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.driver import data_source
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter
 from kafkaguard_adapters.spark.driver.kept import Kept
-from kafkaguard_adapters.spark.driver.topics import SinkTopic, kept_for
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.driver.topics import kept_for
 from kafkaguard_adapters.spark.settings import make_settings
 
 KEEP = {"timeout": 300.0, "keep_s": 60.0, "old_timeout": 6.0}

@@ -10,7 +10,7 @@ from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.spark import error_from
-from kafkaguard_adapters.spark.driver.topics import SinkTopic
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.dead_letters import dead_letter

@@ -10,7 +10,8 @@ import pytest
 from kafkaguard import errors as e
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard_adapters.spark.driver.topics import SinkTopic, look_up
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.arrow import NOW, Columns, Record
 from kafkaguard_adapters.spark.executor.dead_letters import dead_letter
 from kafkaguard_adapters.spark.executor.delivery import (
@@ -171,6 +172,24 @@ def test_mates_are_superseded_where_a_later_record_of_the_key_was_accepted():
     again, late = part_superseded(sent[:2], [columns])
     assert again == [sent[1]]
     assert late == [sent[0]]
+
+
+def test_a_later_record_of_another_topic_supersedes_nothing():
+    """The same key elsewhere, accepted, says nothing of this topic's."""
+    ours = Columns(batch([("a", "1")]), "t")
+    elsewhere = Columns(batch([("a", "2")]), "u")
+    record = Record("t", b"a", b"1")
+    assert part_superseded([record], [ours, elsewhere]) == ([record], [])
+    later = Columns(batch([("a", "2")]), "t")
+    assert part_superseded([record], [ours, elsewhere, later]) == ([], [record])
+
+
+def test_records_without_a_key_are_never_superseded():
+    """They have no order among them; nor has one whose later record failed, too."""
+    columns = Columns(batch([(None, "1"), (None, "2"), ("a", "1"), ("a", "2")]), "t")
+    keyless = Record("t", None, b"1")
+    both = [Record("t", b"a", b"1"), Record("t", b"a", b"2")]
+    assert part_superseded([keyless, *both], [columns]) == ([keyless, *both], [])
 
 
 def test_of_records_alike_the_last_counts_as_failed():

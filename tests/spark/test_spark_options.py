@@ -20,8 +20,8 @@ from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.spark import foreach_batch
 from kafkaguard_adapters.spark.driver.columns import check_columns
 from kafkaguard_adapters.spark.driver.options import from_options
-from kafkaguard_adapters.spark.jaas import login
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.wire.jaas import login
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
 
@@ -75,6 +75,9 @@ def client(**config):
         ({"kafka.interceptor.classes": "x"}, "Java classes"),
         ({"kafka.ssl.truststore.location": "x.jks"}, "kafka.ssl.ca.location"),
         ({"kafka.ssl.keystore.type": "JKS"}, "only PKCS12"),
+        ({"kafka.request.required.acks": "1"}, "only acks=all"),
+        ({"kafka.metadata.max.idle.ms": "1"}, "Java's clients have this setting"),
+        ({"kafka.securty.protocol": "SSL"}, "did you mean 'kafka.security.protocol'?"),
         ({"kafka.sasl.jaas.config": "OAuthBearer"}, "kafka.sasl.username"),
         ({"kafka.linger.ms": "soon"}, "kafka.linger.ms: the value is not a number; "),
         ({"kafka.linger.ms": "soon"}, "allowed is 0..900000"),
@@ -102,7 +105,7 @@ def test_s07_transactional_id_is_refused_and_says_why():
 
 
 @pytest.mark.parametrize(
-    "name", ["acks", "linger.ms", "key.serializer", "schema.registry.url"]
+    "name", ["acks", "linger.ms", "key.serializer", "fetch.max.wait.ms"]
 )
 def test_s45_producer_setting_without_its_prefix_is_refused(name):
     """Spark's own sink passes over it silently."""
@@ -239,6 +242,7 @@ def test_client_settings_are_known_with_and_without_sparks_prefix(name):
         ),
         ({1: 2}, "config: names of settings are text, not int"),
         ({"bootstrap.servers": "c:1"}, "it has an argument of its own"),
+        ({"metadata.broker.list": "c:1"}, "it has an argument of its own"),
         ("sasl.password=hunter2", "config is a mapping of names to values, not str"),
     ],
 )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
 

@@ -7,15 +7,14 @@ import os
 import time
 import warnings
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
-from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard_adapters.asking.topic_settings import read
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
 from kafkaguard_adapters.spark.driver.kept import Kept
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.verdicts import NO_TOPIC
 
@@ -32,28 +31,6 @@ _DEFAULTS = {"reconnect.backoff.max.ms": "1000"}
 #: How many clients a process keeps; each has a connection and threads.
 _MOST_CLIENTS = 4
 _log = logging.getLogger("kafkaguard.spark")
-
-
-@dataclass(frozen=True, slots=True)
-class SinkTopic:
-    """A topic that is written to.
-
-    Attributes:
-        name: Its name.
-        partitions: How many it has.
-        compacted: Whether ``cleanup.policy`` contains ``compact``; None: not known.
-        max_message_bytes: The largest batch that it takes; None: not known.
-    """
-
-    name: str
-    partitions: int
-    compacted: bool | None = None
-    max_message_bytes: int | None = None
-
-    @property
-    def facts(self) -> TopicFacts:
-        """What a verdict may rest on."""
-        return TopicFacts(compacted=self.compacted)
 
 
 class Brokers:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
+from kafkaguard._common.topic_names import can_be_a_topic
 from kafkaguard_adapters.spark.driver.topics import ANSWER_TIMEOUT_S, Brokers
 from kafkaguard_adapters.spark.executor.limits import Limit
-from kafkaguard_adapters.spark.topic_names import can_be_a_topic
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
 #: librdkafka's own default of ``message.max.bytes``.
