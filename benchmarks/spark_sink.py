@@ -1,8 +1,8 @@
 """The guarded Spark sinks against Spark's own: a million records, cold and warm.
 
-Cold is the first write of a fresh Spark, as most jobs are; warm is one Spark that goes on
-writing a cached frame. Each figure is the median of pairs that were written one after the
-other, with the smallest and the largest: a machine is never quiet.
+Cold is the first write of a fresh Spark, as most jobs are; warm is one Spark that goes
+on writing a cached frame. Each figure is the median of pairs that were written one
+after the other, with the smallest and the largest: a machine is never quiet.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
+from contextlib import contextmanager
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from rich.console import Console
@@ -27,6 +28,15 @@ OWN = "Spark's own"
 #: The most that each may take, as a multiple of Spark's own sink.
 COLD = {"data source": 0.8}
 WARM = {"data source": 1.0, "write, dead letters": 1.1, "guard_sink": 1.05}
+
+
+@contextmanager
+def session():
+    """Start a Spark that has both sinks."""
+    packages = {"spark.jars.packages": connector()}
+    with spark_session("benchmark", settings=packages) as spark:
+        kafkaguard.spark.register(spark)
+        yield spark
 
 
 def records(spark):
@@ -70,24 +80,14 @@ def seconds(kind, df, cluster):
 
 def first_write(kind):
     """Time the first write of a fresh Spark."""
-    packages = {"spark.jars.packages": connector()}
-    with (
-        spark_session("benchmark", settings=packages) as spark,
-        KafkaCluster() as kafka,
-    ):
-        kafkaguard.spark.register(spark)
+    with session() as spark, KafkaCluster() as kafka:
         return seconds(kind, records(spark), kafka)
 
 
 def rounds():
     """Write in each way, again and again, in one Spark."""
     kinds = [OWN, *WARM]
-    packages = {"spark.jars.packages": connector()}
-    with (
-        spark_session("benchmark", settings=packages) as spark,
-        KafkaCluster() as kafka,
-    ):
-        kafkaguard.spark.register(spark)
+    with session() as spark, KafkaCluster() as kafka:
         df = records(spark).cache()
         df.count()
         for kind in kinds:
