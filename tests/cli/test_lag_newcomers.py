@@ -140,13 +140,13 @@ WRONG_SETTINGS = {
         "PLAINTEXT",
         None,
         {"security_protocol": "SSL"},
-        "speak TLS at all",
+        "security protocol of this port",
     ),
     "plaintext on TLS": (
         "TLS",
         None,
         {"security_protocol": "PLAINTEXT"},
-        "fit this port",
+        "TLS (an alert)",
     ),
     "no such authority": (
         "TLS",
@@ -158,7 +158,7 @@ WRONG_SETTINGS = {
         "TLS",
         None,
         {"ssl_ca_location": None},
-        "CERTIFICATE_VERIFY_FAILED",
+        "unable to get local issuer",
     ),
     "keystore": ("TLS", None, {"ssl_keystore_location": "k.jks"}, "keystore.location"),
 }

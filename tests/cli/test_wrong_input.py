@@ -64,7 +64,7 @@ def test_a_broker_that_there_is_not_is_no_lost_record(kafka_cluster, capsys):
         ("explain 87", 0),
         ("decode --api Produce", 2),
         ("policy check nope --json", 2),
-        ("proxy --upstream 127.0.0.1:1 --for 0.01", 0),
+        ("proxy --upstream 127.0.0.1:1 --for 0.01", 2),
     ],
 )
 def test_a_closed_stream_changes_nothing_but_what_is_seen(command, code, closed):
