@@ -1,0 +1,1 @@
+"""What the guarded producers of all clients share: the driver of the delivery machine."""
