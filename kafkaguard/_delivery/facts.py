@@ -173,6 +173,8 @@ class Refusal:
         sent: ``"never"``, ``"maybe"``: it was sent, and no answer came;
             ``"answered"``.
         first_try: The batch was sent once; None: not known.
+        was_unanswered: An earlier time that the client sent it had no answer, so it may
+            have been written, whatever the last answer says.
         expired: It failed since its time was over.
         null_key: The record has no key, after serialisers; None: not known.
         partition: The partition that the client chose, where the batch does not say.
@@ -184,6 +186,7 @@ class Refusal:
     blame: Literal["record", "mate", "batch", "client", "unknown"]
     sent: Literal["never", "maybe", "answered"]
     first_try: bool | None = None
+    was_unanswered: bool = False
     expired: bool = False
     null_key: bool | None = None
     partition: int | None = None

@@ -100,6 +100,8 @@ class Fates:
         """Take note that the client has a record again."""
         self.happens(record, RecordEvent.HANDED_OVER)
         if not record.is_letter:
+            if record.token is not record.first_token:
+                del self._by_token[record.token]
             self._by_token[token] = record
         record.token = token
 
@@ -191,7 +193,8 @@ class Fates:
     def _set_aside(self, record: Record, error: KafkaGuardError, now: float) -> None:
         why = self._why_no_letter(record, error)
         if why is not None:
-            add_words(error, f"no dead letter was sent: {why}")
+            if record.raw is not None or record.batch is not None:
+                add_words(error, f"no dead letter was sent: {why}")
             self.fail(record, error)
             return
         assert error.topic is not None

@@ -37,6 +37,8 @@ _REFUSED_BATCH = frozenset({MESSAGE_TOO_LARGE, 18})
 _SEQUENCE_ERRORS = frozenset({45, 59})
 #: What holds for each record of a transaction that has failed (KIP-1050).
 ABORT = classify(120, api="EndTxn")
+#: There is no answer.
+IN_DOUBT = classify(ClientTimeoutError(), api="Produce")
 #: The client did not get to it; the record may be sent by another one.
 NOT_SENT = classify(ClientTimeoutError(), api="Produce", phase="enqueue")
 _STOPS = frozenset({Action.FENCED, Action.CONFIGURE})
@@ -91,7 +93,7 @@ class Judge:
         self._traits = traits
         self._errors = errors
 
-    def judge(self, refusal: Refusal, known: Known) -> Judgement:
+    def judge(self, refusal: Refusal, known: Known) -> Judgement:  # noqa: PLR0911 - a case each
         """Decide what a refusal means for its record."""
         if refusal.expired:
             return Judgement(self._timed_out(refusal, known))
@@ -101,6 +103,8 @@ class Judge:
             return self._given_up(refusal, known)
         if refusal.sent == "never":
             return Judgement(self._translated(refusal, known))
+        if refusal.was_unanswered and not self._traits.transactional:
+            return Judgement(self._in_doubt(refusal, known))
         if self._is_mate(refusal, known):
             error = self._mate(refusal, known)
             return Judgement(error, innocent=not self._traits.transactional)
@@ -222,6 +226,16 @@ class Judge:
             f"{why}; this one was not written",
             original=_exception(refusal.cause),
             verdict=ABORT if self._traits.transactional else None,
+            **_place(known),
+        )
+
+    def _in_doubt(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+        """Judge a refusal of a batch that may have been written by then."""
+        return self._errors.translate(
+            refusal.cause,
+            message="it was refused when the client sent it again; the answer to an "
+            "earlier time did not come, so it may have been written",
+            verdict=IN_DOUBT,
             **_place(known),
         )
 

@@ -135,6 +135,8 @@ class DeliveryMachine:
     def _go_on(self, now: float) -> Sequence[Command]:
         """Do what has become possible, and hand all commands out."""
         if self._rounds.topics:
+            if self._client.state is ClientState.LOST:
+                self._lose_waiting(now)
             self._rounds.go_on(now)
         if not self._out:
             return _NOTHING
@@ -476,12 +478,15 @@ class DeliveryMachine:
         is_final = self._is_closing or not (may_pass and is_awaited)
         self._client.fail(error, now, is_final=is_final)
         if is_final:
-            for record in list(self._rounds.waiting()):
-                if record.state is RecordState.HELD:
-                    self._fates.not_sent_again(record, error, now)
-            self._rounds.drop_all()
             self._emit(commands.FreeSends(None))
         return self._go_on(now)
+
+    def _lose_waiting(self, now: float) -> None:
+        """End the records that wait for a client that does not come."""
+        for record in list(self._rounds.waiting()):
+            if record.state is RecordState.HELD:
+                self._fates.not_sent_again(record, self._client.error, now)
+        self._rounds.drop_all()
 
     def wanted(self, now: float) -> Sequence[Command]:
         """Take note that a send waits while :attr:`lost`: try to build one again."""

@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from kafkaguard import errors
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard._delivery.dialects import Dialect
 from kafkaguard._retries.machine import OnReject
 from kafkaguard._verdicts.apis import API_KEYS
@@ -33,7 +34,7 @@ from kafkaguard_policies.model.fields import (
     Waits,
     as_written,
 )
-from kafkaguard_policies.model.names import error_class, nearest
+from kafkaguard_policies.model.names import error_class
 
 T = TypeVar("T")
 
@@ -224,7 +225,7 @@ class When(Part):
         for name in names:
             if name not in API_KEYS:
                 raise ValueError(
-                    f"Kafka has no request {name!r}{nearest(name, API_KEYS)}"
+                    f"Kafka has no request {name!r}{did_you_mean(name, API_KEYS)}"
                 )
         return names
 
@@ -236,7 +237,9 @@ class When(Part):
         known = {rule.info.id: rule for rule in RULES}
         for name in ids:
             if name not in known:
-                raise ValueError(f"there is no rule {name!r}{nearest(name, known)}")
+                raise ValueError(
+                    f"there is no rule {name!r}{did_you_mean(name, known)}"
+                )
         return ids
 
     @field_validator("action")
