@@ -256,6 +256,7 @@ def test_without_settings_one_warning_says_that_there_is_no_guard(
     assert "guard(client, config=" in said
 
 
+@pytest.mark.java
 def test_consumers_of_real_tiered_storage_outlive_a_restart():
     """While a tiered broker starts, each client's look-ups end with the right offsets."""
     remote_config = {

@@ -21,6 +21,9 @@ from kafkaguard_adapters.asking.remote_storage import RemoteStorageWatch
 from kafkaguard_adapters.asking.view import ClusterView
 from tests.asking.cluster_clients import CLIENTS, admin_of, commit, words_of
 
+pytestmark = pytest.mark.java
+
+
 TIERED = {
     "remote.storage.enable": "true",
     "segment.bytes": 1048576,

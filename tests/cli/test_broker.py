@@ -95,6 +95,7 @@ def test_it_ends_with_its_brokers(tmp_path):
         (["--topic", "a/b"], "cannot create topic a/b"),
     ],
 )
+@pytest.mark.java
 def test_mistakes_end_with_2_and_a_reason(arguments, message):
     """Exit code 2 says that nothing was started, the text why."""
     result = CliRunner().invoke(broker, arguments)

@@ -10,6 +10,8 @@ import pytest
 
 from kafkaguard.testing import JavaNotFoundError, KafkaCluster, java
 
+pytestmark = pytest.mark.java
+
 
 @pytest.fixture
 def no_java(monkeypatch, tmp_path):

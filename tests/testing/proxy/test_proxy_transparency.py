@@ -10,6 +10,9 @@ from kafkaguard.testing import KafkaCluster
 from tests.groups import joining
 from tests.testing.proxy.wiretap import TappedProxy
 
+pytestmark = pytest.mark.java
+
+
 RECORDS = 50
 
 
