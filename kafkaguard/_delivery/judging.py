@@ -209,9 +209,8 @@ class Judge:
             )
         if code not in _REFUSED_RECORD:
             return False
-        if refusal.null_key and (
-            known.facts is None or known.facts.compacted is not False
-        ):
+        facts = self._facts(refusal, known)
+        if refusal.null_key and (facts is None or facts.compacted is not False):
             return False
         return refusal.blame == "unknown" or known.count > 1
 
@@ -242,7 +241,7 @@ class Judge:
     def _refused(self, refusal: Refusal, known: Known) -> KafkaGuardError:
         context: dict[str, Any] = {
             "null_key": refusal.null_key,
-            "facts": known.facts,
+            "facts": self._facts(refusal, known),
             "idempotent": False,
             "transactional": self._traits.transactional,
         }
@@ -250,6 +249,12 @@ class Judge:
         if is_named and not refusal.null_key and _code_of(refusal) == _INVALID_RECORD:
             context["phase"] = "single"
         return self._errors.translate(refusal.cause, context=context, **_place(known))
+
+    @staticmethod
+    def _facts(refusal: Refusal, known: Known) -> TopicFacts | None:
+        """Return what is known of the topic, unless the answer says better."""
+        is_vague = refusal.blame == "unknown" and not known.alone
+        return known.facts if is_vague else None
 
     def _translated(self, refusal: Refusal, known: Known) -> KafkaGuardError:
         context = {"transactional": self._traits.transactional, "idempotent": False}

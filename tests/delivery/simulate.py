@@ -41,7 +41,7 @@ def play(seed: int, **options: object) -> tuple[list[str], Counter[str]]:
     world = World(seed, **options)  # type: ignore[arg-type]  # handed on
     try:
         problems = world.play()
-    except Exception as error:  # noqa: BLE001 - it is the finding
+    except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         problems = [f"{type(error).__name__}: {error} ({where.name}:{where.lineno})"]
     return problems, world.outcomes

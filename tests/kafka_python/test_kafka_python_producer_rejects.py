@@ -128,7 +128,7 @@ class TestDeadLetter:
         kafka_cluster.create_topic(f"{topic}.dlq")
         settings = {} if idempotent else {"enable_idempotence": False, "retries": 0}
         producer = make(DEAD_LETTER, topics=stale, linger_ms=0, **settings)
-        client = producer._session.producer
+        client = producer._shell.producer
         send = client.send
 
         def late(*record):
@@ -149,12 +149,12 @@ class TestDeadLetter:
         topic, stale = stale_topic(kafka_cluster)
         kafka_cluster.create_topic(f"{topic}.dlq")
         producer = make(DEAD_LETTER, topics=stale)
-        session, dead = producer._session, producer._session.producer
+        shell, dead = producer._shell, producer._shell.producer
         wait_for_topic = moving.wait_for_topic
 
         def wait(client, name, seconds):
             if client is dead:
-                until(lambda: session.producer is not dead)
+                until(lambda: shell.producer is not dead)
                 raise RuntimeError("the loop is closed")
             wait_for_topic(client, name, seconds)
 

@@ -1,4 +1,4 @@
-"""kafka-python's batches as the delivery machine sees them, and why their records fail."""
+"""kafka-python's batches as the machine sees them, and why their records fail."""
 
 from __future__ import annotations
 

@@ -128,9 +128,9 @@ class GuardedFuture:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         if not self._driver.wait_until_settled(record, left):
             raise self._still_open(KafkaTimeoutError(), timeout)
-        error = self._look()
-        if error is not None:
-            raise error
+        failure = self._look()
+        if failure is not None:
+            raise failure
         return self.value
 
     def add_callback(self, f: Any, *args: Any, **kwargs: Any) -> GuardedFuture:

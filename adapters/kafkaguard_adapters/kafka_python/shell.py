@@ -23,11 +23,12 @@ from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from kafkaguard._delivery.facts import Batch, Raw, Refusal
     from kafkaguard._delivery.records import Record
+    from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.asking.topic_settings import TopicSettings
     from kafkaguard_adapters.kafka_python.building import Builder
 
@@ -97,7 +98,7 @@ class KafkaPythonShell:
         ask: Callable[[str], TopicSettings],
         letters: LetterRules,
     ) -> None:
-        self.errors = errors
+        self.errors: ClientErrors = errors
         self.producer = producer
         self.traits = traits_of(producer)
         self._builder = builder
@@ -130,10 +131,11 @@ class KafkaPythonShell:
         accepted: Callable[[Batch], object],
         failed: Callable[[Batch, Sequence[Refusal]], object],
         died: Callable[[BaseException, Place | None], object],
+        fault: Callable[[str, BaseException], object],
     ) -> None:
         """Tell of each batch from now on."""
         self._began, self._accepted, self._failed = began, accepted, failed
-        self._died = died
+        self._died, self._fault = died, fault
         self.put_in_use(self.producer)
 
     def put_in_use(self, producer: Any) -> None:
@@ -152,8 +154,12 @@ class KafkaPythonShell:
 
         def begin(source: Any, before: int = 0) -> None:
             shell, client = this(), its()
-            if shell is not None and client is not None:
+            if shell is None or client is None:
+                return
+            try:
                 shell._begin(client, generation, source, before)  # noqa: SLF001 - it is this one
+            except Exception as error:  # noqa: BLE001 - a send must not fail by it
+                shell._fault("a batch could not be followed; it is sent", error)  # noqa: SLF001
 
         return begin
 
@@ -223,9 +229,9 @@ class KafkaPythonShell:
             return
         with self._lock:
             if record_of(inner) is None and inner.failed():
-                batch = LoneRecord(inner, raw)
-                self._began(batch)
-                self._failed(batch, batch.refusals())
+                lone = LoneRecord(inner, raw)
+                self._began(lone)
+                self._failed(lone, lone.refusals())
 
     def tell_done(self) -> None:
         """Tell of what is done, without waiting for the client's callbacks."""
@@ -396,7 +402,7 @@ class KafkaPythonShell:
 
     # --- handing over -------------------------------------------------------------
 
-    def hand_over(self, record: Record, deadline: float) -> Hashable:
+    def hand_over(self, record: Record, deadline: float) -> Any:
         """Give a record to the client, past every hold.
 
         Raises:

@@ -1,1 +1,1 @@
-"""What the guarded producers of all clients share: the driver of the delivery machine."""
+"""What all guarded producers share: the driver of the delivery machine."""

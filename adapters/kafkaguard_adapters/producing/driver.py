@@ -84,9 +84,8 @@ class ThreadDriver:
         self._quick = Lane("quick", self._lane_failed)
         self._callback_error: BaseException | None = None
         self.watch = Watch(self._next_due, self._tick)
-        shell.listen(
-            *(self._weakly(n) for n in ("_began", "_accepted", "_failed", "_died"))
-        )
+        facts = ("_began", "_accepted", "_failed", "_died", "_fault")
+        shell.listen(*map(self._weakly, facts))
 
     # --- facts that the client tells ----------------------------------------------
 
@@ -125,7 +124,7 @@ class ThreadDriver:
             self._changed.notify_all()
         self.outside.start()
 
-    # --- facts that a send tells, in the application's thread --------------------------
+    # --- facts that a send tells, in the application's thread ---------------------
 
     def refused_at_once(
         self, token: Hashable, place: Place, raw: Raw | None, error: KafkaGuardError
@@ -153,9 +152,7 @@ class ThreadDriver:
         for command in commands:
             match command:
                 case c.Settle(record):
-                    self._shell.attach(record.first_token, record)
-                    for call in record.shell or ():
-                        self.outside.put(call)
+                    self._settle(record)
                 case c.Tell(event):
                     self.outside.event(event)
                 case c.Warn(text):
@@ -163,19 +160,25 @@ class ThreadDriver:
                 case c.ForgetFacts(topic):
                     self._cache.drop(topic)
                 case c.FreeSends():
-                    pass  # all are notified
-                case c.SendNow():
-                    self._do(self._quick, self._shell.send_now)
-                case c.GiveUp(batches):
-                    self._do(self._quick, partial(self._give_up, batches))
-                case c.HoldSends(None):
-                    self._do(self._lane(None), self._shell.shut)
-                case c.HoldSends(topic) | c.AskLimit(topic) | c.Send(topic):
-                    self._do(self._lane(topic), partial(self._for_topic, command))
+                    pass  # all that wait are notified
                 case _:
-                    self._do(self._lane(None), partial(self._for_client, command))
+                    self._do(self._lane_of(command), partial(self._carry_out, command))
         if commands:
             self.watch.look()
+
+    def _settle(self, record: Record) -> None:
+        self._shell.attach(record.first_token, record)
+        for call in record.shell or ():
+            self.outside.put(call)
+
+    def _lane_of(self, command: c.Command) -> Lane:
+        """Return who carries a command out: what is quick waits for nothing long."""
+        match command:
+            case c.SendNow() | c.GiveUp():
+                return self._quick
+            case c.HoldSends(topic) | c.AskLimit(topic) | c.Send(topic):
+                return self._lane(topic)
+        return self._lane(None)
 
     def _lane(self, topic: str | None) -> Lane:
         if topic not in self._lanes:
@@ -191,39 +194,23 @@ class ThreadDriver:
     def _lane_failed(self, error: BaseException) -> None:
         self._fault("a command of the delivery machine failed", error)
 
-    def _for_topic(self, command: c.HoldSends | c.AskLimit | c.Send) -> None:
-        topic, machine = command.topic, self.machine
-        assert topic is not None
-        match command:
-            case c.HoldSends():
-                self.barrier.clear(topic, _now() + HOLD_S)
-                self._tell(machine.held, topic, _now())
-            case c.AskLimit():
-                self._tell(machine.limit, topic, self._shell.ask_limit(topic), _now())
-            case c.Send(_, records):
-                self._tell(machine.sent, topic, self._hand_over(records), _now())
-
-    def _hand_over(self, records: Sequence[Record]) -> list[Hashable | Exception]:
-        """Hand records over; what costs one its time is not waited for again."""
-        handed: list[Hashable | Exception] = []
-        late: Exception | None = None
-        for record in records:
-            try:
-                if late is not None and record.is_letter:
-                    raise late
-                handed.append(self._shell.hand_over(record, record.due))
-            except Exception as error:  # noqa: BLE001 - the machine decides about it
-                handed.append(error)
-                late = error if isinstance(error, ClientTimeoutError) else None
-        return handed
-
-    def _give_up(self, batches: Sequence[Batch]) -> None:
-        for batch in batches:
-            self._shell.give_up(batch)
-
-    def _for_client(self, command: c.Command) -> None:
+    def _carry_out(self, command: c.Command) -> None:  # noqa: C901 - one line a command
         shell, machine = self._shell, self.machine
         match command:
+            case c.SendNow():
+                shell.send_now()
+            case c.GiveUp(batches):
+                for batch in batches:
+                    shell.give_up(batch)
+            case c.HoldSends(None):
+                shell.shut()
+            case c.HoldSends(str(topic)):
+                self.barrier.clear(topic, _now() + HOLD_S)
+                self._tell(machine.held, topic, _now())
+            case c.AskLimit(topic):
+                self._tell(machine.limit, topic, shell.ask_limit(topic), _now())
+            case c.Send(topic, records):
+                self._tell(machine.sent, topic, self._hand_over(records), _now())
             case c.HearOut(until):
                 shell.hear_out(until)
                 self._tell(machine.heard_out, _now())
@@ -234,6 +221,21 @@ class ThreadDriver:
                 self._tell(machine.answered, shell.answers(batches), _now())
             case c.Replace(locking_out):
                 self._replace(locking_out)
+
+    def _hand_over(self, records: Sequence[Record]) -> list[Hashable | Exception]:
+        """Hand records over; what costs one its time is not waited for again."""
+        handed: list[Hashable | Exception] = []
+        late: Exception | None = None
+        for record in records:
+            if late is not None and record.is_letter:
+                handed.append(late)
+                continue
+            try:
+                handed.append(self._shell.hand_over(record, record.due))
+            except Exception as error:  # noqa: BLE001 - the machine decides about it
+                handed.append(error)
+                late = error if isinstance(error, ClientTimeoutError) else None
+        return handed
 
     def _replace(self, locking_out: Batch | None) -> None:
         shell = self._shell
@@ -416,7 +418,7 @@ class ThreadDriver:
         self.outside.start()
 
     def _weakly(self, name: str) -> Callable[..., None]:
-        """Return a method that neither keeps this alive nor raises: a client calls it."""
+        """Return a method for the client, which neither keeps this alive nor raises."""
         this = weakref.ref(self)
 
         def call(*what: Any) -> None:
@@ -426,6 +428,6 @@ class ThreadDriver:
             try:
                 getattr(driver, name)(*what)
             except Exception as error:  # noqa: BLE001 - a send must not fail by it
-                driver._fault("a batch could not be followed; it is sent", error)
+                driver._fault("a batch could not be followed; it is sent", error)  # noqa: SLF001 - it is this one
 
         return call

@@ -12,9 +12,9 @@ from kafkaguard.errors import ClientClosedError, ClientStateError, ClientTimeout
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.report import DeliveryReport
+    from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._verdicts.verdict import Verdict
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.client_errors import ClientErrors
     from kafkaguard_adapters.producing.barrier import Limit
 
 

@@ -186,7 +186,7 @@ class World:
             self.say("send", topic, partition, item, key, value[:8])
         try:
             self.client.take(topic, partition, item)
-        except Exception as error:  # noqa: BLE001 - as a shell does
+        except Exception as error:
             self._ended_under_way(topic)
             if self.machine.holds:
                 self._send(record, sends, self.clock.now + MAX_BLOCK_S)
@@ -342,7 +342,7 @@ class World:
         item = Item(record.raw, is_new=False)
         try:
             self.client.take(topic, partition, item)
-        except Exception as error:  # noqa: BLE001 - as a shell does
+        except Exception as error:
             return error
         return item
 
