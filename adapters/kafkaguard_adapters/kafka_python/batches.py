@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import BrokerResponseError, KafkaError, KafkaTimeoutError
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkaguard._delivery.facts import Raw
+
+
+#: Seconds until a record that has failed at once must have its outcome.
+_SOON_S = 10.0
 
 
 class SourceBatch(Batch):
@@ -156,7 +161,7 @@ class LoneRecord(Batch):
 
     def __init__(self, inner: Any, raw: Raw | None) -> None:
         place = Place(*reading.result_of(inner).topic_partition)
-        super().__init__(place, (), float("inf"))
+        super().__init__(place, (), time.monotonic() + _SOON_S)
         self._inner = inner
         self._raw = raw
 

@@ -52,7 +52,7 @@ class Watch:
         while (due := self._due_or_end()) is not None:
             left = due - time.monotonic()
             if left > 0:
-                self._sooner.wait(left)
+                self._sooner.wait(min(left, threading.TIMEOUT_MAX))
                 self._sooner.clear()
             elif (on_due := self._on_due()) is not None:
                 on_due()
