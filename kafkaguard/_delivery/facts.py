@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
-
-    from kafkaguard._delivery.records import Record
 
 Header = tuple[str, bytes | None]
 #: Where a record stands among those of its place: the batch's position, its index.
@@ -204,16 +202,3 @@ class Answer:
 
     base_offset: int | None = None
     refusals: Sequence[Refusal] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What was on its way at one moment: :meth:`DeliveryMachine.open_work`.
-
-    Attributes:
-        batches: Batches without an outcome.
-        records: Records that have failed and are not settled.
-    """
-
-    batches: tuple[Batch, ...] = ()
-    records: tuple[Record, ...] = field(default=())

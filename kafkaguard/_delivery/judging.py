@@ -209,10 +209,10 @@ class Judge:
             )
         if code not in _REFUSED_RECORD:
             return False
-        facts = self._facts(refusal, known)
-        if refusal.null_key and (facts is None or facts.compacted is not False):
-            return False
-        return refusal.blame == "unknown" or known.count > 1
+        if refusal.blame == "unknown":
+            is_compacted = known.facts is not None and known.facts.compacted is True
+            return not (refusal.null_key and is_compacted)
+        return known.count > 1 and not refusal.null_key
 
     def _mate(self, refusal: Refusal, known: Known) -> KafkaGuardError:
         why = (
@@ -239,22 +239,21 @@ class Judge:
         )
 
     def _refused(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+        # An answer about the record itself says better what its topic takes.
+        is_vague = refusal.blame == "unknown" and not known.alone
         context: dict[str, Any] = {
             "null_key": refusal.null_key,
-            "facts": self._facts(refusal, known),
+            "facts": known.facts if is_vague else None,
             "idempotent": False,
             "transactional": self._traits.transactional,
         }
-        is_named = refusal.blame != "unknown" or known.alone
-        if is_named and not refusal.null_key and _code_of(refusal) == _INVALID_RECORD:
+        if (
+            not is_vague
+            and not refusal.null_key
+            and _code_of(refusal) == _INVALID_RECORD
+        ):
             context["phase"] = "single"
         return self._errors.translate(refusal.cause, context=context, **_place(known))
-
-    @staticmethod
-    def _facts(refusal: Refusal, known: Known) -> TopicFacts | None:
-        """Return what is known of the topic, unless the answer says better."""
-        is_vague = refusal.blame == "unknown" and not known.alone
-        return known.facts if is_vague else None
 
     def _translated(self, refusal: Refusal, known: Known) -> KafkaGuardError:
         context = {"transactional": self._traits.transactional, "idempotent": False}

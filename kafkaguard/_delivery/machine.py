@@ -19,9 +19,6 @@ from typing import TYPE_CHECKING
 from kafkaguard._delivery import commands
 from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.death import ANSWER_S, ClientLife
-from kafkaguard._delivery.facts import (
-    Work,
-)
 from kafkaguard._delivery.fates import Fates
 from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
@@ -33,7 +30,7 @@ from kafkaguard._delivery.judging import (
 )
 from kafkaguard._delivery.limits import Limits
 from kafkaguard._delivery.lines import Lines
-from kafkaguard._delivery.records import Record
+from kafkaguard._delivery.records import Record, Work
 from kafkaguard._delivery.rescue import SETTLE_S
 from kafkaguard._delivery.rounds import Rounds
 from kafkaguard._delivery.table import (
@@ -526,7 +523,7 @@ class DeliveryMachine:
         waiting.away = 0
         for record, token in zip(waiting.group, handed, strict=True):
             if isinstance(token, Exception):
-                self._not_handed_over(record, token, now)
+                self._not_handed_over(record, token, now, waiting.was_interrupted)
                 continue
             waiting.away += 1
             self._lines.again[token] = record
@@ -544,16 +541,18 @@ class DeliveryMachine:
             self._emit(commands.SendNow())
         return self._go_on(now)
 
-    def _not_handed_over(self, record: Record, why: Exception, now: float) -> None:
+    def _not_handed_over(
+        self, record: Record, why: Exception, now: float, was_interrupted: bool
+    ) -> None:
         if record.state is not RecordState.SENDING:
             return  # it was given up before
         self._fates.happens(record, RecordEvent.NOT_HANDED_OVER)
         if record.due <= now:
             self._rounds.expire(record, now)
-        elif self._client.is_alive or self._is_closing:
+        elif was_interrupted and not self._is_closing:
+            self._fates.send_again(record)  # by the successor
+        else:
             self._fates.not_sent_again(record, why, now)
-        else:  # it died meanwhile; its successor takes the record
-            self._fates.send_again(record)
 
     def limit(self, topic: str, most: int | None, now: float) -> Sequence[Command]:
         """Reply to AskLimit: the topic's largest batch in bytes; None: not known."""
@@ -603,6 +602,8 @@ class DeliveryMachine:
         """Settle what waits: nobody waits for it any longer."""
         self._is_closing = True
         self._fates.give_up(why, now)
+        if self._client.state is ClientState.PAUSED:
+            self._client.happens(ClientEvent.NEVER)
         self.holds.clear()
         self._emit(commands.FreeSends(None))
         return self._go_on(now)

@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient
 from kafkaguard.cli.commands.broker import broker
 from kafkaguard.testing.cluster.requests import wait_for
 
-pytestmark = pytest.mark.xdist_group("broker-command")
+pytestmark = [pytest.mark.xdist_group("broker-command"), pytest.mark.java]
 
 
 def start(tmp_path, *arguments):
@@ -95,7 +95,6 @@ def test_it_ends_with_its_brokers(tmp_path):
         (["--topic", "a/b"], "cannot create topic a/b"),
     ],
 )
-@pytest.mark.java
 def test_mistakes_end_with_2_and_a_reason(arguments, message):
     """Exit code 2 says that nothing was started, the text why."""
     result = CliRunner().invoke(broker, arguments)

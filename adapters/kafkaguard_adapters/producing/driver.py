@@ -163,8 +163,7 @@ class ThreadDriver:
                     pass  # all that wait are notified
                 case _:
                     self._do(self._lane_of(command), partial(self._carry_out, command))
-        if commands:
-            self.watch.look()
+        self.watch.look()
 
     def _settle(self, record: Record) -> None:
         self._shell.attach(record.first_token, record)

@@ -38,6 +38,7 @@ class Item:
         self.window: Window | None = None
 
     def __repr__(self) -> str:
+        """Show the record's number; with a plus where the machine sent it."""
         return f"#{self.number}{'' if self.is_new else '+'}"
 
 
@@ -58,18 +59,23 @@ class Items(Batch):
 
     @property
     def count(self) -> int:
+        """As the machine asks for it."""
         return len(self.items)
 
     def tokens(self) -> Sequence[Item]:
+        """As the machine asks for it."""
         return self.items
 
     def keys(self) -> Sequence[bytes | None] | None:
+        """As the machine asks for it."""
         return [item.raw.key for item in self.items]
 
     def raws(self) -> Sequence[Raw] | None:
+        """As the machine asks for it."""
         return [item.raw for item in self.items]
 
     def __repr__(self) -> str:
+        """Show place, position and records."""
         where = f"{self.place.topic}/{self.place.partition}"
         return f"{where}@{'.'.join(map(str, self.position))}{self.items}"
 
@@ -109,6 +115,7 @@ class ModelBatch(Items):
         return None if self.state == "open" else super().keys()
 
     def raws(self) -> Sequence[Raw] | None:
+        """As the keys."""
         return None if self.state == "open" else super().raws()
 
 

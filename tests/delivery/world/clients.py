@@ -44,7 +44,8 @@ class Kind:
         names_refused: An answer names the refused records.
         dies_of_refusal: A refused batch is the end of it.
         splits: It splits a batch that is too large.
-        hears_late: It hears answers for what it has given up.
+        hears_late: It gives up what is on its way when it dies, and hears the answers
+            all the same; others go on listening.
         takes_over: Its successor locks out what it left on its way.
     """
 
@@ -427,7 +428,7 @@ class ModelClient:
     def give_up(self, batch: Batch) -> None:
         """Fail a batch whose time is over, as a shell does from outside."""
         if isinstance(batch, Window):
-            mine = {item for item in batch.items}
+            mine = set(batch.items)
             for each in list(self._all):
                 if mine & set(each.items):
                     self._time_out(each)
@@ -441,7 +442,8 @@ class ModelClient:
             self.cause = cause
             self.world.say("died", cause)
             self.world.died(self, cause, place)
-            self.world.clock.after(0.001, self._give_all_up)
+            if self.kind.hears_late:
+                self.world.clock.after(0.001, self._give_all_up)
 
     def die(self, cause: BaseException) -> None:
         """Die of something that no batch is to blame for."""

@@ -23,12 +23,12 @@ class Clock:
 
     def after(self, seconds: float, do: Callable[..., object], *args: Any) -> None:
         """Plan something."""
-        self.steps += 1
-        heappush(self._planned, (self.now + seconds, self.steps, do, args))
+        self.at(self.now + seconds, do, *args)
 
     def at(self, when: float, do: Callable[..., object], *args: Any) -> None:
-        """Plan something for a time."""
-        self.after(max(0.0, when - self.now), do, *args)
+        """Plan something for a time; what comes at the same time comes in order."""
+        self.steps += 1
+        heappush(self._planned, (max(when, self.now), self.steps, do, args))
 
     def run(self, most: int) -> None:
         """Run until nothing is planned.

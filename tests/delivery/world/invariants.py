@@ -23,6 +23,7 @@ def broken(world: World) -> Iterator[str]:
     yield from _times(world)
     yield from _report(world)
     yield from _left_over(world)
+    yield from _rescued(world)
 
 
 def _told(world: World) -> Iterator[str]:
@@ -117,3 +118,16 @@ def _left_over(world: World) -> Iterator[str]:
     lines = machine._lines
     if lines.open or lines.again or any(lines._lines.values()):
         yield f"batches in the end: {list(lines.open)} {lines.again} {lines._lines}"
+
+
+def _rescued(world: World) -> Iterator[str]:
+    """Where nothing fails but records of others, each good record is delivered.
+
+    Or it gives way to a newer one of its key.
+    """
+    if world.policy.rescue == "never" or not world.is_calm:
+        return
+    for number in world.good:
+        told = world.told.get(number)
+        if told is not None and told.ending != "delivered":
+            yield f"#{number} is good, and was told {told.ending}"

@@ -12,9 +12,9 @@ from kafka.errors import KafkaConnectionError, UnknownError
 from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.facts import Place, Raw
 from kafkaguard._delivery.machine import DeliveryMachine
+from kafkaguard._delivery.report import SupersededError
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._verdicts.verdict import TopicFacts
-from kafkaguard.errors import KafkaGuardError
 from tests.delivery.world.batches import Item, ModelBatch
 from tests.delivery.world.broker import Broker
 from tests.delivery.world.clients import DELIVERY_S, KINDS, Kind, ModelClient
@@ -78,6 +78,7 @@ class World:
             on_reject=rng.choice(("raise", "dead_letter", "drop")),
             dead_letter=Letters(rng.choice((None, None, Limit(consecutive=2)))),
         )
+        self.is_calm = not self.faultiness
         self.knows_facts = rng.random() < 0.5
         self.broker = Broker({"latest"}, {"events": _LIMIT, "events.dlq": _LIMIT})
         self.client = ModelClient(self, self.kind, 0, 0, 0)
@@ -91,7 +92,7 @@ class World:
         self.told: dict[int, Told] = {}
         self.taken_at: dict[int, float] = {}
         self.keys: dict[int, bytes | None] = {}
-        self.topics: dict[int, str] = {}
+        self.good: set[int] = set()
         self.outcomes: Counter[str] = Counter()
         self.reported: Counter[str] = Counter()
         self.problems: list[str] = []
@@ -140,12 +141,12 @@ class World:
         for _ in range(rng.choice((1, 2))):
             sends = deque(self._record() for _ in range(rng.randint(2, 9)))
             self.clock.after(rng.random() * 0.1, self._next_send, sends)
-        if rng.random() < 0.1:
-            self.clock.after(rng.random() * 3, self._kill)
+        if rng.random() < 0.15:
+            self.clock.after(rng.random() * rng.choice((0.3, 3.0)), self._kill)
         if rng.random() < 0.05:
             self.clock.after(rng.random() * 0.5, self._jam)
-        if rng.random() < 0.1:
-            self.clock.after(rng.random() * 40, self._close)
+        if rng.random() < 0.15:
+            self.clock.after(rng.random() * rng.choice((0.5, 40.0)), self._close)
 
     def _record(self) -> tuple[str, bytes | None, bytes]:
         rng = self.rng
@@ -182,7 +183,8 @@ class World:
             self._numbers += 1
             self.taken_at[number] = self.clock.now
             self.keys[number] = key
-            self.topics[number] = topic
+            if self._is_good(topic, item):
+                self.good.add(number)
             self.say("send", topic, partition, item, key, value[:8])
         try:
             self.client.take(topic, partition, item)
@@ -197,6 +199,16 @@ class World:
         sends.popleft()
         pause = self.rng.choice((0.0, 0.001, 0.03, 0.3))
         self.clock.after(pause, self._next_send, sends)
+
+    def _is_good(self, topic: str, item: Item) -> bool:
+        """Tell whether a broker takes a record."""
+        raw = item.raw
+        size = batch_size(raw.key, raw.value, raw.headers)
+        return not (
+            item.is_bad
+            or size > self.broker.limit(topic)
+            or (raw.key is None and topic in self.broker.compacted)
+        )
 
     def _partition(self, key: bytes | None) -> int:
         if key is None:
@@ -218,14 +230,17 @@ class World:
     # --- faults of the client ---------------------------------------------------------
 
     def _kill(self) -> None:
+        self.is_calm = False
         self.client.die(UnknownError())
 
     def _jam(self) -> None:
         self.say("jam")
+        self.is_calm = False
         self.client.is_stuck = True
 
     def _close(self) -> None:
         self.say("close")
+        self.is_calm = False
         self.is_closed = True
         self._facts_told(self.machine.closing(self.clock.now))
         self.client.roll_all()
@@ -385,6 +400,7 @@ class World:
         now = self.clock.now
         if self.rng.random() < 0.2 and self._failed_builds < 4:
             self._failed_builds += 1
+            self.is_calm = False
             self._facts_told(
                 self.machine.not_replaced(
                     KafkaConnectionError("no broker"),
@@ -418,8 +434,10 @@ class World:
         assert record.outcome is not None
         self._tell(item.number, record.outcome.ending)
         error = record.outcome.error
-        if isinstance(error, KafkaGuardError):
+        if error is not None:
             self.say("   ", error)
+            if isinstance(error, SupersededError):
+                self.good.discard(item.number)  # it has given way to a newer one
 
     def _ignore(self, _: Command) -> None:
         pass

@@ -189,7 +189,11 @@ def next_identity(producer: Any, batch: Any) -> ProducerIdAndEpoch | None:
         return None
     if producer.config["api_version"] < _KIP_360:
         return None
-    return ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch + 1)
+    mine = producer._transaction_manager.producer_id_and_epoch
+    epoch = batch.producer_epoch
+    if mine.producer_id == batch.producer_id:  # it has taken that over itself
+        epoch = max(epoch, mine.epoch)
+    return ProducerIdAndEpoch(batch.producer_id, epoch + 1)
 
 
 def is_ready(producer: Any) -> bool:
