@@ -26,8 +26,8 @@ from kafkaguard_adapters.producing.watch import Watch
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal, Work
-    from kafkaguard._delivery.records import Record
+    from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
+    from kafkaguard._delivery.records import Record, Work
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import Policy, ProducerShell
     from kafkaguard._retries.events import Event
