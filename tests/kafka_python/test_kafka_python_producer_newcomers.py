@@ -197,7 +197,7 @@ def test_a_producer_that_nobody_uses_any_more_is_closed(kafka_cluster, kafka_top
     """As the bare client is, by the garbage collector."""
     before = set(threading.enumerate())
     producer = producer_of(kafka_cluster)
-    producer.send(kafka_topic, b"v").get(10)
+    producer.send(kafka_topic, b"v", b"k").get(10)
     mine = set(threading.enumerate()) - before
     del producer
     gc.collect()

@@ -201,7 +201,7 @@ class GuardedProducer(ClusterCalls):
 
     def _close_client(self, timeout: float, null_logger: bool) -> None:
         try:
-            self._shell.producer.close(timeout, null_logger)
+            self._shell.close(timeout, null_logger=null_logger)
         except KafkaTimeoutError as error:
             raise errors.translate(
                 error, message=f"the client did not end within {timeout:g} s"

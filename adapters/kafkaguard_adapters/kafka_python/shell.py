@@ -302,11 +302,15 @@ class KafkaPythonShell:
     def stop(self) -> None:
         """End the client; what it still holds fails."""
         dead = self.producer
+        error = IllegalStateError("Producer is closed forcefully.")
         with self._giving_up:
             moving.shut(dead)
+            for batch in self._open_of(dead):
+                if not reading.was_sent(batch.source):
+                    # The client's thread would end at one that cannot be encoded.
+                    moving.give_up(dead, batch.source, error)
             moving.stop(dead, STOP_S)
             moving.let_go(dead)
-        error = IllegalStateError("Producer is closed forcefully.")
         for batch in self._open_of(dead):
             if not batch.result.is_done:
                 moving.give_up(dead, batch.source, error)
@@ -482,11 +486,13 @@ class KafkaPythonShell:
 
     # --- the end ------------------------------------------------------------------
 
-    def close(self, within: float) -> None:
+    def close(self, within: float, *, null_logger: bool = False) -> None:
         """Close the client within seconds."""
-        with self._lock:
-            self._is_closed = True
-        self.producer.close(within)
+        self.refuse_successors()
+        try:
+            self.producer.close(within, null_logger)
+        finally:
+            moving.let_go(self.producer)
 
     def refuse_successors(self) -> None:
         """Put no successor in use any more."""
