@@ -41,7 +41,6 @@ from kafkaguard._delivery.table import (
     TopicEvent,
 )
 from kafkaguard._retries.events import RecreateEvent
-from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientTimeoutError
 
 if TYPE_CHECKING:
@@ -310,20 +309,17 @@ class DeliveryMachine:
     def _may_go_again(self, record: Record, judgement: Judgement, now: float) -> bool:
         """Tell whether a record is sent again, by the policy and what is known."""
         if (
-            self._policy.rescue == "never"
-            or self._is_closing
+            self._is_closing
             or self._traits.transactional
             or record.raw is None
             or record.due <= now
         ):
             return False
-        verdict = judgement.error.verdict
-        if verdict.written != "no":
-            return (
-                self._policy.in_doubt == "resend"
-                and verdict.action is Action.IN_DOUBT
-                and not record.resent
-            )
+        if judgement.error.verdict.written != "no":
+            is_wanted = self._fates.in_doubt(judgement.error) == "resend"
+            return is_wanted and not record.resent
+        if self._policy.rescue == "never":
+            return False
         if judgement.unsent:
             return True
         return judgement.innocent and not record.is_alone

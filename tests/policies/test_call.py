@@ -581,7 +581,7 @@ POLICIES = st.builds(
     breaker=st.sampled_from(
         [None, {"failures": 2, "open_for": 3, "when_open": "pause"}]
     ),
-    resend_in_doubt=st.booleans(),
+    in_doubt=st.sampled_from(["raise", "report", "resend"]),
 )
 
 

@@ -169,8 +169,8 @@ def test_b37_a_write_that_timed_out_is_not_sent_again(lost, idempotent):
 
 
 def test_b37_sending_it_again_is_opted_in_to_and_marked():
-    """With resend_in_doubt there is a second request, and the result says so."""
-    policy = RetryPolicy(resend_in_doubt=True, backoff=FIXED)
+    """With in_doubt there is a second request, and the result says so."""
+    policy = RetryPolicy(in_doubt="resend", backoff=FIXED)
     events = []
     one = retrier(policy, api="Produce", hooks=[events.append])
     assert one.run(Script(kafka.errors.KafkaTimeoutError(), "written")) == "written"

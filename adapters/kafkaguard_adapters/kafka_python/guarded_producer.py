@@ -25,7 +25,6 @@ from kafkaguard_adapters.kafka_python.transactions import Transactions
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
-from kafkaguard_adapters.producing.words import PolicyWords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -111,9 +110,7 @@ class GuardedProducer(ClusterCalls):
         self._shell = shell = KafkaPythonShell(
             producer, self._builder, ask, self._sending
         )
-        self._driver = ThreadDriver(
-            shell, PolicyWords(self._policy), self._cache, self._on_event
-        )
+        self._driver = ThreadDriver(shell, self._policy, self._cache, self._on_event)
         self._transactions = Transactions(shell, self._driver)
         lookup = TopicFactsLookup(
             lambda topic: ask(topic).facts, self._cache, patience=self._patience

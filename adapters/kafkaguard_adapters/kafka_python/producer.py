@@ -26,9 +26,10 @@ OBEYS = frozenset(
         "disguised_null_key",
         "on_reject",
         "overrides.on_reject",
+        "overrides.in_doubt",
         "dead_letter",
         "rescue",
-        "resend_in_doubt",
+        "in_doubt",
     }
 )
 

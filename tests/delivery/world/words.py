@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._retries.machine import OnReject, Ruling
+from kafkaguard._retries.machine import InDoubt, OnReject, Ruling
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.signals import signal_of
 from kafkaguard.errors import KafkaGuardError, for_code
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.dialects import Dialect
-    from kafkaguard._delivery.shell import InDoubt, Rescue
+    from kafkaguard._delivery.shell import Rescue
     from kafkaguard._retries.machine import CallContext
     from kafkaguard._verdicts.verdict import Action, Verdict
 
 
 @cache
-def _ruling(action: Action, on_reject: OnReject) -> Ruling:
+def _ruling(action: Action, on_reject: OnReject, in_doubt: InDoubt) -> Ruling:
     backoff: Any = None  # nothing here looks at it
     return Ruling(
         action,
@@ -27,7 +27,7 @@ def _ruling(action: Action, on_reject: OnReject) -> Ruling:
         max_waits=0,
         deadline=1.0,
         backoff=backoff,
-        resend_in_doubt=False,
+        in_doubt=in_doubt,
         on_reject=on_reject,
         cost=0.0,
     )
@@ -68,7 +68,7 @@ class PlainPolicy:
         self, verdict: Verdict, context: CallContext, error: Any = None
     ) -> Ruling:
         """Decide as every policy without overrides does."""
-        return _ruling(verdict.action, self.on_reject)
+        return _ruling(verdict.action, self.on_reject, self.in_doubt)
 
 
 class PlainErrors:
