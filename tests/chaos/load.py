@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from random import Random
 
+from kafka.producer.future import RecordMetadata
+
 from kafkaguard.errors import KafkaGuardError
 
 THREADS, KEYS = 4, 5
@@ -24,15 +26,22 @@ class Told:
         sent: When ``send`` was called.
         settled: When its outcome was told.
         error: Why it was not delivered.
+        put: Where it was put, if it was delivered.
     """
 
     topic: str
     sent: float
     settled: float | None = None
     error: KafkaGuardError | None = None
+    put: RecordMetadata | None = None
 
-    def settle(self, error=None):
-        """Take note of an outcome."""
+    def deliver(self, put):
+        """Take note that it was delivered."""
+        self.settled = time.monotonic()
+        self.put = put
+
+    def fail(self, error):
+        """Take note that it was not."""
         self.settled = time.monotonic()
         self.error = error
 
@@ -95,7 +104,7 @@ class Load:
         try:
             future = self._producer.send(topic, value, key)
         except KafkaGuardError as error:
-            told.settle(error)
+            told.fail(error)
         else:
-            future.add_callback(lambda _: told.settle())
-            future.add_errback(told.settle)
+            future.add_callback(told.deliver)
+            future.add_errback(told.fail)
