@@ -41,7 +41,7 @@ RETIRE_S = 5.0
 #: Seconds that a new producer has to get its id, where it takes another one over.
 IDENTITY_S = 5.0
 #: Seconds that a topic's settings are waited for.
-ASK_S = 1.0
+ASK_S = 3.0
 _POLL_S = 0.01
 #: By so much, at most, kafka-python takes a record for larger than it is.
 _ESTIMATE_BYTES = 21
@@ -455,7 +455,7 @@ class KafkaPythonShell:
         return reading.size_alone(self.producer, raw)
 
     def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if that cannot be had in a second."""
+        """Ask for ``max.message.bytes``; None if that cannot be had in a few seconds."""
         answers: list[int | None] = []
 
         def ask() -> None:
