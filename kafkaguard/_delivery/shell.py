@@ -147,7 +147,7 @@ class ProducerShell(Protocol):
         """Return the bytes of a batch with this record only, compressed. No I/O."""
 
     def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if that cannot be had in a few seconds."""
+        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
 
     def give_up(self, batch: Batch) -> None:
         """Fail a batch, of which nothing more is sent if it was not sent yet."""

@@ -455,7 +455,7 @@ class KafkaPythonShell:
         return reading.size_alone(self.producer, raw)
 
     def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if that cannot be had in a few seconds."""
+        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
         answers: list[int | None] = []
 
         def ask() -> None:
