@@ -54,7 +54,7 @@ def under_write(
             partitions, at least 4 and at most 64.
         order_by: By what the records of a key are ordered. Default: not at all.
     """
-    if settings.on_reject == "fail":
+    if settings.on_reject == "raise":
         df = df.withColumn("value", _checked(df, settings, topics))
     shuffled = df.repartition(partitions or _tasks(settings, topics), _spread(df))
     if order_by:
