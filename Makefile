@@ -68,9 +68,11 @@ demo: .venv/installed ## The main job, on 336,776 real flights
 	$(BIN)/kafkaguard demo
 
 .PHONY: generate
-generate: .venv/installed ## Make the generated files again: errors from the jar, verdicts
+generate: .venv/installed ## Make the generated files again: errors, verdicts, clients' words
 	$(BIN)/python scripts/generate_errors.py
+	$(BIN)/python scripts/generate_setting_names.py
 	$(BIN)/python scripts/generate_verdicts.py
+	$(BIN)/python scripts/generate_client_words.py
 
 .PHONY: clean
 clean: ## Remove what was built

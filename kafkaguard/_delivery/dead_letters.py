@@ -185,6 +185,7 @@ def letter(
     topic: str,
     limit: int | None,
     errors: ClientErrors,
+    partition: int | None = None,
     reason: str | None = None,
     dialect: Dialect = "own",
 ) -> Raw:
@@ -196,6 +197,7 @@ def letter(
         topic: The dead-letter topic.
         limit: The largest batch, in bytes, that it takes; None: not known.
         errors: Makes the client's errors.
+        partition: Where the record was going. Default: as the error says.
         reason: Why, in a word. Default: as the error says.
         dialect: Whose headers say so.
 
@@ -206,7 +208,7 @@ def letter(
     why = reason_headers(
         reason or reason_of(error),
         topic=error.topic,
-        partition=error.partition,
+        partition=error.partition if partition is None else partition,
         error=error,
         dialect=dialect,
     )

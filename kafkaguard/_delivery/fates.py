@@ -247,6 +247,7 @@ class Fates:
                 topic=topic,
                 limit=self._room(topic, record.error),
                 errors=self._errors,
+                partition=record.place.partition,
                 reason=record.reason,
                 dialect=self._policy.dead_letter.headers,
             )

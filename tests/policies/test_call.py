@@ -21,7 +21,7 @@ from kafkaguard.policies import (
     outcome_of,
 )
 from kafkaguard_policies.running.watchdog import _watchdogs
-from policies._helpers import FakeTime, Script, retrier
+from tests.policies.helpers import FakeTime, Script, retrier
 
 LOADING = errors.CoordinatorLoadInProgressError
 DENIED = errors.TopicAuthorizationFailedError

@@ -19,7 +19,7 @@ from kafkaguard.policies import (
     outcome_of,
     retry_testing,
 )
-from policies._helpers import FakeTime, Script, retrier
+from tests.policies.helpers import FakeTime, Script, retrier
 
 _BOMB = "a: &a [1]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n"

@@ -12,8 +12,9 @@ from kafkaguard._delivery import dead_letters
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.spark.driver.topics import SinkTopic, look_up
-from kafkaguard_adapters.spark.executor.arrow import Columns, Record
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.driver.topics import look_up
+from kafkaguard_adapters.spark.executor.arrow import NOW, Columns, Record
 from kafkaguard_adapters.spark.executor.delivery import Delivery, refusal
 from kafkaguard_adapters.spark.executor.window import Window, raw_of
 from kafkaguard_adapters.spark.report import TaskCounts
@@ -42,7 +43,7 @@ def settings_for(cluster, topic, **more):
 
 def deliver(settings, *batches, topics=None, window=100_000):
     """Send batches as one task does; return its counts."""
-    topics = look_up(settings)[1] if topics is None else topics
+    topics = look_up(settings) if topics is None else topics
     with Delivery(settings, topics, window) as delivery:
         for each in batches:
             delivery.send(each)
@@ -374,7 +375,7 @@ def test_dead_letter_that_cannot_be_written_fails_the_task(kafka_cluster):
     topic = kafka_cluster.create_topic(config=COMPACTED)
     dead = kafka_cluster.create_topic()
     settings = settings_for(kafka_cluster, topic, dead_letter_topic=dead)
-    topics = look_up(settings)[1]
+    topics = look_up(settings)
     kafka_cluster.alter_topic(dead, {"cleanup.policy": "compact"})
     with pytest.raises(e.InvalidRecordKeyError) as caught:
         deliver(settings, batch([(None, "1")]), topics=topics)
@@ -459,7 +460,7 @@ def test_next_task_takes_the_producer_of_the_last_unless_that_failed(
 ):
     """A new idempotent producer waits half a second for its id."""
     settings = settings_for(kafka_cluster, kafka_topic)
-    topics = look_up(settings)[1]
+    topics = look_up(settings)
     with Delivery(settings, topics) as first:
         pass
     with pytest.raises(ZeroDivisionError), Delivery(settings, topics) as second:
@@ -477,3 +478,11 @@ def test_counts_survive_the_way_to_the_driver():
     again = TaskCounts.from_json(counts.to_json())
     assert again == counts
     assert json.loads(counts.to_json())["dead_lettered"] == {"NULL_KEY": 2}
+
+
+def test_time_of_a_record_is_that_of_its_column():
+    """In milliseconds, to the last; null is the time of sending."""
+    times = pa.array([1234567890123456, None], pa.timestamp("us", "UTC"))
+    columns = Columns(batch([("a", "1"), ("b", "2")], timestamp=times), "t")
+    assert not columns.are_plain
+    assert [record.timestamp for record in columns.records()] == [1234567890123, NOW]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
+from kafkaguard._common.topic_names import shortened
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
@@ -18,7 +19,6 @@ from kafkaguard_adapters.spark.executor.driver import TaskDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.limits import exceeded
 from kafkaguard_adapters.spark.executor.sender import borrow
-from kafkaguard_adapters.spark.topic_names import shortened
 from kafkaguard_adapters.spark.verdicts import (
     DEAD_LETTER_TOPIC_OF_A_RECORD,
     KEY_MADE_NULL,
@@ -32,7 +32,7 @@ from kafkaguard_adapters.spark.verdicts import (
 if TYPE_CHECKING:
     from typing import Self
 
-    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
 #: Records and bytes between two flushes: what a failure looks back on.
@@ -163,6 +163,7 @@ class Delivery:
         """
         columns = Columns(batch, self._settings.topic)
         self.counts.read += len(columns)
+        self.counts.collapsed_keys += columns.collapsed_keys()
         if refused := find_refused(columns, self._known):
             for row, reason in refused.items():
                 record = columns.record(row)

@@ -18,7 +18,7 @@ from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import CorruptMessageError, InvalidRecordError
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, Record
+from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
 from kafkaguard_adapters.spark.executor.policy import TaskPolicy
 from kafkaguard_adapters.spark.executor.window import Window, raw_of
 from kafkaguard_adapters.spark.report import TaskCounts
@@ -218,6 +218,7 @@ def _again(record: Failed) -> Record:
         raw.value,
         list(raw.headers) or None,
         ANY_PARTITION if partition is None else partition,
+        raw.timestamp_ms or NOW,
     )
 
 

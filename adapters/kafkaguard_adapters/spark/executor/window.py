@@ -87,7 +87,7 @@ class Window(Batch):
 
 def raw_of(record: Record) -> Raw:
     """Return a record's bytes."""
-    return Raw(record.key, record.value, record.headers or ())
+    return Raw(record.key, record.value, record.headers or (), record.timestamp)
 
 
 def _matched(
