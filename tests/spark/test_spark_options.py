@@ -61,7 +61,7 @@ def client(**config):
         ({"bootstrap.servers": "b"}, "write kafka.bootstrap.servers"),
         ({"path": "x"}, "there is no option path"),
         ({"kafka.linger": "5"}, "did you mean 'kafka.linger.ms'?"),
-        ({"on_reject": "drop"}, "on_reject is one of fail, dead_letter, not 'drop'"),
+        ({"on_reject": "drop"}, "on_reject is one of raise, dead_letter, not 'drop'"),
         ({"on_reject": "dead_letter"}, "needs dead_letter_topic"),
         ({"on_reject": "raise", "dead_letter_topic": "d"}, "never used"),
         ({"topic": "t", "dead_letter_topic": "t"}, "are the same"),
