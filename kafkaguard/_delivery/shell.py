@@ -21,7 +21,9 @@ Rescue = Literal["ordered", "any_order", "never"]
 class ClientErrors(Protocol):
     """The one door through which a client's errors are made. Pure."""
 
-    client: str
+    @property
+    def client(self) -> str:
+        """The library."""
 
     @property
     def conditions(self) -> Mapping[type[KafkaGuardError], type[BaseException]]:
