@@ -395,7 +395,8 @@ class ConsumerMachine:
         return self._say(place, episode, ruling)
 
     def _let_reset(self, place: TopicPartition, episode: _Episode) -> list[Command]:
-        del self._episodes[place]
+        """Leave it to the client; the next read that succeeds ends the episode."""
+        episode.due = math.inf
         self._plan()
         return [LetReset(place), *self._free(place, episode)]
 
@@ -465,8 +466,8 @@ class ConsumerMachine:
         gone = [place for place in self._episodes if place not in places]
         commands: list[Command] = []
         for place in gone:
-            if self._episodes.pop(place).is_held:
-                commands.append(Free(place))
+            del self._episodes[place]
+            commands.append(Free(place))
             self._forget_facts(place.topic)
         self._user_paused.intersection_update(places)
         self._plan()

@@ -39,7 +39,7 @@ def test_b28_only_the_refused_partition_is_tried_again_until_the_deadline():
         tries += 1
         assert now < 3.0
     assert tries > 2
-    assert {B: 3} == {place: error.code for place, error in one.errors.items()}
+    assert {place: error.code for place, error in one.errors.items()} == {B: 3}
 
 
 @pytest.mark.parametrize("code", [22, 25, 27, 82])
@@ -63,7 +63,7 @@ def test_a_refusal_for_good_does_not_hide_the_others():
     one = run()
     assert {B} == one.answered(refusals(A=29, B=16), None, 0.0).places
     assert one.answered({}, None, 0.2) is None
-    assert {A: 29} == {place: error.code for place, error in one.errors.items()}
+    assert {place: error.code for place, error in one.errors.items()} == {A: 29}
 
 
 @given(

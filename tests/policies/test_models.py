@@ -197,7 +197,7 @@ def test_policy_id_is_of_the_content():
         for change in ({}, {"max_attempts": 6}, {"rescue": False}, {"budget": None})
     }
     assert len(ids) == 4
-    assert policy.policy_id == "f32fe838e031"
+    assert policy.policy_id == "9afbe95c167c"
 
 
 def ruled(overrides, code, api="Produce", **context):
