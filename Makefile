@@ -42,8 +42,9 @@ bench: .venv/installed ## Measure what guarding costs
 demo: .venv/installed ## The main job, on 336,776 real flights
 	$(BIN)/kafkaguard demo
 
-generate: .venv/installed ## Make the generated files again from the broker's own jar
+generate: .venv/installed ## Make the generated files again: errors from the jar, verdicts
 	$(BIN)/python scripts/generate_errors.py
+	$(BIN)/python scripts/generate_verdicts.py
 
 clean: ## Remove what was built
 	rm -rf .venv dist build docs/_build .mypy_cache .ruff_cache .pytest_cache

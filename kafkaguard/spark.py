@@ -10,25 +10,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-try:
-    from kafkaguard_adapters.spark import (
-        KafkaGuardSource,
-        WriteReport,
-        error_from,
-        foreach_batch,
-        guard_sink,
-        write,
-    )
-except ModuleNotFoundError as error:
-    if error.name not in ("pyspark", "pyarrow", "confluent_kafka"):
-        raise
-    raise ModuleNotFoundError(
-        f"kafkaguard.spark needs {error.name}: pip install 'kafkaguard[spark]'",
-        name=error.name,
-    ) from error
+from kafkaguard._common.extras import SPARK, require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+require("kafkaguard.spark", "spark", *SPARK)
+
+from kafkaguard_adapters.spark import (  # noqa: E402 - they need those packages
+    KafkaGuardSource,
+    WriteReport,
+    error_from,
+    foreach_batch,
+    guard_sink,
+    write,
+)
 
 __all__ = [
     "WriteReport",
@@ -49,7 +45,7 @@ def register(spark: SparkSession) -> None:
     ...     df.write.format("kafkaguard").mode("append").option("topc", "t").save()
     ... except Exception as exception:
     ...     print(error_from(exception))
-    CLIENT_CONFIGURATION ...: there is no option topc; did you mean topic? ...
+    CLIENT_CONFIGURATION ...: there is no option topc; did you mean 'topic'? ...
 
     ``spark.sql.execution.pyspark.udf.hideTraceback.enabled`` leaves the traceback out.
 

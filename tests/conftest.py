@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+from kafkaguard.testing.cluster import java
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
 
     from pyspark.sql import SparkSession
 
@@ -21,6 +27,57 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("quick", max_examples=60, deadline=None)
 settings.register_profile("exhaustive", max_examples=3000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+#: Whoever asks for one of these needs Java. Tests that start brokers or Spark by
+#: themselves say so with ``pytest.mark.java``.
+NEED_JAVA = frozenset(
+    {"kafka_cluster", "kafka_topic", "kafka_faults", "kafka_users", "spark"}
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of ``make quick``."""
+    parser.addoption(
+        "--no-java",
+        action="store_true",
+        help="run the tests that need neither Java nor Spark, with no Java in reach",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take Java away, so that a test that needs it and does not say so fails."""
+    config.addinivalue_line("markers", "java: needs Java: a broker, a jar or Spark")
+    if config.getoption("--no-java"):
+        os.environ["JAVA_HOME"] = "/no/java/with/--no-java"
+        java._candidates = lambda: iter(())
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Mark what needs Java by its fixtures; leave it out where that is asked for."""
+    for item in items:
+        if NEED_JAVA & set(getattr(item, "fixturenames", ())):
+            item.add_marker("java")
+    if config.getoption("--no-java"):
+        needs = [item for item in items if item.get_closest_marker("java")]
+        config.hook.pytest_deselected(items=needs)
+        items[:] = [item for item in items if not item.get_closest_marker("java")]
+
+
+@pytest.fixture(scope="session")
+def load_script() -> Callable[[str], ModuleType]:
+    """Import a script of the folder scripts/ by its name."""
+
+    def load(name: str) -> ModuleType:
+        path = Path(__file__).resolve().parents[1] / "scripts" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,10 @@
-"""Errors that are both kafkaguard's and a client's: what all adapters share."""
+"""Errors that are both kafkaguard's and a client's: one door for each client."""
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.signals import signal_of
@@ -11,73 +12,138 @@ from kafkaguard.errors import KafkaGuardError, dual, for_code
 from kafkaguard.errors._made import module_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
-    from kafkaguard._cluster.reports import Make
     from kafkaguard._verdicts.verdict import Verdict
 
 
-def combine(
-    ours: type[KafkaGuardError],
-    theirs: type[BaseException],
-    args: tuple[Any, ...],
-    message: str | None = None,
-    *,
-    attributes: dict[str, Any] | None = None,
-    **place: Any,
-) -> KafkaGuardError:
-    """Make an error of both classes.
+class ClientErrors(ABC):
+    """Makes the errors of one client: each is an instance of our class and of its own.
 
-    The client's ``__init__`` does not run (each has its own idea of arguments), so
-    ``args`` and ``attributes`` are what its users find on the exception.
+    Attributes:
+        client: The name of the library.
+        base: The client's class of all its errors.
+        conditions: The client's class for a condition that has no code: a timeout, a
+            closed client, calls in a wrong order. By our class of it.
     """
-    cls = dual(ours, theirs)
-    error = cls.__new__(cls, *args)
-    error.__dict__.update(attributes or {})
-    KafkaGuardError.__init__(error, message, **place)
-    error.args = args
-    return error
 
+    client: ClassVar[str]
+    base: ClassVar[type[BaseException]]
+    conditions: ClassVar[Mapping[type[KafkaGuardError], type[BaseException]]] = {}
 
-def maker(
-    base: type[BaseException],
-    class_for: Callable[[int], type[BaseException]],
-    client: str,
-) -> Make:
-    """Return the ``make`` of a client whose classes carry the code as ``errno``.
-
-    It takes a code, or one of our classes (one without a code of its own needs
-    ``code=`` to find the client's), what happened, for people, and the place: ``api``,
-    ``topic``, ``partition``, ``broker_message`` ...
-
-    Args:
-        base: The client's class of all errors.
-        class_for: Finds its class for a code.
-        client: The library.
-    """
+    @abstractmethod
+    def class_for(self, code: int) -> type[BaseException]:
+        """Return the client's class for an error code."""
 
     def make(
-        error: int | type[KafkaGuardError], message: str | None = None, **place: Any
+        self,
+        error: int | type[KafkaGuardError],
+        message: str | None = None,
+        *,
+        theirs: type[BaseException] | None = None,
+        **place: Any,
     ) -> KafkaGuardError:
+        """Make an error.
+
+        Args:
+            error: A code, or one of our classes. One without a code of its own finds
+                the client's class by ``code=``, or by the condition that it is for.
+            message: What happened, for people.
+            theirs: The client's class, where neither a code nor a condition tells it.
+            place: ``code``, ``api``, ``topic``, ``partition``, ``broker_message`` ...
+        """
         ours = for_code(error) if isinstance(error, int) else error
         code = place.setdefault("code", ours.code)
-        theirs = base if code is None else class_for(code)
-        lost = getattr(theirs, "errno", code) != code
-        return combine(
+        if theirs is None:
+            theirs = self._class_of(ours) if code is None else self.class_for(code)
+        return self._combine(
             ours,
             theirs,
-            () if message is None else (message,),
+            self._args(code, message),
             message,
-            attributes={"errno": code} if lost else None,
-            client=client,
+            attributes=self._attributes(theirs, code),
             **place,
         )
 
-    return make
+    def translate(
+        self,
+        original: Any,
+        *,
+        message: str | None = None,
+        context: dict[str, Any] | None = None,
+        verdict: Verdict | None = None,
+        **place: Any,
+    ) -> KafkaGuardError:
+        """Turn an exception of the client's into one that is ours as well.
+
+        Args:
+            original: What the client raised or reported.
+            message: What happened, for people. Default: the original's text.
+            context: Further arguments of :func:`kafkaguard.classify`.
+            verdict: The verdict, where it is known already.
+            place: ``api``, ``topic``, ``partition`` ...
+
+        Returns:
+            An error with the original as its ``__cause__``, where that is an exception.
+        """
+        context = {"api": place.get("api"), "client": self.client, **(context or {})}
+        verdict = verdict or classify(original, **context)
+        signal = signal_of(original)
+        key = None if signal is None else signal.key
+        is_exception = isinstance(original, BaseException)
+        error = self._combine(
+            verdict.error_class,
+            _importable(type(original)) if is_exception else self.base,
+            original.args if is_exception else (original,),
+            message,
+            attributes=dict(vars(original)) if is_exception else {},
+            code=key if isinstance(key, int) else None,
+            verdict=verdict,
+            original=original if is_exception else None,
+            **place,
+        )
+        if is_exception:
+            error.__cause__ = original
+        return error
+
+    def _class_of(self, ours: type[KafkaGuardError]) -> type[BaseException]:
+        found = (self.conditions[c] for c in ours.__mro__ if c in self.conditions)
+        return next(found, self.base)
+
+    def _args(self, code: int | None, message: str | None) -> tuple[Any, ...]:  # noqa: ARG002 - for clients whose exceptions carry the code in an object
+        """Return what the client's users find in ``args``."""
+        return () if message is None else (message,)
+
+    def _attributes(self, theirs: type[BaseException], code: int | None) -> Any:
+        """Return what the client's users find on the exception."""
+        lost = getattr(theirs, "errno", code) != code
+        return {"errno": code} if lost else {}
+
+    def _combine(
+        self,
+        ours: type[KafkaGuardError],
+        theirs: type[BaseException],
+        args: tuple[Any, ...],
+        message: str | None,
+        *,
+        attributes: dict[str, Any],
+        **place: Any,
+    ) -> KafkaGuardError:
+        """Make an error of both classes.
+
+        The client's ``__init__`` does not run, since each class has its own idea of
+        arguments.
+        """
+        cls = dual(ours, theirs)
+        error = cls.__new__(cls, *args)
+        error.__dict__.update(attributes)
+        KafkaGuardError.__init__(error, message, client=self.client, **place)
+        error.args = args
+        return error
 
 
 def recast(error: KafkaGuardError, theirs: type[BaseException]) -> KafkaGuardError:
-    """Make the same error of another class of the client's."""
+    """Make the same error of the class that the client raises in this very place."""
     cls = dual(error.verdict.error_class, theirs)
     copy = cls.__new__(cls, *error.args)
     copy.args = error.args
@@ -85,52 +151,7 @@ def recast(error: KafkaGuardError, theirs: type[BaseException]) -> KafkaGuardErr
     return copy
 
 
-def translate(
-    original: Any,
-    theirs: type[BaseException] | None = None,
-    *,
-    message: str | None = None,
-    context: dict[str, Any] | None = None,
-    verdict: Verdict | None = None,
-    **place: Any,
-) -> KafkaGuardError:
-    """Turn a client's exception into one that is ours as well.
-
-    Args:
-        original: What the client raised or reported.
-        theirs: The client's class to keep. Default: the original's own.
-        message: What happened, for people. Default: the original's text.
-        context: Further arguments of :func:`kafkaguard.classify`.
-        verdict: The verdict, where it is known already.
-        place: Where it happened: topic, partition, api, client ...
-
-    Returns:
-        An error with the original as its ``__cause__``, where that is an exception.
-    """
-    context = dict(context or {})
-    context.setdefault("api", place.get("api"))
-    context.setdefault("client", place.get("client"))
-    verdict = verdict or classify(original, **context)
-    signal = signal_of(original)
-    code = signal.key if signal is not None and isinstance(signal.key, int) else None
-    is_exception = isinstance(original, BaseException)
-    error = combine(
-        verdict.error_class,
-        theirs or importable(type(original)),
-        original.args if is_exception else (original,),
-        message,
-        attributes=dict(vars(original)) if is_exception else None,
-        code=code,
-        verdict=verdict,
-        original=original if is_exception else None,
-        **place,
-    )
-    if is_exception:
-        error.__cause__ = original
-    return error
-
-
-def importable(cls: type[BaseException]) -> type[BaseException]:
+def _importable(cls: type[BaseException]) -> type[BaseException]:
     """Return the nearest class that another process can import.
 
     kafka-python makes a class on the spot for each code that it does not know.

@@ -21,7 +21,7 @@ from kafkaguard_adapters.asking.calls import (
     ClusterCalls,
     ReportCalls,
 )
-from kafkaguard_adapters.kafka_python.producer import GuardedProducer
+from kafkaguard_adapters.kafka_python.guarded_producer import GuardedProducer
 
 _ClientT = TypeVar("_ClientT")
 

@@ -1,6 +1,7 @@
 """Dead letters: why a record was set aside, said in its headers.
 
-Pure functions; who sends the dead letter decides to which topic.
+A dead letter that is sent back to its topic and refused once more becomes a dead letter
+again, any number of times: what its headers said before is replaced, not added to.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._delivery.dialects import foreign_headers
+from kafkaguard._delivery.dialects import foreign_headers, names_of, origins_of
+from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import InvalidRecordKeyError, MessageTooLargeError
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkaguard._delivery.dialects import Dialect
+    from kafkaguard._delivery.facts import Header
     from kafkaguard.errors import KafkaGuardError
 
 PREFIX = "kafkaguard."
@@ -26,13 +29,22 @@ CODE = f"{PREFIX}code"
 ERROR = f"{PREFIX}error"
 MESSAGE = f"{PREFIX}message"
 VALUE_BYTES = f"{PREFIX}value_bytes"
+#: How often the record was set aside, and where it was going at first: both from the
+#: second time on.
+ATTEMPTS = f"{PREFIX}attempts"
+FIRST_TOPIC = f"{PREFIX}first_topic"
+FIRST_PARTITION = f"{PREFIX}first_partition"
 #: With its place in the record, from 0: a header that had no name.
 NAMELESS = f"{PREFIX}header."
 
 #: How much of a value is kept that is too large for the dead-letter topic as well.
 CUT_BYTES = 1024
 
-Header = tuple[str, bytes | None]
+#: What each refusal says anew.
+_REPLACED = frozenset(
+    {REASON, TOPIC, PARTITION, CODE, ERROR, MESSAGE}
+    | {ATTEMPTS, FIRST_TOPIC, FIRST_PARTITION}
+)
 
 
 class Reason(StrEnum):
@@ -114,6 +126,61 @@ def read_headers(headers: Iterable[Header] | None) -> dict[str, str]:
     }
 
 
+def without_reasons(
+    headers: Iterable[Header], dialect: Dialect = "own"
+) -> tuple[list[Header], list[Header]]:
+    """Part what a record's headers said of earlier refusals from all others.
+
+    Args:
+        headers: A record's; those of a dead letter that is sent again among them.
+        dialect: In which the next refusal is said.
+
+    Returns:
+        The others; and what is said of earlier refusals for good: how many there were,
+        and where the record was going at first.
+    """
+    ours = _REPLACED | names_of(dialect)
+    headers = list(headers)
+    others = [header for header in headers if header[0] not in ours]
+    before = dict(header for header in headers if header[0] in ours)
+    if not before:
+        return others, []
+    attempts = (before.get(ATTEMPTS) or b"").decode(errors="replace")
+    number = int(attempts) if attempts.isdecimal() else 1
+    history: list[Header] = [(ATTEMPTS, str(number + 1).encode())]
+    for name, latest in ((FIRST_TOPIC, TOPIC), (FIRST_PARTITION, PARTITION)):
+        if (first := before.get(name, before.get(latest))) is not None:
+            history.append((name, first))
+    return others, history + [h for h in headers if h[0] in origins_of(dialect)]
+
+
+def letter(
+    record: Raw, error: KafkaGuardError, dialect: Dialect, limit: int | None
+) -> Raw:
+    """Make the dead letter of a record.
+
+    Args:
+        record: What was refused; its key and its other headers are kept.
+        error: Why.
+        dialect: Whose headers say so.
+        limit: The largest batch, in bytes, that the dead-letter topic takes; None: not
+            known. Where key and headers alone do not fit, the letter is the smallest
+            that can be made, and too large.
+    """
+    others, history = without_reasons(record.headers, dialect)
+    why = reason_headers(
+        reason_of(error),
+        topic=error.topic,
+        partition=error.partition,
+        error=error,
+        dialect=dialect,
+    )
+    said = {name for name, _ in history}
+    why = [*history, *(header for header in why if header[0] not in said)]
+    value, headers = fitting(record.value, record.key, others, why, limit)
+    return Raw(record.key, value, headers, record.timestamp_ms)
+
+
 def fitting(
     value: bytes | None,
     key: bytes | None,
@@ -136,11 +203,14 @@ def fitting(
         headers, with one for the full size of a value that was cut. Where key and
         headers alone do not fit, it is the smallest that can be made, and too large.
     """
+    headers = list(headers)
     whole = [*headers, *why]
     size = batch_size(key, value, whole)
     if not value or limit is None or size <= limit:
         return value, whole
-    shorter = [*whole, (VALUE_BYTES, str(len(value)).encode())]
+    is_cut_already = any(name == VALUE_BYTES for name, _ in headers)
+    full_size = [] if is_cut_already else [(VALUE_BYTES, str(len(value)).encode())]
+    shorter = [*whole, *full_size]
     cut = value[:CUT_BYTES]
     beyond = max(0, batch_size(key, cut, shorter) - limit)
     cut = cut[: max(0, len(cut) - beyond)]

@@ -55,6 +55,22 @@ _NAMES: dict[str, _Names] = {
 }
 
 
+def names_of(dialect: Dialect) -> frozenset[str]:
+    """Return the names of a dialect's headers; of our own: none."""
+    if dialect == "own":
+        return frozenset()
+    names = _NAMES[dialect]
+    all_of_them = (names.topic, names.partition, names.message, names.exception)
+    return frozenset(name for name in all_of_them if name is not None)
+
+
+def origins_of(dialect: Dialect) -> frozenset[str]:
+    """Return those that say where a record was going at first."""
+    if dialect == "own":
+        return frozenset()
+    return frozenset({_NAMES[dialect].topic, _NAMES[dialect].partition})
+
+
 def foreign_headers(
     dialect: Dialect,
     reason: str,

@@ -48,6 +48,8 @@ class DeliveryReport:
         errors: Failures that nobody has looked at yet, at most 1000.
         dead_lettered: Rejected records that are in their dead-letter topic.
         dropped: Rejected records that the policy drops.
+        superseded: Of those that failed, the ones that a later record of their key has
+            overtaken.
     """
 
     delivered: int = 0
@@ -57,6 +59,7 @@ class DeliveryReport:
     errors: tuple[KafkaGuardError, ...] = field(default=(), repr=False)
     dead_lettered: int = 0
     dropped: int = 0
+    superseded: int = 0
 
 
 class CallbackError(ClientStateError):

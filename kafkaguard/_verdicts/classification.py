@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import lru_cache
 from operator import index
 from typing import TYPE_CHECKING, Any, get_args
 
 from kafkaguard import errors as e
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.rules import RULES, Rule
 from kafkaguard._verdicts.signals import IMPLIED, REPORTED, quick_signal, signal_of
@@ -207,8 +207,7 @@ def _decide(key: _Key) -> Verdict:
 
 def _check(api: str | None, phase: str | None) -> None:
     if api is not None and api not in API_KEYS:
-        near = get_close_matches(str(api).title().replace("_", ""), API_KEYS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(str(api), API_KEYS)
         raise ValueError(f"Kafka has no request named {api!r}{hint}")
     if phase is not None and phase not in _PHASES:
         allowed = ", ".join(sorted(_PHASES))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 
+from kafkaguard._common.extras import require
+
 
 def main() -> None:
     """Run the command line; without the ``cli`` extra, say how to install it."""
     try:
-        import click  # noqa: F401 - only to know whether it is there
-        import rich  # noqa: F401 - likewise
-    except ImportError as missing:
-        sys.stderr.write(
-            f"kafkaguard: the command line needs {missing.name}: "
-            "pip install 'kafkaguard[cli]'\n"
-        )
+        require("the command line", "cli", "click", "rich")
+    except ModuleNotFoundError as missing:
+        sys.stderr.write(f"kafkaguard: {missing}\n")
         sys.exit(2)
     from kafkaguard.cli.group import open_streams, run
 

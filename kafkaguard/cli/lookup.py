@@ -5,11 +5,11 @@ from __future__ import annotations
 import builtins
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
+from kafkaguard._common.closest import closest
 from kafkaguard._verdicts.signals import CONDITIONS, PYTHON, TEXTS
 from kafkaguard.errors import BY_CODE
 from kafkaguard.errors._generated import JAVA_NAMES
@@ -87,10 +87,7 @@ def find_error(text: str) -> Found | None:
 
 def nearest_name(text: str) -> str | None:
     """Return the known name that looks most like a misspelt one."""
-    near = get_close_matches(text.upper(), NAMES, n=1) or get_close_matches(
-        text, _class_names(), n=1
-    )
-    return near[0] if near else None
+    return closest(text, [*NAMES, *_class_names()])
 
 
 def _of_traceback(text: str) -> Key | None:

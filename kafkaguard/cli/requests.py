@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Final
 
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard._verdicts.apis import API_KEYS, API_NAMES
 from kafkaguard.cli.group import Problem
 
@@ -24,8 +24,7 @@ def request_name(api: str | None) -> str | None:
     typed = api.lower().replace("_", "").replace("-", "")
     exact = by_lower.get(typed) or _numbered(api)
     if exact is None:
-        near = get_close_matches(typed, by_lower, n=1, cutoff=0.75)
-        hint = f"; did you mean {by_lower[near[0]]}?" if near else ""
+        hint = did_you_mean(api, API_KEYS)
         raise Problem(f"Kafka has no request named {api!r}{hint}")
     return exact
 

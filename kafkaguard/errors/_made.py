@@ -51,10 +51,9 @@ def for_name(name: str) -> type[KafkaGuardError]:
     try:
         return _BY_NAME[name.upper()]
     except KeyError:
-        from difflib import get_close_matches
+        from kafkaguard._common.closest import did_you_mean
 
-        near = get_close_matches(name.upper(), _BY_NAME, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, _BY_NAME)
         raise KeyError(f"Kafka has no error named {name!r}{hint}") from None
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaguard.errors._base import FatalError, KafkaGuardError, RetriableError
 from kafkaguard.errors._generated import InvalidRecordError
 
 if TYPE_CHECKING:
-    from kafkaguard._cluster.offsets import OffsetsReport
+    from collections.abc import Mapping
 
 __all__ = [
     "BatchMateRefusedError",
@@ -41,6 +41,14 @@ class NoError(KafkaGuardError):
     name = "NONE"
 
 
+class AnswersOfOthers(Protocol):
+    """What the other partitions of a call were answered."""
+
+    @property
+    def partitions(self) -> Mapping[Any, Any]:
+        """A value or an error for each, by topic and partition."""
+
+
 class RemoteStorageNotReadyError(RetriableError):
     """The broker is still reading the metadata of remote (tiered) storage.
 
@@ -53,7 +61,7 @@ class RemoteStorageNotReadyError(RetriableError):
     """
 
     name = "REMOTE_STORAGE_NOT_READY"
-    report: OffsetsReport | None = None
+    report: AnswersOfOthers | None = None
 
 
 class InvalidRecordKeyError(InvalidRecordError):

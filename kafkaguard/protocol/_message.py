@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.arguments import refusal
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard._verdicts.apis import API_KEYS, API_NAMES
 from kafkaguard.protocol._direction import Direction
 from kafkaguard.protocol._errors import ProtocolError
@@ -143,8 +143,7 @@ def message(name: str | int) -> Message:
         squeezed = name.replace("_", "").replace("-", "").lower()
         known = {each.lower(): each for each in API_KEYS}.get(squeezed)
     if known is None:
-        near = get_close_matches(str(name), API_KEYS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(str(name), API_KEYS)
         raise ProtocolError(f"Kafka has no message {name!r}{hint}")
     return _message(known)
 

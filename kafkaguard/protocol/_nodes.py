@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard.protocol._errors import MalformedError
 from kafkaguard.protocol._scalars import refuse
 from kafkaguard.protocol._source import put_unsigned
@@ -223,9 +223,8 @@ class Struct:
 
     def _refuse_unknown(self, content: Mapping[str, Any]) -> None:
         name = str(next(key for key in content if key not in self._names))
-        near = get_close_matches(name, self._names, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {sorted(self._names)}"
-        raise MalformedError(f"no version has this field; {hint}").inside(name)
+        hint = did_you_mean(name, self._names) or f"; known: {sorted(self._names)}"
+        raise MalformedError(f"no version has this field{hint}").inside(name)
 
     def _write_tags(self, target: bytearray, content: Mapping[str, Any]) -> None:
         tags = _unknown_tags(content)
@@ -250,7 +249,7 @@ class Struct:
 
 def _read_known(slot: Slot, size: int, source: Source, content: dict[str, Any]) -> None:
     try:
-        content[slot.name] = source.within(size, slot.node)
+        content[slot.name] = source.within(size, slot.node.read)
     except MalformedError as problem:
         raise problem.inside(slot.name) from None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkaguard.protocol._errors import MalformedError
 
 if TYPE_CHECKING:
-    from kafkaguard.protocol._nodes import Node
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 _VARINT_BYTES = 5
 # Lengths and tags are signed for Kafka, and none of them is negative.
@@ -61,11 +63,11 @@ class Source:
             raise MalformedError("a varint of more than 31 bits", start)
         return value
 
-    def within(self, size: int, node: Node) -> Any:
+    def within(self, size: int, read: Callable[[Source], T]) -> T:
         """Read a value that must take exactly so many bytes."""
         end = self.end
         self.end = self.position + size
-        value = node.read(self)
+        value = read(self)
         self.finish()
         self.end = end
         return value

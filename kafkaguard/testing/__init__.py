@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkaguard.testing.cluster.jars import kafka_jars
     from kafkaguard.testing.cluster.java import java
     from kafkaguard.testing.cluster.listeners import Listener
-    from kafkaguard.testing.proxy.faults import Fault, Request
+    from kafkaguard.testing.proxy.faults import Fault
     from kafkaguard.testing.proxy.journal import (
         AnsweredError,
         Closure,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Journal,
     )
     from kafkaguard.testing.proxy.language import When
+    from kafkaguard.testing.proxy.matching import Request
     from kafkaguard.testing.proxy.names import FaultSpecError
     from kafkaguard.testing.proxy.proxy import FaultProxy, ProxyError
 
@@ -65,7 +66,7 @@ _HOMES = {
     "KafkaCluster": "cluster.cluster",
     "Listener": "cluster.listeners",
     "ProxyError": "proxy.proxy",
-    "Request": "proxy.faults",
+    "Request": "proxy.matching",
     "StartError": "cluster.errors",
     "When": "proxy.language",
     "java": "cluster.java",

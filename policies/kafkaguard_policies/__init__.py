@@ -34,13 +34,13 @@ from kafkaguard_policies.model.policy import (
     Budget,
     DeadLetter,
     Override,
-    RetryPolicy,
     When,
 )
 from kafkaguard_policies.model.problems import PolicyError, Problem
 from kafkaguard_policies.model.schema import policy_schema
 from kafkaguard_policies.reading.reload import PolicyWatcher
 from kafkaguard_policies.reading.sources import load_policy, preset_text, presets
+from kafkaguard_policies.retry_policy import RetryPolicy
 from kafkaguard_policies.running.decorator import retry
 from kafkaguard_policies.running.outcome import Attempt, Outcome, outcome_of
 from kafkaguard_policies.running.retrier import Retrier

@@ -15,9 +15,9 @@ from confluent_kafka.error import ProduceError, ValueSerializationError
 
 from kafkaguard import errors as e
 from kafkaguard.errors import BY_CODE, for_code
-from kafkaguard_adapters.aiokafka import errors as of_aiokafka
-from kafkaguard_adapters.confluent import errors as of_confluent
-from kafkaguard_adapters.kafka_python import errors as of_kafka_python
+from kafkaguard_adapters.aiokafka.errors import errors as of_aiokafka
+from kafkaguard_adapters.confluent.errors import errors as of_confluent
+from kafkaguard_adapters.kafka_python.errors import errors as of_kafka_python
 
 CLIENTS = {
     "kafka-python": of_kafka_python,
@@ -37,12 +37,12 @@ def copies(error):
 @pytest.mark.parametrize("code", CODES)
 def test_each_class_together_with_each_clients(client, code):
     """An instance of both, which keeps code and place through every copy."""
-    module = CLIENTS[client]
-    made = module.make(code, "refused", api="Produce", topic="t", partition=3)
+    door = CLIENTS[client]
+    made = door.make(code, "refused", api="Produce", topic="t", partition=3)
     for error in copies(made):
         assert type(error) is type(made)
         assert isinstance(error, for_code(code))
-        assert isinstance(error, module.class_for(code))
+        assert isinstance(error, door.class_for(code))
         assert (code, "Produce", "t", 3, client) == (
             *(error.code, error.api, error.topic, error.partition),
             error.client,

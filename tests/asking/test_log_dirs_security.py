@@ -222,7 +222,7 @@ def test_failing_token_provider_keeps_its_text_to_itself(secured):
 
 
 UNTRANSLATABLE = (
-    (read_kafka_python, {"proxy_url": "socks5://localhost:1"}, "proxy_url"),
+    (read_kafka_python, {"client_dns_lookup": "x"}, "client_dns_lookup"),
     (read_kafka_python, {"ssl_keylog": "f"}, "ssl_keylog"),
     (read_kafka_python, {"security_protocol": "SASL_SSL"}, "sasl_mechanism"),
     (read_kafka_python, {"security_protocol": "TLS"}, "PLAINTEXT"),

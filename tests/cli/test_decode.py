@@ -166,7 +166,7 @@ def test_long_bytes_are_shortened_for_people_only():
         ([REQUEST[:-3].hex()], None, "the argument, message 1: BrokerRegistration"),
         (["00", "--response"], None, "give --api"),
         (["00", "--no-header"], None, "give --api"),
-        (["00", "--api", "Fetsh"], None, "did you mean Fetch?"),
+        (["00", "--api", "Fetsh"], None, "did you mean 'Fetch'?"),
         (["00", "--api", "62"], None, "none of the versions 0 to 4 fits"),
     ],
 )

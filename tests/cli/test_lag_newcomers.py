@@ -233,7 +233,7 @@ def test_misspelt_setting_is_named_with_its_line(tmp_path, name, meant):
     code, _, said = kafkaguard("lag", "--config", path)
     assert code == 2
     assert f"{path}, line 2: " in said
-    assert f"did you mean {meant}?" in said
+    assert f"did you mean '{meant}'?" in said
     assert "config=" not in said
 
 

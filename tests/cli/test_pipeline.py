@@ -488,17 +488,6 @@ def test_no_java_is_one_message_and_exit_code_2(pipeline, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_missing_extra_is_one_message_and_exit_code_2(tmp_path):
-    """A package that is not there is named, with what brings it."""
-    (tmp_path / "pyspark.py").write_text(
-        "raise ModuleNotFoundError(\"No module named 'pyspark'\", name='pyspark')"
-    )
-    done = shell("pipeline", "run", "x.yaml", PYTHONPATH=str(tmp_path))
-    assert done.returncode == 2
-    assert "pip install 'kafkaguard[cli,spark]'" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def yaml_of(page):
     """Return the pipeline that a page shows."""
     return page.read_text().partition("```yaml\nsource:")[2].partition("```")[0]

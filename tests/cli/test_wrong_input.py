@@ -114,4 +114,4 @@ def test_a_request_is_named_by_its_number_too(command, capsys):
         assert run([*command, "--api", wrong]) == 2
         assert "did you mean" not in capsys.readouterr().err
     assert run([*command, "--api", "Produec"]) == 2
-    assert "did you mean Produce?" in capsys.readouterr().err
+    assert "did you mean 'Produce'?" in capsys.readouterr().err

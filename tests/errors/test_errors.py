@@ -123,7 +123,7 @@ def test_local_codes_are_those_of_librdkafka():
 def test_for_name_finds_and_suggests():
     """A wrong name is answered with the nearest right one."""
     assert for_name("NOT_COORDINATOR") is e.NotCoordinatorError
-    with pytest.raises(KeyError, match="did you mean NOT_COORDINATOR"):
+    with pytest.raises(KeyError, match="did you mean 'NOT_COORDINATOR'"):
         for_name("NOT_COORDINATER")
 
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 
 from kafkaguard import errors as e
 from kafkaguard._verdicts.apis import API_KEYS, API_NAMES
 from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
-
-ROOT = Path(__file__).resolve().parents[2]
 
 JAVA_GROUPS = {
     "RefreshRetriableException": e.RefreshRetriableError,
@@ -27,14 +21,9 @@ JAVA_GROUPS = {
 
 
 @pytest.fixture(scope="module")
-def generator():
+def generator(load_script):
     """The generator, imported from its script."""
-    path = ROOT / "scripts" / "generate_errors.py"
-    spec = importlib.util.spec_from_file_location("generate_errors", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["generate_errors"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("generate_errors")
 
 
 @pytest.fixture(scope="module")

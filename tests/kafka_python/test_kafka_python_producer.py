@@ -25,7 +25,7 @@ from kafkaguard.policies import StackingWarning
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.kafka_python import _tracking
 from kafkaguard_adapters.kafka_python._building import Builder
-from kafkaguard_adapters.kafka_python.producer import GuardedProducer
+from kafkaguard_adapters.kafka_python.guarded_producer import GuardedProducer
 from tests.contracts.producer import (
     COMPACTED,
     ProducerContract,

@@ -21,7 +21,7 @@ from kafkaguard import (
 from kafkaguard._delivery.dead_letters import read_headers
 from kafkaguard._retries.events import DeadLetterEvent, RejectEvent
 from kafkaguard.errors import ClientConfigurationError
-from kafkaguard_adapters.kafka_python import _levers
+from kafkaguard_adapters.kafka_python._private import moving
 from tests.contracts.producer import COMPACTED, read, records, stale_topic, until
 
 #: Nothing leaves before a flush, so that records share a batch on any machine.
@@ -150,7 +150,7 @@ class TestDeadLetter:
         kafka_cluster.create_topic(f"{topic}.dlq")
         producer = make(DEAD_LETTER, topics=stale)
         session, dead = producer._session, producer._session.producer
-        wait_for_topic = _levers.wait_for_topic
+        wait_for_topic = moving.wait_for_topic
 
         def wait(client, name, seconds):
             if client is dead:
@@ -158,7 +158,7 @@ class TestDeadLetter:
                 raise RuntimeError("the loop is closed")
             wait_for_topic(client, name, seconds)
 
-        monkeypatch.setattr(_levers, "wait_for_topic", wait)
+        monkeypatch.setattr(moving, "wait_for_topic", wait)
         producer.send(topic, b"keyless")
         assert DeliveryReport(dead_lettered=1) == producer.flush()
         assert read(kafka_cluster, f"{topic}.dlq") == [(None, b"keyless")]

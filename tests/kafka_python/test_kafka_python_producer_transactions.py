@@ -20,7 +20,8 @@ from kafka.producer.transaction_manager import ProducerIdAndEpoch
 from kafka.serializer import Serializer
 
 from kafkaguard import Action, DeliveryFailed, errors, guard
-from kafkaguard_adapters.kafka_python import _insides, _transaction_errors
+from kafkaguard_adapters.kafka_python import _transaction_errors
+from kafkaguard_adapters.kafka_python._private import reading
 from tests.contracts.producer import records, stale_topic, until
 
 
@@ -275,7 +276,7 @@ def test_old_brokers_are_shown_no_identity(brokers, epoch):
     producer = SimpleNamespace(
         config={"api_version": brokers}, _transaction_manager=manager
     )
-    assert getattr(_insides.identity(producer), "epoch", None) == epoch
+    assert getattr(reading.identity(producer), "epoch", None) == epoch
 
 
 CALLS = (

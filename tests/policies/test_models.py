@@ -150,7 +150,7 @@ def test_durations_are_seconds_or_timedeltas():
         ),
         (
             {"overrides": [{"when": {"error": "NOT_COORDINATR"}, "action": "RETRY"}]},
-            "did you mean NOT_COORDINATOR?",
+            "did you mean 'NOT_COORDINATOR'?",
         ),
         (
             {"overrides": [{"when": {"error": "RetryableError"}, "action": "RETRY"}]},

@@ -170,7 +170,7 @@ def test_mistakes_of_the_environment_name_the_variables(monkeypatch):
         monkeypatch.setenv(name, value)
     said = "\n".join(map(str, problems_of("env")))
     assert "KAFKAGUARD_POLICY: there is no preset 'idempotent'" in said
-    assert "did you mean KAFKAGUARD_POLICY_MAX_ATTEMPTS?" in said
+    assert "did you mean 'KAFKAGUARD_POLICY_MAX_ATTEMPTS'?" in said
     assert "KAFKAGUARD_POLICY_BACKOFF__BAS: no such setting; did you mean" in said
     assert re.search("KAFKAGUARD_POLICY_DEADLINE: must be .* write 300", said)
 

@@ -292,7 +292,7 @@ def test_an_empty_environment_is_the_default():
         (
             "KAFKAGUARD_POLICY_MAX_ATTEMPS",
             "3",
-            "did you mean KAFKAGUARD_POLICY_MAX_ATTEMPTS?",
+            "did you mean 'KAFKAGUARD_POLICY_MAX_ATTEMPTS'?",
         ),
         ("KAFKAGUARD_POLICY_BACKOFF__BAS", "3", "did you mean 'base'?"),
         ("KAFKAGUARD_POLICY_MAX_ATTEMPTS", "x", "a whole number of attempts"),

@@ -230,7 +230,7 @@ def test_error_codes_are_kept_whether_known_or_not(code):
 @pytest.mark.parametrize(
     ("content", "field", "words"),
     [
-        ({"broker_idd": 1}, "broker_idd", "did you mean broker_id?"),
+        ({"broker_idd": 1}, "broker_idd", "did you mean 'broker_id'?"),
         ({"zzz": 1}, "zzz", "known: ['broker_id'"),
         ({"broker_id": "1"}, "broker_id", "a whole number needed, not str"),
         ({"broker_id": True}, "broker_id", "a whole number needed, not bool"),
@@ -244,7 +244,7 @@ def test_error_codes_are_kept_whether_known_or_not(code):
         ({"listeners": [{}, 1]}, "listeners[1]", "a dict needed, not int"),
         ({"listeners": [{"port": 65536}]}, "listeners[0].port", "65536 does not fit"),
         ({"listeners": [{"port": -1}]}, "listeners[0].port", "does not fit uint16"),
-        ({"listeners": [{"prt": 1}]}, "listeners[0].prt", "did you mean port?"),
+        ({"listeners": [{"prt": 1}]}, "listeners[0].prt", "did you mean 'port'?"),
         ({"log_dirs": [TEXT, 1]}, "log_dirs[1]", "a uuid cannot be made of"),
         ({"is_migrating_zk_broker": 1}, "is_migrating_zk_broker", "True or False"),
         ({"unknown_tags": {-1: b""}}, "unknown_tags", "a dict from tag numbers"),
@@ -409,7 +409,7 @@ def test_message_is_found_by_any_spelling_and_by_number():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("DescribeLogDir", "did you mean DescribeLogDirs?"),
+        ("DescribeLogDir", "did you mean 'DescribeLogDirs'?"),
         ("", "Kafka has no message ''"),
         (12345, "Kafka has no message 12345"),
         ("Vote", "the schema of Vote (52) is not known here"),

@@ -56,10 +56,10 @@ def client(**config):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"dead_leter_topic": "d"}, "did you mean dead_letter_topic?"),
+        ({"dead_leter_topic": "d"}, "did you mean 'dead_letter_topic'?"),
         ({"bootstrap.servers": "b"}, "write kafka.bootstrap.servers"),
         ({"path": "x"}, "there is no option path"),
-        ({"kafka.linger": "5"}, "did you mean kafka.linger.ms?"),
+        ({"kafka.linger": "5"}, "did you mean 'kafka.linger.ms'?"),
         ({"on_reject": "drop"}, "on_reject is one of fail, dead_letter, not 'drop'"),
         ({"on_reject": "dead_letter"}, "needs dead_letter_topic"),
         ({"on_reject": "fail", "dead_letter_topic": "d"}, "never used"),
@@ -289,7 +289,7 @@ def test_s22_settings_pickle():
         ("key string, VALUE string", "t", "reads value"),
         ("key int, value string", "t", "column key is int, and must be string or"),
         ("key string", "t", "there is no column value; the columns are key"),
-        ("valu string", "t", "no column value; did you mean valu?"),
+        ("valu string", "t", "no column value; did you mean 'valu'?"),
         ("key string, value int", "t", "column value is int, and must be string or"),
         ("value string", None, "nothing says where records go"),
         ("value string, topic string", "t", "both a column topic and the option"),

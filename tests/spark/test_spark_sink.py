@@ -321,8 +321,12 @@ def test_guard_sink_sets_headers_without_a_name_aside(
         (lambda spark: None, {}, "df is a DataFrame of Spark, not NoneType"),
         (lambda spark: [1], {}, "df is a DataFrame of Spark, not list"),
         (lambda spark: spark.readStream.format("rate").load(), {}, "foreach_batch"),
-        (some, {"order_by": ["kye"]}, "no column kye; did you mean key?"),
-        (some, {"order_by": "valu"}, "did you mean value?; the columns are key, value"),
+        (some, {"order_by": ["kye"]}, "no column kye; did you mean 'key'?"),
+        (
+            some,
+            {"order_by": "valu"},
+            "did you mean 'value'?; the columns are key, value",
+        ),
         (some, {"order_by": ("at", "key")}, "order_by: there is no column at"),
         (some, {"order_by": 1}, "order_by is a list of columns, not int"),
         (some, {"order_by": [1]}, "order_by is a list of columns, not int"),
@@ -474,7 +478,7 @@ def test_mistake_is_said_shortly_where_spark_hides_tracebacks(spark, sink):
     finally:
         spark.conf.unset(HIDE_TRACEBACK)
     assert "Traceback" not in str(caught.value)
-    assert "did you mean topic?" in str(caught.value)
+    assert "did you mean 'topic'?" in str(caught.value)
     error = kafkaguard.spark.error_from(caught.value)
     assert isinstance(error, e.ClientConfigurationError)
 
@@ -482,7 +486,7 @@ def test_mistake_is_said_shortly_where_spark_hides_tracebacks(spark, sink):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"topc": "t"}, "did you mean topic?"),
+        ({"topc": "t"}, "did you mean 'topic'?"),
         ({"topic": "t", "on_reject": "fial"}, "on_reject is one of"),
         ({"topic": "t", "kafka.linger.ms": "abc"}, "allowed is 0..900000"),
         ({"topic": "t", "acks": "1"}, "write kafka.acks"),

@@ -170,7 +170,7 @@ def test_connect_does_the_same_as_classic(kafka_cluster, tmp_path):
     assert said["write"] == {"delivered": 999, "dead": {"NULL_KEY": 1}, "twice": 0}
     assert said["failure"] == ["InvalidRecordKeyError", 87, topic]
     assert said["source_failure"] == ["InvalidRecordKeyError", 87, topic]
-    hint = "there is no column kye; did you mean key?; the columns are key, value"
+    hint = "there is no column kye; did you mean 'key'?; the columns are key, value"
     assert said["order"] == f"order_by: {hint}"
     keyed = [str(number) for number in range(1000) if number != 500]
     # The data source that failed has no barrier: what other tasks wrote stays there.

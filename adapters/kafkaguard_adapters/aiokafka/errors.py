@@ -7,17 +7,10 @@ missing. What aiokafka's users reach for stays: ``errno``, ``retriable``, ``mess
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from aiokafka import errors as aiokafka_errors
 
 from kafkaguard.errors import BY_CODE, RetriableError
-from kafkaguard_adapters import client_errors
-
-if TYPE_CHECKING:
-    from kafkaguard.errors import KafkaGuardError
-
-CLIENT = "aiokafka"
+from kafkaguard_adapters.client_errors import ClientErrors
 
 
 def _missing_classes() -> dict[int, type[BaseException]]:
@@ -56,24 +49,18 @@ def complete_table() -> None:
         aiokafka_errors.kafka_errors.setdefault(code, cls)
 
 
-def class_for(code: int) -> type[BaseException]:
-    """Return aiokafka's class for an error code, or the one that fills the gap."""
-    if code in _MISSING:
-        return _MISSING[code]
-    known: type[BaseException] = aiokafka_errors.for_code(code)
-    return known
+class AIOKafkaErrors(ClientErrors):
+    """Errors that are also aiokafka's, with the classes that it lacks."""
+
+    client = "aiokafka"
+    base = aiokafka_errors.KafkaError
+
+    def class_for(self, code: int) -> type[BaseException]:
+        """Return aiokafka's class for an error code, or the one that fills the gap."""
+        if code in _MISSING:
+            return _MISSING[code]
+        known: type[BaseException] = aiokafka_errors.for_code(code)
+        return known
 
 
-#: Makes an error that is both ours and the client's, as ``client_errors.maker`` says.
-make = client_errors.maker(aiokafka_errors.KafkaError, class_for, CLIENT)
-
-
-def translate(original: BaseException, **known: Any) -> KafkaGuardError:
-    """Turn an exception of aiokafka into one that is ours as well.
-
-    Args:
-        original: What aiokafka raised.
-        known: ``api``, ``topic``, ``partition`` ..., ``context`` for further arguments
-            of :func:`kafkaguard.classify`, or a ready ``verdict``.
-    """
-    return client_errors.translate(original, client=CLIENT, **known)
+errors = AIOKafkaErrors()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafka.errors import KafkaError
 
-from kafkaguard_adapters.aiokafka import errors
+from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.stand_in import GuardedAsyncClient
 
 

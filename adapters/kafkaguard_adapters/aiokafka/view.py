@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard_adapters.aiokafka import errors
+from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.aiokafka.settings import config_of, read_settings
 from kafkaguard_adapters.asking.view import ClusterView
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaguard._common.extras import require
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -60,9 +62,13 @@ class PrometheusLag:
 
     Args:
         read: Reads the lag.
+
+    Raises:
+        ModuleNotFoundError: The extra ``prometheus`` is not installed.
     """
 
     def __init__(self, read: Callable[[], LagReport]) -> None:
+        require("PrometheusLag", "prometheus", "prometheus_client")
         self._read = read
 
     def describe(self) -> Iterable[Any]:
@@ -91,7 +97,11 @@ def register_otel(meter: Any, read: Callable[[], LagReport]) -> None:
     Args:
         meter: An ``opentelemetry.metrics.Meter``.
         read: Reads the lag.
+
+    Raises:
+        ModuleNotFoundError: The extra ``otel`` is not installed.
     """
+    require("register_otel", "otel", "opentelemetry")
     from opentelemetry.metrics import Observation
 
     current: list[LagReport] = []

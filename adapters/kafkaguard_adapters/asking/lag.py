@@ -26,15 +26,15 @@ from kafkaguard_adapters.asking.groups import (
     by_coordinator,
     list_groups,
 )
+from kafkaguard_adapters.asking.leaders import leaders
 from kafkaguard_adapters.asking.log_ends import Logs
 from kafkaguard_adapters.asking.members import Described, describe
-from kafkaguard_adapters.asking.topics import leaders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.topics import FactsOfTopics
+    from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster
 
 #: Columns beyond committed, end and lag, and what each costs.

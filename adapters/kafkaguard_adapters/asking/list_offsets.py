@@ -26,11 +26,12 @@ from kafkaguard.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkaguard_adapters.asking.ask_again import settle
-from kafkaguard_adapters.asking.topics import METADATA, FactsOfTopics, Leaders, leaders
+from kafkaguard_adapters.asking.leaders import METADATA, Leaders, leaders
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster
 
 API: Final = "ListOffsets"

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.fetch_probe import Next
-    from kafkaguard_adapters.asking.topics import FactsOfTopics, Leaders
+    from kafkaguard_adapters.asking.leaders import Leaders
+    from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster
 
 ValueT = TypeVar("ValueT")

@@ -17,8 +17,8 @@ from kafkaguard._cluster.reports import as_partition
 from kafkaguard._common.arguments import hook
 from kafkaguard.errors import KafkaGuardError, RemoteStorageNotReadyError
 from kafkaguard_adapters.asking.fetch_probe import probe
+from kafkaguard_adapters.asking.leaders import leaders
 from kafkaguard_adapters.asking.list_offsets import OffsetLister
-from kafkaguard_adapters.asking.topics import leaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

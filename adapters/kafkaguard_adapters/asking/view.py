@@ -6,8 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kafkaguard.errors import ClientClosedError
-from kafkaguard_adapters.asking.topics import FactsOfTopics
+from kafkaguard_adapters.asking.topic_settings import FactsOfTopics, ask_alone
 from kafkaguard_adapters.wire.cluster import Cluster
+from kafkaguard_adapters.wire.loop import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import Make, TopicPartition
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.asking.topic_settings import TopicSettings
     from kafkaguard_adapters.wire.settings import Settings
 
 
@@ -55,6 +57,14 @@ class ClusterView:
             self._cluster = Cluster(self._settings(), self.make)
             self._loop = loop
         return self._cluster
+
+    def topic_settings(self, topic: str) -> TopicSettings:
+        """Ask for the settings of a topic, and wait for the answer.
+
+        Raises:
+            KafkaGuardError: They are not told, or nobody answers within 10 s.
+        """
+        return run(ask_alone(self._settings(), self.make, topic))
 
     @property
     def is_closed(self) -> bool:

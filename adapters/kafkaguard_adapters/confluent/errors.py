@@ -6,52 +6,46 @@ What its users reach for stays: ``e.args[0]`` is a ``KafkaError`` with ``code()`
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafkaguard.errors import KafkaGuardError, for_code
-from kafkaguard_adapters import client_errors
+from kafkaguard_adapters.client_errors import ClientErrors
 
-CLIENT = "confluent-kafka"
-
-
-def class_for(code: int) -> type[BaseException]:  # noqa: ARG001 - as its siblings
-    """Return confluent-kafka's class for an error code: it has only one."""
-    exception: type[BaseException] = KafkaException
-    return exception
+if TYPE_CHECKING:
+    from kafkaguard.errors import KafkaGuardError
 
 
-def make(
-    error: int | type[KafkaGuardError], message: str | None = None, **place: Any
-) -> KafkaGuardError:
-    """Make an error that is both ours and a ``KafkaException``.
+class ConfluentErrors(ClientErrors):
+    """Errors that are also a ``KafkaException``, the only class of confluent-kafka.
 
-    Args:
-        error: A code, or one of our classes. A class without a code of its own
-            carries librdkafka's ``_FAIL`` unless ``code=`` says more.
-        message: What happened, for people.
-        place: ``code``, ``api``, ``topic``, ``partition``, ``broker_message`` ...
+    One without a code carries librdkafka's ``_FAIL``.
     """
-    ours = for_code(error) if isinstance(error, int) else error
-    code = place.setdefault("code", ours.code)
-    inner = KafkaError(KafkaError._FAIL if code is None else code, message)  # noqa: SLF001 - a documented constant
-    return client_errors.combine(
-        ours, KafkaException, (inner,), message, client=CLIENT, **place
-    )
+
+    client = "confluent-kafka"
+    base = KafkaException
+
+    def class_for(self, code: int) -> type[BaseException]:  # noqa: ARG002 - see above
+        """Return confluent-kafka's class for an error code."""
+        theirs: type[BaseException] = KafkaException
+        return theirs
+
+    def translate(self, original: Any, **known: Any) -> KafkaGuardError:
+        """Turn a KafkaException, or a bare ``KafkaError``, into one that is ours too.
+
+        Args:
+            original: What was raised, or what a delivery report or ``error_cb`` handed
+                over. A bare KafkaError is no exception; it becomes a KafkaException.
+            known: As for any client.
+        """
+        is_raised = isinstance(original, BaseException) and original.args
+        inner = original.args[0] if is_raised else original
+        if isinstance(inner, KafkaError):
+            known.setdefault("broker_message", inner.str())
+        return super().translate(original, **known)
+
+    def _args(self, code: int | None, message: str | None) -> tuple[Any, ...]:
+        return (KafkaError(KafkaError._FAIL if code is None else code, message),)  # noqa: SLF001 - a documented constant
 
 
-def translate(original: Any, **known: Any) -> KafkaGuardError:
-    """Turn a KafkaException, or a bare ``KafkaError``, into one that is ours as well.
-
-    Args:
-        original: What was raised, or what a delivery report or ``error_cb`` handed
-            over. A bare KafkaError is no exception; it becomes a KafkaException.
-        known: ``api``, ``topic``, ``partition`` ..., ``context`` for further arguments
-            of :func:`kafkaguard.classify`, or a ready ``verdict``.
-    """
-    theirs = None if isinstance(original, BaseException) else KafkaException
-    inner = original.args[0] if theirs is None and original.args else original
-    if isinstance(inner, KafkaError):
-        known.setdefault("broker_message", inner.str())
-    return client_errors.translate(original, theirs, client=CLIENT, **known)
+errors = ConfluentErrors()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard_adapters.asking.view import ClusterView
-from kafkaguard_adapters.confluent import errors
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.settings import read_settings
 
 if TYPE_CHECKING:

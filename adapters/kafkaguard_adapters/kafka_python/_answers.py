@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkaguard_adapters.kafka_python import _insides
+from kafkaguard_adapters.kafka_python._private import reading
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
@@ -42,7 +42,7 @@ class Unanswered:
         """
         source = self.batch.source
         place, producer = self.batch.topic_partition, self.batch.producer
-        now = _insides.acked(producer).get(place, -1)
+        now = reading.acked(producer).get(place, -1)
         if source is None or before is None or now <= before:
             return None
         base: int = now - source.record_count + 1
@@ -53,7 +53,7 @@ def await_answers(unanswered: list[Unanswered], seconds: float) -> None:
     """Wait until the dead producer has heard of all these batches, within a bound."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and not all(
-        _insides.is_answered(each.batch.producer, each.batch.topic_partition)
+        reading.is_answered(each.batch.producer, each.batch.topic_partition)
         for each in unanswered
     ):
         time.sleep(_POLL_S)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.kafka_python._answers import Unanswered
     from kafkaguard_adapters.kafka_python._death import Death
     from kafkaguard_adapters.kafka_python._fate import Fate
-    from kafkaguard_adapters.kafka_python._insides import RawRecord
+    from kafkaguard_adapters.kafka_python._private.reading import RawRecord
     from kafkaguard_adapters.kafka_python._rescue import Rescue
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafka import KafkaProducer
 
 from kafkaguard.errors import ClientClosedError
-from kafkaguard_adapters.kafka_python import errors
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard_adapters.kafka_python import _failures, _insides, _levers
+from kafkaguard_adapters.kafka_python import _failures
+from kafkaguard_adapters.kafka_python._private import moving, reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,12 +38,12 @@ class Death:
 
     def hear_refusals(self) -> None:
         """Take note of the refusals that come from now on."""
-        _levers.hear_refusals(self.producer, self.refusals.__setitem__)
+        moving.hear_refusals(self.producer, self.refusals.__setitem__)
 
     def leaves_in_doubt(self, batch: TrackedBatch) -> None:
         """Take note that one of its records may be written yet."""
         if batch.producer is self.producer and self.identity is None:
-            self.identity = _insides.next_identity(self.producer, batch.source)
+            self.identity = reading.next_identity(self.producer, batch.source)
 
     def __str__(self) -> str:
         """Say what killed it: the code, and of which partition."""
@@ -63,10 +64,10 @@ def death_of(
         cause: Of what. Default: what it says itself.
         where: The topic and partition whose answer it was.
     """
-    cause = cause or _insides.cause_of_death(producer)
+    cause = cause or reading.cause_of_death(producer)
     if cause is None or _failures.ends_all(cause):
         return None
-    return Death(producer, cause, where, _insides.acked(producer))
+    return Death(producer, cause, where, reading.acked(producer))
 
 
 def died_of(producer: Any, batch: TrackedBatch, fate: Fate) -> Death | None:
@@ -74,10 +75,10 @@ def died_of(producer: Any, batch: TrackedBatch, fate: Fate) -> Death | None:
 
     One whose sequence of numbers has a hole now is silenced.
     """
-    if batch.producer is None or _insides.was_given_up(batch.result):
+    if batch.producer is None or reading.was_given_up(batch.result):
         return death_of(producer, None)
-    cause = _insides.cause_of_death(producer)
-    if cause is None and _insides.breaks_sequence(producer, batch.source):
-        _levers.silence(producer)
+    cause = reading.cause_of_death(producer)
+    if cause is None and reading.breaks_sequence(producer, batch.source):
+        moving.silence(producer)
         cause = fate.original(batch.result)
     return death_of(producer, cause, batch.topic_partition) if cause else None

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from kafkaguard_adapters.kafka_python import _failures, _insides
+from kafkaguard_adapters.kafka_python import _failures
 from kafkaguard_adapters.kafka_python._answers import Unanswered
 from kafkaguard_adapters.kafka_python._backlog import Oversize
 from kafkaguard_adapters.kafka_python._oversize import MESSAGE_TOO_LARGE
+from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python._rescue import Rescue
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.kafka_python._backlog import Backlog
     from kafkaguard_adapters.kafka_python._failures import Failure
     from kafkaguard_adapters.kafka_python._fate import Fate
-    from kafkaguard_adapters.kafka_python._insides import RawRecord
+    from kafkaguard_adapters.kafka_python._private.reading import RawRecord
     from kafkaguard_adapters.kafka_python._session import Session
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
@@ -142,7 +143,7 @@ class Decisions:
     def _records(self, batch: TrackedBatch) -> list[RawRecord] | None:
         if self._session.is_transactional:
             return None
-        return _insides.records_of(batch.source)
+        return reading.records_of(batch.source)
 
     def _may_be_answered(self, batch: TrackedBatch) -> bool:
         session = self._session
@@ -150,7 +151,7 @@ class Decisions:
         return (
             not (is_alive or self._is_closing or session.is_transactional)
             and batch.producer is not None
-            and _insides.is_idempotent(batch.producer)
+            and reading.is_idempotent(batch.producer)
         )
 
     def _accepts(

@@ -20,13 +20,14 @@ from kafkaguard.errors import (
     InvalidRecordKeyError,
     KafkaGuardError,
 )
-from kafkaguard_adapters.kafka_python import _insides, errors
+from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard_adapters.kafka_python._fate import Fate
-    from kafkaguard_adapters.kafka_python._insides import RawRecord
+    from kafkaguard_adapters.kafka_python._private.reading import RawRecord
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
 #: librdkafka's code for "dropped while it was on its way"; Kafka has none.
@@ -82,7 +83,7 @@ def judge(batch: TrackedBatch, fate: Fate, *, transactional: bool) -> Failure:
         return Failure(errors.translate(original, context=context, **place))
     if isinstance(original, KafkaTimeoutError):
         return Failure(_timed_out(batch, original, place, transactional=transactional))
-    if _insides.was_given_up(batch.result):
+    if reading.was_given_up(batch.result):
         if transactional:
             return Failure(_in_failed_transaction(original, place))
         return _given_up(batch, original, place)
@@ -121,7 +122,7 @@ def _judge_refusal(
         return Failure(error, repeatable=not transactional, as_a_whole=as_a_whole)
     error = _refused(fate, original, place, transactional=transactional)
     # A hole in the sequence is the producer's fault: the record was not looked at.
-    first_try = batch.source is not None and not batch.source.in_retry()
+    first_try = reading.is_first_try(batch.source)
     innocent = error.code in SEQUENCE_ERRORS and first_try and not transactional
     return Failure(error, repeatable=innocent, unsent=innocent)
 
@@ -135,8 +136,8 @@ def _given_up(
     batch: TrackedBatch, original: BaseException, place: dict[str, Any]
 ) -> Failure:
     """Judge a record of a batch that the dying or closing producer left behind."""
-    cause = _insides.unwrapped(original)
-    sent = _insides.was_sent(batch.source)
+    cause = reading.unwrapped(original)
+    sent = reading.was_sent(batch.source)
     # One whose InitProducerId was refused (a cause in a text) never sent anything.
     if (cause is not original or not sent) and ends_all(cause):
         return Failure(errors.translate(cause, **place))
@@ -161,7 +162,7 @@ def _timed_out(
 ) -> KafkaGuardError:
     """Judge a record that had no outcome when its time was over."""
     seconds = batch.producer.config["delivery_timeout_ms"] / 1000
-    sent = _insides.was_sent(batch.source)
+    sent = reading.was_sent(batch.source)
     happened = (
         "it was sent, and no answer came: it may have been written"
         if sent
@@ -209,7 +210,7 @@ def _in_failed_transaction(
 ) -> KafkaGuardError:
     """Judge a record that the client dropped since its transaction has failed."""
     context = {"transactional": True, "idempotent": False}
-    cause = _insides.unwrapped(original)
+    cause = reading.unwrapped(original)
     verdict = classify(cause, api="Produce", transactional=True)
     if verdict.action not in _STOPS:
         verdict = ABORT

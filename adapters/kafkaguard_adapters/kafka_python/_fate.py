@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.report import Ledger, Outcome, SetAside
-from kafkaguard_adapters.kafka_python import _insides
+from kafkaguard_adapters.kafka_python._private import reading
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
@@ -47,12 +47,12 @@ class Fate(Outcome):
     @property
     def index(self) -> int:
         """The record's place in its batch."""
-        return _insides.index_of(self.inner)
+        return reading.index_of(self.inner)
 
     @property
     def key_is_null(self) -> bool:
         """Whether the record has no key, after serialisers."""
-        return _insides.key_is_null(self.inner)
+        return reading.key_is_null(self.inner)
 
     @property
     def is_decided(self) -> bool:

@@ -7,15 +7,14 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from kafka.errors import IllegalStateError
-
 from kafkaguard._delivery.report import ForkedProducerError
 from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import ClientClosedError, dual
-from kafkaguard_adapters.kafka_python import _levers, errors
+from kafkaguard.errors import ClientClosedError
+from kafkaguard_adapters.kafka_python._private import moving
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
-    from kafkaguard_adapters.kafka_python.producer import GuardedProducer
+    from kafkaguard_adapters.kafka_python.guarded_producer import GuardedProducer
 
 
 class ForkGuard:
@@ -46,7 +45,7 @@ class ForkGuard:
         if guarded is None:
             return
         session = guarded._session  # noqa: SLF001 - a part of it
-        _levers.disown(session.producer)
+        moving.disown(session.producer)
         session.watch.stop()
         _PARENTS.append(session.producer)
         self._lock = threading.Lock()
@@ -63,11 +62,11 @@ class ForkGuard:
             return
         builder = guarded._builder  # noqa: SLF001 - a part of it
         if not builder.was_given:
-            raise dual(ForkedProducerError, IllegalStateError)(
+            raise errors.make(
+                ForkedProducerError,
                 "this producer was made before fork(), and its thread is not in this "
                 f"process ({os.getpid()}): build it after the fork, or use "
                 "guard(factory=KafkaProducer, config={...})",
-                client=errors.CLIENT,
                 verdict=classify(ClientClosedError("not in this process")),
             )
         with self._lock:

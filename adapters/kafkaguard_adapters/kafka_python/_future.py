@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafka.errors import KafkaTimeoutError
 
-from kafkaguard_adapters.kafka_python import errors
 from kafkaguard_adapters.kafka_python._fate import Fate, fate_of
-from kafkaguard_adapters.kafka_python._insides import result_of
+from kafkaguard_adapters.kafka_python._private.reading import result_of
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

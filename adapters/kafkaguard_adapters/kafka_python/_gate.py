@@ -8,7 +8,7 @@ from kafka.errors import KafkaTimeoutError
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import ClientClosedError, ClientTimeoutError
-from kafkaguard_adapters.kafka_python import errors
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     import threading

@@ -23,10 +23,10 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.dead_letters import Reason, fitting, reason_headers, reason_of
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.kafka_python import _insides, _levers
 from kafkaguard_adapters.kafka_python._fate import LetterFate
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
-from kafkaguard_adapters.kafka_python._insides import RawRecord
+from kafkaguard_adapters.kafka_python._private import moving, reading
+from kafkaguard_adapters.kafka_python._private.reading import RawRecord
 from kafkaguard_adapters.kafka_python.errors import add_words
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Post:
             producer = session.producer
             left = end - time.monotonic()
             try:
-                _levers.wait_for_topic(producer, topic, min(_SLICE_S, left))
+                moving.wait_for_topic(producer, topic, min(_SLICE_S, left))
             except KafkaTimeoutError as error:
                 if left <= _SLICE_S:
                     raise self._not_sent(error, topic) from error
@@ -136,7 +136,7 @@ class Post:
         sealed = letter.sealed(self._limit(letter))
         while True:
             producer = self.ready(letter.topic)
-            send = partial(_levers.send_bytes, producer, letter.topic, sealed)
+            send = partial(moving.send_bytes, producer, letter.topic, sealed)
             try:
                 inner = session.tracker.hand_over(letter.fate, send)
             except Exception as error:  # noqa: BLE001 - a dying client raises anything
@@ -215,7 +215,7 @@ class Letters:
         with self._changed:
             waiting = [each.fate.inner for each in self._open]
         return sum(
-            inner is None or _insides.result_of(inner) not in counted
+            inner is None or reading.result_of(inner) not in counted
             for inner in waiting
         )
 
@@ -261,7 +261,7 @@ class Letters:
         """Send dead letters, and wait for what becomes of each."""
         self._post.ready(topic)
         sent = [(letter, self._send(letter)) for letter in letters]
-        with _levers.flushing(self._session.producer):
+        with moving.flushing(self._session.producer):
             for letter, future in sent:
                 if future is not None:
                     self._settle(letter, future)

@@ -6,19 +6,15 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import InvalidRecordKeyError
-from kafkaguard_adapters.kafka_python import errors
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 
 _INVALID_RECORD = 87
 _log = logging.getLogger("kafkaguard.producer")
 
-_CLEANUP, _TIERED = "cleanup.policy", "remote.storage.enable"
 #: What serialisers make of None, so that all such records share one "key".
 _DISGUISES = frozenset({b"null", b"None"})
 
@@ -108,22 +104,3 @@ def _serialized(serializer: Any, topic: str, headers: Any, key: Any) -> Any:
         return serializer.serialize(topic, headers or [], key)
     except Exception:  # noqa: BLE001 - the client serialises again and raises it then
         return key if key is not None else b""
-
-
-def ask_facts(
-    ask: Callable[[str, list[str]], dict[str, str | None]],
-) -> Callable[[str], TopicFacts]:
-    """Return a function that asks the cluster what is to be known of a topic.
-
-    Args:
-        ask: Asks for settings of a topic, by name.
-    """
-
-    def facts(topic: str) -> TopicFacts:
-        values = ask(topic, [_CLEANUP, _TIERED])
-        return TopicFacts(
-            compacted="compact" in (values.get(_CLEANUP) or ""),
-            tiered=values.get(_TIERED) == "true",
-        )
-
-    return facts

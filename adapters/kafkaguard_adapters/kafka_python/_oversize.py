@@ -7,17 +7,19 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard_adapters.kafka_python import _insides, errors
+from kafkaguard_adapters.asking.topic_settings import MAX_MESSAGE_BYTES
+from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.kafka_python._insides import RawRecord
+    from kafkaguard_adapters.asking.topic_settings import TopicSettings
+    from kafkaguard_adapters.kafka_python._private.reading import RawRecord
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
 MESSAGE_TOO_LARGE = 10
-_SETTING = "max.message.bytes"
 #: Seconds that a record's outcome waits for the limit of its topic at most.
 _PATIENCE_S = 1.0
 #: Seconds that an answer, or that there was none, is kept.
@@ -30,10 +32,10 @@ class SizeLimits:
     """What topics take, looked up where a record was refused for its size.
 
     Args:
-        ask: Asks for settings of a topic; may take long and may raise.
+        ask: Asks for the settings of a topic; may take long and may raise.
     """
 
-    def __init__(self, ask: Callable[[str, list[str]], dict[str, Any]]) -> None:
+    def __init__(self, ask: Callable[[str], TopicSettings]) -> None:
         self._ask = ask
         #: When it was asked for, in monotonic seconds, and what was answered.
         self._known: dict[str, tuple[float, int | None]] = {}
@@ -60,17 +62,17 @@ class SizeLimits:
     def _look_up(self, topic: str) -> None:
         asked = time.monotonic()
         try:
-            value = self._ask(topic, [_SETTING]).get(_SETTING)
+            limit = self._ask(topic).max_message_bytes
         except Exception:  # noqa: BLE001 - the text does without it
             return
-        if value is not None:
-            self._known[topic] = (asked, int(value))
+        if limit is not None:
+            self._known[topic] = (asked, limit)
 
     def explain(self, batch: TrackedBatch, error: KafkaGuardError) -> None:
         """Put sizes into the text of an error."""
         topic = batch.topic_partition.topic
         error.summary = describe(
-            topic, _insides.size_of(batch.source), self.limit(topic)
+            topic, reading.size_of(batch.source), self.limit(topic)
         )
 
     def refusal(
@@ -84,7 +86,7 @@ class SizeLimits:
         limit = self.limit(topic, max_age=_FRESH_S)
         if limit is None or batch_size(key, value, headers) <= limit:
             return None
-        size = _insides.size_alone(producer, record)
+        size = reading.size_alone(producer, record)
         if size <= limit:
             return None
         return errors.make(
@@ -99,7 +101,9 @@ class SizeLimits:
 def describe(topic: str, size: int | None, limit: int | None) -> str:
     """Say what is too large, for what, and what can be done."""
     is_size = "is too large" if size is None else f"makes a batch of {size} bytes"
-    takes = f"{_SETTING} of topic {topic}" + ("" if limit is None else f" is {limit}")
+    takes = f"{MAX_MESSAGE_BYTES} of topic {topic}" + (
+        "" if limit is None else f" is {limit}"
+    )
     return (
         f"the record {is_size}, and {takes}; it was not written. Send less, compress "
         "it (compression_type), or raise that setting"

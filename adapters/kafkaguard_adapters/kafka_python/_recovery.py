@@ -26,12 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 
-from kafkaguard_adapters.kafka_python import (
-    _failures,
-    _insides,
-    _levers,
-    _successor,
-)
+from kafkaguard_adapters.kafka_python import _failures, _successor
 from kafkaguard_adapters.kafka_python._answers import await_answers
 from kafkaguard_adapters.kafka_python._backlog import Backlog
 from kafkaguard_adapters.kafka_python._callbacks import Callbacks
@@ -43,6 +38,7 @@ from kafkaguard_adapters.kafka_python._gate import (
     still_closed,
     without_successor,
 )
+from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python._rescue import Resender
 from kafkaguard_adapters.kafka_python._successor import ANSWER_S, Succession
 
@@ -148,7 +144,7 @@ class Recovery:
         error = KafkaTimeoutError("delivery_timeout_ms is over")
         with self._giving_up:
             for batch in overdue:
-                _levers.give_up(batch.producer, batch.source, batch.result, error)
+                moving.give_up(batch.producer, batch.source, batch.result, error)
         self._drop_overdue_rescues()
         tracker.settle_done()
 
@@ -161,7 +157,7 @@ class Recovery:
             stuck = KafkaTimeoutError("it is stuck")
             self._backlog.take_note(death_of(in_use, stuck, mine[0].topic_partition))
             if self._backlog.death is not None:
-                _levers.silence(in_use)
+                moving.silence(in_use)
                 self._run_thread(repairs=True)
 
     def _drop_overdue_rescues(self) -> None:
@@ -232,7 +228,7 @@ class Recovery:
     def is_own_thread(self) -> bool:
         """Tell whether the caller is the one who repairs, or whom that waits for."""
         return threading.current_thread() is self._thread or (
-            _insides.is_sender_thread(self._session.producer)
+            reading.is_sender_thread(self._session.producer)
         )
 
     # --- the thread -------------------------------------------------------------------
@@ -243,7 +239,7 @@ class Recovery:
             self._gate.is_closed = True
             if self._backlog.death is not None:
                 # Later records must not come into a batch that stands before others.
-                _levers.refuse(self._backlog.death.producer)
+                moving.refuse(self._backlog.death.producer)
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._run, name="kafkaguard-recovery", daemon=True
@@ -367,7 +363,7 @@ class Recovery:
         left = [each for each in unanswered.failures if not each[0].is_decided]
         if base is not None:
             for fate, _ in left:
-                written = _levers.delivered(fate.inner, base)
+                written = moving.delivered(fate.inner, base)
                 self._session.tracker.confirm(fate, written)
         elif (tell := self._refusal_of(batch)) is not None:
             judged = [

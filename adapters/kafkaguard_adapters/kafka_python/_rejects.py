@@ -18,18 +18,18 @@ from kafkaguard.errors import (
     ClientStateError,
     KafkaGuardError,
 )
-from kafkaguard_adapters.kafka_python import _insides, _levers, errors
 from kafkaguard_adapters.kafka_python._fate import Fate
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
 from kafkaguard_adapters.kafka_python._letters import CLOSED, Letter
-from kafkaguard_adapters.kafka_python.errors import add_words
+from kafkaguard_adapters.kafka_python._private import moving, reading
+from kafkaguard_adapters.kafka_python.errors import add_words, errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkaguard._retries.machine import OnReject
-    from kafkaguard_adapters.kafka_python._insides import Handed, RawRecord
     from kafkaguard_adapters.kafka_python._letters import Letters
+    from kafkaguard_adapters.kafka_python._private.reading import Handed, RawRecord
     from kafkaguard_adapters.kafka_python._session import Session
     from kafkaguard_policies import RetryPolicy
 
@@ -60,7 +60,7 @@ class Rejects:
         verdict = error.verdict
         if verdict.action is not Action.REJECT or isinstance(error, ClientStateError):
             return "raise"
-        context = CallContext(api="Produce", topic=error.topic, client=errors.CLIENT)
+        context = CallContext(api="Produce", topic=error.topic, client=errors.client)
         ruling = self._policy.ruling(verdict, context, error)
         return ruling.on_reject if ruling.action is Action.REJECT else "raise"
 
@@ -78,9 +78,9 @@ class Rejects:
             self._session.teller.rejected(error)
             self._session.teller.tell()
             raise error
-        inner = _levers.never_sent(handed.topic, handed.partition)
+        inner = moving.never_sent(handed.topic, handed.partition)
         fate = Fate(inner, self._session.ledger)
-        _levers.attach(inner, fate)
+        moving.attach(inner, fate)
         with self._keeping(inner, handed):
             self.set_aside(fate, error, None, on_reject)
         self._session.teller.tell()
@@ -153,7 +153,7 @@ class Rejects:
 
     def _bytes(self, fate: Fate) -> RawRecord:
         handed = self._at_hand[fate.inner]
-        return _insides.serialized(self._session.producer, handed)
+        return reading.serialized(self._session.producer, handed)
 
     def _warn(self, error: KafkaGuardError) -> None:
         topic = error.topic or ""

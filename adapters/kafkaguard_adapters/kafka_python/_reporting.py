@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError
 
 from kafkaguard._delivery.report import CallbackError, DeliveryFailed, worst
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard.errors import ClientClosedError, ClientStateError, dual
-from kafkaguard_adapters.kafka_python import _failures, errors
+from kafkaguard.errors import ClientClosedError, ClientStateError
+from kafkaguard_adapters.kafka_python import _failures
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._verdicts.verdict import Verdict
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.kafka_python._insides import Handed
+    from kafkaguard_adapters.kafka_python._private.reading import Handed
 
 
 def check_timeout(method: str, timeout: Any) -> None:
@@ -38,12 +39,12 @@ def check_timeout(method: str, timeout: Any) -> None:
 def delivery_failed(report: DeliveryReport) -> DeliveryFailed:
     """Make the error that flush() and close() raise for a report."""
     gravest = worst(report.errors)
-    theirs = KafkaTimeoutError if report.pending else KafkaError
-    error = dual(DeliveryFailed, theirs)(
+    error = errors.make(
+        DeliveryFailed,
         DeliveryFailed.describe(report),
         api="Produce",
-        client=errors.CLIENT,
         verdict=_verdict_of(report, gravest),
+        theirs=KafkaTimeoutError if report.pending else None,
     )
     assert isinstance(error, DeliveryFailed)
     error.report = report
@@ -66,12 +67,12 @@ def callback_failed(raised: BaseException, report: DeliveryReport) -> CallbackEr
 
 def closed(topic: str) -> KafkaGuardError:
     """Make the error for a record that comes to a closed producer."""
-    return dual(ClientClosedError, IllegalStateError)(
+    return errors.make(
+        ClientClosedError,
         "this producer was closed, and nothing was sent: build a new one and send the "
         "same record with it",
         api="Produce",
         topic=topic,
-        client=errors.CLIENT,
     )
 
 

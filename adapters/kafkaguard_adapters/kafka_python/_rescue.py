@@ -8,15 +8,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.report import SupersededError
-from kafkaguard_adapters.kafka_python import _failures, _levers, errors
-from kafkaguard_adapters.kafka_python.errors import add_words
+from kafkaguard_adapters.kafka_python import _failures
+from kafkaguard_adapters.kafka_python._private import moving
+from kafkaguard_adapters.kafka_python.errors import add_words, errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.kafka_python._fate import Fate
-    from kafkaguard_adapters.kafka_python._insides import RawRecord
+    from kafkaguard_adapters.kafka_python._private.reading import RawRecord
     from kafkaguard_adapters.kafka_python._session import Session
     from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
 
@@ -108,7 +109,7 @@ class Resender:
     ) -> None:
         """Wait for the outcome of batches, within a bound."""
         deadline = time.monotonic() + seconds
-        with _levers.flushing(self._session.producer):
+        with moving.flushing(self._session.producer):
             self._session.tracker.wait(batches, deadline)
 
     def fail(self, rescue: Rescue, why: BaseException | str) -> None:
@@ -167,10 +168,10 @@ class Resender:
     def _hand_over(self, rescue: Rescue) -> None:
         producer = self._session.producer
         place, due = rescue.batch.topic_partition, rescue.batch.due
-        _levers.wait_for_topic(producer, place.topic, due - time.monotonic())
+        moving.wait_for_topic(producer, place.topic, due - time.monotonic())
         self._session.tracker.go_on(
             rescue.fate,
-            partial(_levers.append, producer, place, rescue.record),
+            partial(moving.append, producer, place, rescue.record),
             due=due,
         )
 

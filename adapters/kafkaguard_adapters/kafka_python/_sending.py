@@ -14,16 +14,12 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import InvalidRecordKeyError
-from kafkaguard_adapters.kafka_python import (
-    _insides,
-    _levers,
-    _reporting,
-    _transaction_errors,
-    errors,
-)
+from kafkaguard_adapters.kafka_python import _reporting, _transaction_errors
 from kafkaguard_adapters.kafka_python._future import GuardedFuture
 from kafkaguard_adapters.kafka_python._gate import Limit
-from kafkaguard_adapters.kafka_python._insides import Handed
+from kafkaguard_adapters.kafka_python._private import moving, reading
+from kafkaguard_adapters.kafka_python._private.reading import Handed
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import Verdict
@@ -131,10 +127,10 @@ class Sending:
         if self.session.gate is not None:
             self.session.gate(timeout)
         producer = self.session.producer
-        if not isinstance(topic, str) or _insides.is_closed(producer):
+        if not isinstance(topic, str) or reading.is_closed(producer):
             return timeout  # the client says so, at once
         try:
-            _levers.wait_for_topic(producer, topic, end - time.monotonic())
+            moving.wait_for_topic(producer, topic, end - time.monotonic())
         except KafkaTimeoutError as error:
             raise self.not_sent(error, topic, partition, timeout=timeout) from error
         except (KafkaError, RuntimeError):  # what send itself will say, or mend
@@ -194,10 +190,10 @@ class Sending:
         context: dict[str, Any] = {"phase": "enqueue"}
         session = self.session
         if isinstance(error, IllegalStateError):
-            if _insides.is_closed(session.producer):
+            if reading.is_closed(session.producer):
                 return _reporting.closed(topic)
             if session.is_transactional and session.transactions.is_not_begun():
-                state = _insides.transaction_state(session.producer)
+                state = reading.transaction_state(session.producer)
                 return _transaction_errors.not_begun(error, topic, state)
         if session.is_transactional and session.transactions.has_failed():
             return session.transactions.judged(error, _transaction_errors.SEND)
@@ -226,9 +222,9 @@ class Sending:
         producer = self.session.producer
         limit = Limit.of(producer, timeout)
         verdict = None
-        if not _insides.has_connection(producer):
+        if not reading.has_connection(producer):
             why = "no broker answers: check bootstrap_servers and the network"
-        elif _insides.is_denied(producer, topic):
+        elif reading.is_denied(producer, topic):
             why, verdict = "this user may not see the topic", classify(29)
         else:
             why = f"the brokers do not know topic {topic}"

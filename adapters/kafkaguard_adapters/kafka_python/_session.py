@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.report import Ledger
-from kafkaguard_adapters.kafka_python._building import settings_of
 from kafkaguard_adapters.kafka_python._oversize import SizeLimits
 from kafkaguard_adapters.kafka_python._recovery import Recovery
 from kafkaguard_adapters.kafka_python._rejects import Rejects
-from kafkaguard_adapters.kafka_python._topic_settings import ask_with
 from kafkaguard_adapters.kafka_python._tracking import Tracker
 from kafkaguard_adapters.kafka_python._transactions import Transactions
 from kafkaguard_adapters.kafka_python._watch import Watch
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.asking.topic_settings import TopicSettings
     from kafkaguard_adapters.kafka_python._building import Builder
     from kafkaguard_adapters.kafka_python._telling import Teller
 
@@ -34,6 +33,7 @@ class Session:
         builder: Builds its successor.
         cache: What is known of topics.
         teller: Who is told what happens.
+        ask: Asks the cluster for the settings of a topic.
         rescue: Send records again that failed only with their batch.
         resend_in_doubt: Send records again that may have been written.
 
@@ -42,13 +42,11 @@ class Session:
             with the seconds that it has.
         harmless: Topics for which a record without a key may pass unseen.
         serializes: The producer has a serialiser for keys.
-        ask: Asks the cluster for settings of a topic, by name.
         limits: Says how large the records of a topic may be.
         rejects: Does with refused records what the policy says.
     """
 
     __slots__ = (
-        "ask",
         "builder",
         "cache",
         "gate",
@@ -72,6 +70,7 @@ class Session:
         builder: Builder,
         cache: TopicFactsCache,
         teller: Teller,
+        ask: Callable[[str], TopicSettings],
         *,
         rescue: bool,
         resend_in_doubt: bool,
@@ -84,8 +83,7 @@ class Session:
         self.serializes = producer.config["key_serializer"] is not None
         self.is_transactional = bool(producer.config["transactional_id"])
         self.gate: Callable[[float | None], None] | None = None
-        self.ask = ask_with(lambda: settings_of(self.producer))
-        self.limits = SizeLimits(self.ask)
+        self.limits = SizeLimits(ask)
         self.ledger = Ledger()
         self.rejects = Rejects(self, teller.policy)
         self.transactions = Transactions(self)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import RetriableError
 
-from kafkaguard_adapters.kafka_python import _insides, _levers
+from kafkaguard_adapters.kafka_python._private import moving, reading
 
 if TYPE_CHECKING:
     import threading
@@ -90,15 +90,15 @@ def may_pass(error: BaseException) -> bool:
 def hear_out(tracker: Tracker, dead: Any, seconds: float = ANSWER_S) -> None:
     """Wait for the answers to what a producer that still lives has sent."""
     deadline = time.monotonic() + seconds
-    sent = [b for b in tracker.batches(dead) if _insides.was_sent(b.source)]
+    sent = [b for b in tracker.batches(dead) if reading.was_sent(b.source)]
     tracker.wait(sent, deadline)
 
 
 def end(tracker: Tracker, dead: Any) -> None:
     """End a dead producer: what it has not sent is given up."""
-    _levers.shut(dead)
-    _levers.stop(dead, STOP_S)
-    _levers.let_go(dead)
+    moving.shut(dead)
+    moving.stop(dead, STOP_S)
+    moving.let_go(dead)
     tracker.settle_done()
 
 
@@ -108,9 +108,9 @@ def take_over(successor: Any, identity: Any) -> None:
     A request may lie in a broker's buffers for as long as that is paused. With the
     same id and a newer epoch, whatever comes before it, it cannot come after.
     """
-    if identity is None or not _insides.is_idempotent(successor):
+    if identity is None or not reading.is_idempotent(successor):
         return
-    if not _levers.take_identity(successor, identity, IDENTITY_S):
+    if not moving.take_identity(successor, identity, IDENTITY_S):
         _log.warning(
             "the new producer did not get an id within %g s: a record reported in "
             "doubt may still be written after later ones of its key",
@@ -121,8 +121,8 @@ def take_over(successor: Any, identity: Any) -> None:
 def retire(dead: Any) -> None:
     """Close a dead producer; what its successor uses stays open."""
     try:
-        _levers.stop(dead, STOP_S)
-        _levers.detach_serializers(dead)
+        moving.stop(dead, STOP_S)
+        moving.detach_serializers(dead)
         dead.close(timeout=RETIRE_S)
     except Exception:  # noqa: BLE001 - it is dead in any case
         _log.exception("a dead producer could not be closed")

@@ -15,7 +15,7 @@ from kafkaguard._retries.events import (
 )
 from kafkaguard._retries.machine import CallContext
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard_adapters.kafka_python.errors import CLIENT
+from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -105,4 +105,4 @@ class Teller:
 
 
 def _context(topic: str | None) -> CallContext:
-    return CallContext(api="Produce", topic=topic, client=CLIENT)
+    return CallContext(api="Produce", topic=topic, client=errors.client)

@@ -19,8 +19,8 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard_adapters.kafka_python import _insides, _levers
 from kafkaguard_adapters.kafka_python._fate import Fate, fate_of
+from kafkaguard_adapters.kafka_python._private import moving, reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +112,7 @@ class TrackedBatch:
 
     def keys(self) -> set[bytes | None] | None:
         """The keys in this batch; None if they cannot be told."""
-        records = _insides.records_of(self.source)
+        records = reading.records_of(self.source)
         return None if records is None else {record.key for record in records}
 
 
@@ -171,10 +171,10 @@ class Tracker:
             if tracker is not None and client is not None:
                 tracker._begin(client, generation, source)  # noqa: SLF001 - it is this one
 
-        _levers.tell_of_batches(producer, begin)
-        for source in _insides.unfinished(producer):
+        moving.tell_of_batches(producer, begin)
+        for source in reading.unfinished(producer):
             if source.produce_future not in self.open:
-                there = len(_insides.records_in(source))
+                there = len(reading.records_in(source))
                 self._begin(producer, generation, source, settled=there)
 
     def _begin(
@@ -187,10 +187,10 @@ class Tracker:
         """
         try:
             result = source.produce_future
-            inners = _insides.records_in(source)
+            inners = reading.records_in(source)
             position = (
                 self._position_of_part(source.topic_partition, inners[0])
-                if _insides.is_part(source)
+                if reading.is_part(source)
                 else (generation, next(self._numbers))
             )
             due = source.created + self._patience
@@ -253,7 +253,7 @@ class Tracker:
             self._rescued.pop(fate.inner, None)
             fate.follow(inner)
             self._rescued[inner] = fate
-            batch = self.open.get(_insides.result_of(inner))
+            batch = self.open.get(reading.result_of(inner))
             if batch is not None:
                 batch.due = min(batch.due, due)
         return inner
@@ -264,7 +264,7 @@ class Tracker:
             fate = fate_of(inner)
             if fate is not None:
                 fate.hooked.append(hook)
-            elif _insides.result_of(inner) in self.open:
+            elif reading.result_of(inner) in self.open:
                 self._hooked.setdefault(inner, []).append(hook)
 
     def settle(self, batch: TrackedBatch) -> None:
@@ -278,7 +278,7 @@ class Tracker:
 
     def settle_failed(self, inner: Any) -> None:
         """Settle what a failed record belongs to, at once."""
-        batch = self.open.get(_insides.result_of(inner))
+        batch = self.open.get(reading.result_of(inner))
         if batch is not None and batch.result.is_done:
             self.settle(batch)
             return
@@ -320,7 +320,7 @@ class Tracker:
         Returns:
             The last offset of its predecessor, -1 without one; None: not known.
         """
-        number = _insides.numbered(batch.source)
+        number = reading.numbered(batch.source)
         if number is None:
             return None
         if number[-1] == 0:
@@ -367,7 +367,7 @@ class Tracker:
             fates = [self._fate(inner) for inner in fresh]
             return self._on_failure(batch, fates) if fates else []
         batch.accepted = batch.resolved = True
-        follower, size = _insides.follower(batch.source)
+        follower, size = reading.follower(batch.source)
         if follower is not None:
             end = batch.result.value[0] + size - 1
             self._ends[batch.topic_partition] = follower, end
@@ -379,7 +379,7 @@ class Tracker:
         fate = self._rescued.pop(inner, None) or Fate(inner, self.ledger)
         fate.hold()
         fate.hooked += self._hooked.pop(inner, ())
-        _levers.attach(inner, fate)
+        moving.attach(inner, fate)
         return fate
 
     def _forget(self, delivered: list[Any]) -> int:
@@ -401,7 +401,7 @@ class Tracker:
         """Settle a record that no batch holds: the client failed it at once."""
         if fate_of(inner) is not None or not inner.failed():
             return []
-        result = _insides.result_of(inner)
+        result = reading.result_of(inner)
         batch = TrackedBatch(None, None, result, [inner], (), float("inf"))
         return self._on_failure(batch, [self._fate(i) for i in batch.take_unsettled()])
 
@@ -412,9 +412,9 @@ class Tracker:
 
     def _drop_if_split(self, batch: TrackedBatch) -> bool:
         """Drop a batch that was too large and split, once its parts are followed."""
-        if not _insides.is_split(batch.result):
+        if not reading.is_split(batch.result):
             return False
-        results = {_insides.result_of(inner) for inner in batch.inners}
+        results = {reading.result_of(inner) for inner in batch.inners}
         parts = [part for result in results if (part := self.open.get(result))]
         if batch in parts or any(
             not result.is_done for result in results if result not in self.open

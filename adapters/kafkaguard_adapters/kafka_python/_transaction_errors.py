@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafka import TopicPartition
 from kafka.errors import (
     BrokerResponseError,
-    IllegalStateError,
     KafkaTimeoutError,
     RetriableError,
 )
@@ -17,8 +16,10 @@ from kafka.structs import OffsetAndMetadata
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard.errors import ClientClosedError, ClientStateError, UnrelatedError, dual
-from kafkaguard_adapters.kafka_python import _failures, _insides, errors
+from kafkaguard.errors import ClientClosedError, ClientStateError, UnrelatedError
+from kafkaguard_adapters.kafka_python import _failures
+from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import Phase
@@ -58,19 +59,19 @@ _OUT_OF_ORDER = ("Invalid transition", "not in an active transaction")
 
 def not_transactional(call: Call) -> KafkaGuardError:
     """Make the error for a transactional call of another producer."""
-    return dual(ClientStateError, IllegalStateError)(
+    return errors.make(
+        ClientStateError,
         f"{call.method}() is for a producer with a transactional_id, and this one has "
         "none: build it with KafkaProducer(transactional_id=...)",
-        client=errors.CLIENT,
     )
 
 
 def closed(call: Call) -> KafkaGuardError:
     """Make the error for a transactional call of a closed producer."""
-    return dual(ClientClosedError, IllegalStateError)(
+    return errors.make(
+        ClientClosedError,
         f"this producer was closed before {call.method}(), and nothing was done: build "
         "a new one with the same transactional_id",
-        client=errors.CLIENT,
     )
 
 
@@ -176,11 +177,11 @@ def may_be_done(result: Any) -> bool:
     """
     if not result.failed:
         return False
-    cause = _insides.unwrapped(result.exception)
+    cause = reading.unwrapped(result.exception)
     answered = isinstance(cause, BrokerResponseError) and not (
         isinstance(cause, RetriableError) or cause.errno == _SERVER_ERROR
     )
-    return _insides.was_lost(result) or not answered
+    return reading.was_lost(result) or not answered
 
 
 def commit_in_doubt(error: BaseException) -> KafkaGuardError:
@@ -188,7 +189,7 @@ def commit_in_doubt(error: BaseException) -> KafkaGuardError:
     said = errors.translate(
         error,
         message="kafka-python gave up before the commit was answered "
-        f"({_insides.unwrapped(error)}): the transaction may have been committed. "
+        f"({reading.unwrapped(error)}): the transaction may have been committed. "
         "Look in the topic before you send its records again; begin_transaction(), or "
         "init_transactions() of a new producer with the same transactional_id, makes "
         "sure that it is either committed or aborted",

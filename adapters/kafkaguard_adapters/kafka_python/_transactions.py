@@ -19,15 +19,8 @@ from kafka.errors import IllegalStateError, KafkaError, ProducerFencedError
 
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.kafka_python import (
-    _failures,
-    _insides,
-    _levers,
-    _reporting,
-    _transaction_errors,
-    _transaction_levers,
-    errors,
-)
+from kafkaguard_adapters.kafka_python import _failures, _reporting, _transaction_errors
+from kafkaguard_adapters.kafka_python._private import moving, reading, transactions
 from kafkaguard_adapters.kafka_python._successor import retire
 from kafkaguard_adapters.kafka_python._transaction_errors import (
     ABORT,
@@ -37,6 +30,7 @@ from kafkaguard_adapters.kafka_python._transaction_errors import (
     OFFSETS,
     Call,
 )
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +70,7 @@ class Transactions:
     def adopt(self, producer: Any) -> None:
         """Use another producer from now on."""
         if self._session.is_transactional:
-            _transaction_levers.mend(producer)
+            transactions.mend(producer)
 
     def failed(self, error: KafkaGuardError) -> None:
         """Take note that a record of this transaction failed on its way."""
@@ -88,7 +82,7 @@ class Transactions:
 
         As Java's producer does, which then takes no commit either.
         """
-        if _insides.is_in_transaction(self._session.producer):
+        if reading.is_in_transaction(self._session.producer):
             self._failure = self._failure or error
 
     def has_failed(self) -> bool:
@@ -98,7 +92,7 @@ class Transactions:
     def is_not_begun(self) -> bool:
         """Tell whether there is no transaction to send anything in."""
         in_use = self._session.producer
-        return not (_insides.is_in_transaction(in_use) or self.has_failed())
+        return not (reading.is_in_transaction(in_use) or self.has_failed())
 
     def init(self) -> None:
         """Initialise within ``max_block_ms``.
@@ -123,7 +117,7 @@ class Transactions:
         with self._judging(BEGIN):
             if is_unfit and not self._is_over_for_good():
                 self._renew()
-            _transaction_levers.begin_transaction(self._session.producer)
+            transactions.begin_transaction(self._session.producer)
         self._forget()
         self._began = time.monotonic()
 
@@ -166,7 +160,7 @@ class Transactions:
         Returns:
             Whether a transaction was open that had not failed.
         """
-        if not _insides.is_in_transaction(self._session.producer):
+        if not reading.is_in_transaction(self._session.producer):
             return False
         was_sound = not self.has_failed()
         try:
@@ -211,7 +205,7 @@ class Transactions:
             if self._open_offsets is None or self._open_offsets[:2] != (offsets, group):
                 # kafka-python mixes two such requests up.
                 self._raise_unconfirmed()
-                result = _transaction_levers.add_offsets(
+                result = transactions.add_offsets(
                     self._session.producer, offsets, group
                 )
                 self._open_offsets = (dict(offsets), group, result)
@@ -239,7 +233,7 @@ class Transactions:
     def _end(self, call: Call, seconds: float | None = None) -> None:
         producer, commit = self._session.producer, call is COMMIT
         if self._open_end is None or self._open_end[:2] != (commit, producer):
-            result = _transaction_levers.end_transaction(producer, commit=commit)
+            result = transactions.end_transaction(producer, commit=commit)
             self._open_end = (commit, producer, result)
         result = self._open_end[2]
         happened = (
@@ -253,7 +247,7 @@ class Transactions:
         finally:
             if result.is_done:
                 self._open_end = None
-            if commit and _insides.is_fatal(producer):
+            if commit and reading.is_fatal(producer):
                 self._note_lost_commit(result)
 
     def _note_lost_commit(self, result: Any) -> None:
@@ -269,7 +263,7 @@ class Transactions:
         """Wait until each record has its outcome."""
         session = self._session
         end = time.monotonic() + self._limit(seconds)
-        with _levers.flushing(session.producer):
+        with moving.flushing(session.producer):
             done = session.tracker.wait(session.tracker.batches(), end)
         if done and session.recovery.wait(max(0.0, end - time.monotonic())):
             return
@@ -295,9 +289,9 @@ class Transactions:
         session, old = self._session, self._session.producer
         session.teller.recreated(None)
         successor = session.builder.build(old)
-        _transaction_levers.mend(successor)
+        transactions.mend(successor)
         try:
-            _transaction_levers.init_after(successor, _insides.identity(old))
+            transactions.init_after(successor, reading.identity(old))
         except KafkaError as error:
             retire(successor)
             raise self._not_renewed(error, old) from error
@@ -312,7 +306,7 @@ class Transactions:
     def _not_renewed(self, error: KafkaError, old: Any) -> KafkaGuardError:
         made = errors.translate(error, api=INIT.api, context={"transactional": True})
         if isinstance(error, ProducerFencedError):
-            _transaction_levers.condemn(old, error)
+            transactions.condemn(old, error)
         if made.verdict.action is Action.FENCED:
             self._explain(made)
         return made
@@ -329,11 +323,11 @@ class Transactions:
         """Return what the client's bare "in an error state" hides."""
         producer = self._session.producer
         end = time.monotonic() + _FENCED_S
-        while _insides.is_bumping(producer) and time.monotonic() < end:
-            if _insides.is_sender_thread(producer):
+        while reading.is_bumping(producer) and time.monotonic() < end:
+            if reading.is_sender_thread(producer):
                 break  # which is the one that asks
             time.sleep(_POLL_S)
-        return _insides.transaction_error(producer)
+        return reading.transaction_error(producer)
 
     def _why_over(self) -> str | None:
         """Say that a transaction was open for too long, if so: codes do not tell."""
@@ -352,10 +346,10 @@ class Transactions:
         producer = self._session.producer
         if not self._session.is_transactional:
             raise _transaction_errors.not_transactional(call)
-        if _insides.is_sender_thread(producer):
+        if reading.is_sender_thread(producer):
             raise _reporting.waits_for_itself(call.method)
         is_settled = self._lost_commit is None and self._open_end is None
-        if is_settled and _insides.is_closed(producer):
+        if is_settled and reading.is_closed(producer):
             raise _transaction_errors.closed(call)
 
     @contextmanager
@@ -393,11 +387,11 @@ class Transactions:
         if self._lost_commit is not None:
             return _transaction_errors.commit_in_doubt(self._lost_commit)
         has_failed = cause is not None and (
-            _insides.is_in_transaction(producer) or self._is_open()
+            reading.is_in_transaction(producer) or self._is_open()
         )
         if self._failure is not None or has_failed:
             return _transaction_errors.abort_first(error, self._failure or judged, call)
         if _transaction_errors.is_out_of_order(error):
-            state = _insides.transaction_state(producer)
+            state = reading.transaction_state(producer)
             return _transaction_errors.out_of_order(error, call, state)
         return errors.translate(error, api=call.api, context=context)

@@ -10,46 +10,48 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import errors as kafka_errors
 
-from kafkaguard_adapters import client_errors
+from kafkaguard.errors import ClientClosedError, ClientStateError, ClientTimeoutError
+from kafkaguard_adapters.client_errors import ClientErrors
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
-CLIENT = "kafka-python"
+
+class KafkaPythonErrors(ClientErrors):
+    """Errors that are also kafka-python's."""
+
+    client = "kafka-python"
+    base = kafka_errors.KafkaError
+    conditions = {  # noqa: RUF012 - a constant
+        ClientTimeoutError: kafka_errors.KafkaTimeoutError,
+        ClientClosedError: kafka_errors.IllegalStateError,
+        ClientStateError: kafka_errors.IllegalStateError,
+    }
+
+    def class_for(self, code: int) -> type[BaseException]:
+        """Return kafka-python's class for an error code.
+
+        A code that it does not know gives its ``UnknownError``: it would make a new
+        class on each call, which no other process can import.
+        """
+        known: type[BaseException] = kafka_errors.kafka_errors.get(
+            code, kafka_errors.UnknownError
+        )
+        return known
+
+    def translate(self, original: Any, **known: Any) -> KafkaGuardError:
+        """Turn an exception of kafka-python into one that is ours as well."""
+        error = super().translate(original, **known)
+        if error.summary is None and original.args in ((), (None,)):
+            # Its text would be "MessageSizeTooLargeError: None".
+            error.summary = _sentence(original)
+            error.original_text = None
+        if error.code is not None and getattr(error, "errno", error.code) != error.code:
+            error.__dict__["errno"] = error.code
+        return error
 
 
-def class_for(code: int) -> type[BaseException]:
-    """Return kafka-python's class for an error code.
-
-    A code that it does not know gives its ``UnknownError``: it would make a new class
-    on each call, which no other process can import.
-    """
-    known: type[BaseException] = kafka_errors.kafka_errors.get(
-        code, kafka_errors.UnknownError
-    )
-    return known
-
-
-#: Makes an error that is both ours and the client's, as ``client_errors.maker`` says.
-make = client_errors.maker(kafka_errors.KafkaError, class_for, CLIENT)
-
-
-def translate(original: BaseException, **known: Any) -> KafkaGuardError:
-    """Turn an exception of kafka-python into one that is ours as well.
-
-    Args:
-        original: What kafka-python raised.
-        known: ``api``, ``topic``, ``partition`` ..., ``context`` for further arguments
-            of :func:`kafkaguard.classify`, or a ready ``verdict``.
-    """
-    error = client_errors.translate(original, client=CLIENT, **known)
-    if error.summary is None and original.args in ((), (None,)):
-        # Its text would be "MessageSizeTooLargeError: None".
-        error.summary = _sentence(original)
-        error.original_text = None
-    if error.code is not None and getattr(error, "errno", error.code) != error.code:
-        error.__dict__["errno"] = error.code
-    return error
+errors = KafkaPythonErrors()
 
 
 def add_words(error: KafkaGuardError, words: str) -> None:

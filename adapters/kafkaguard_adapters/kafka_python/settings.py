@@ -38,11 +38,7 @@ _READ = frozenset(
     {*_TLS, *_SASL, "ssl_context", "sasl_mechanism", "sasl_oauth_token_provider"}
 )
 #: What leads elsewhere than a plain connection would, and where it does not.
-_UNUSABLE = {
-    "proxy_url": None,
-    "socks5_proxy": None,
-    "client_dns_lookup": "use_all_dns_ips",
-}
+_UNUSABLE = {"client_dns_lookup": "use_all_dns_ips"}
 
 
 def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
@@ -69,6 +65,7 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
         mechanism=mechanism,
         sasl={name: config[name] for name in _SASL if config.get(name) is not None},
         token=_token(provider) if mechanism == "OAUTHBEARER" and provider else None,
+        proxy=config.get("proxy_url") or config.get("socks5_proxy"),
     )
 
 

@@ -7,9 +7,9 @@ librdkafka. Each name is passed on, translated, or refused with what to write in
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard_adapters.spark.refusal import refuse
 
 if TYPE_CHECKING:
@@ -226,8 +226,8 @@ def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
     unknown = re.search(r'No such configuration property: "([^"]+)"', said)
     if unknown:
         name = unknown[1]
-        known = nearest(name, COMMON)
-        raise _refuse(name, f"Kafka's client has no such setting{known}")
+        hint = did_you_mean(f"kafka.{name}", [f"kafka.{each}" for each in COMMON])
+        raise _refuse(name, f"Kafka's client has no such setting{hint}")
     for name, value in settings.items():
         alone = _complaint({**_BESIDE.get(name, {}), name: value})
         if alone is not None:
@@ -301,9 +301,3 @@ def silent_logger() -> object:
 
 def _refuse(name: str, why: str) -> KafkaGuardError:
     return refuse(f"kafka.{name}: {why}", setting=f"kafka.{name}")
-
-
-def nearest(name: str, names: tuple[str, ...], prefix: str = "kafka.") -> str:
-    """Say which name may have been meant, as the end of a sentence."""
-    close = get_close_matches(name, names, n=1)
-    return f"; did you mean {prefix}{close[0]}?" if close else ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
 from kafkaguard._common.arguments import refusal
-from kafkaguard_adapters.confluent.errors import make
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.verdicts import BY_RULE
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _marked(text: str) -> e.KafkaGuardError | None:
     line = json.loads(found[1])
     cls, notes = getattr(e, line.pop("class")), line.pop("notes")
     verdict = BY_RULE.get(line.pop("rule"))
-    error = make(cls, line.pop("message"), verdict=verdict, **line)
+    error = errors.make(cls, line.pop("message"), verdict=verdict, **line)
     for note in notes:
         error.add_note(note)
     return error
@@ -113,7 +113,7 @@ def _marked(text: str) -> e.KafkaGuardError | None:
 def _of_java(text: str) -> e.KafkaGuardError | None:
     """Translate an exception of Spark's own sink, by the end of its class name."""
     if _MATE in text:
-        return make(
+        return errors.make(
             e.BatchMateRefusedError,
             "the broker refused another record of the same batch",
             code=e.InvalidRecordError.code,
@@ -122,5 +122,5 @@ def _of_java(text: str) -> e.KafkaGuardError | None:
     for name in _JAVA.findall(text):
         cls = _JAVA_NAMES.get(name) or getattr(e, f"{name}Error", None)
         if cls is not None:
-            return make(cls, api="Produce")
+            return errors.make(cls, api="Produce")
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard.errors import ClientConfigurationError
-from kafkaguard_adapters.confluent.errors import make
+from kafkaguard_adapters.confluent.errors import errors
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
@@ -25,7 +25,7 @@ def refuse(
         setting: What has to be mended: an argument of ``write``, ``kafka.<name>`` for
             one of the client's, or ``column <name>``.
     """
-    error = make(ClientConfigurationError, message, topic=topic)
+    error = errors.make(ClientConfigurationError, message, topic=topic)
     vars(error)[_SETTING] = setting
     return error
 

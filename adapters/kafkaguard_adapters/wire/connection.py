@@ -22,6 +22,7 @@ from kafkaguard.errors import (
     ClientProtocolError,
     UnsupportedVersionError,
 )
+from kafkaguard_adapters.wire import proxies
 from kafkaguard_adapters.wire.sasl import Login
 
 if TYPE_CHECKING:
@@ -99,8 +100,11 @@ class Connection:
         place = f"{host}:{port}"
         context = _context(settings, make)
         try:
+            way: Any = {"host": host, "port": port}
+            if settings.proxy:
+                way = {"sock": await proxies.connect(settings.proxy, host, port)}
             reader, writer = await asyncio.open_connection(
-                host, port, ssl=context, server_hostname=host if context else None
+                **way, ssl=context, server_hostname=host if context else None
             )
         except ssl.SSLError as error:
             raise make(

@@ -34,6 +34,7 @@ class Settings:
         mechanism: The SASL mechanism; None without SASL.
         sasl: Arguments of kafka-python's implementation of the mechanism.
         token: Fetches an OAUTHBEARER token, and its extensions, for each connection.
+        proxy: The proxy that all connections go through, as kafka-python names it.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
@@ -44,6 +45,7 @@ class Settings:
     token: Callable[[], Awaitable[tuple[str, Mapping[str, str]]]] | None = field(
         default=None, repr=False
     )
+    proxy: str | None = field(default=None, repr=False)
 
 
 def read_bootstrap(

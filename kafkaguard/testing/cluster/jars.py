@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkaguard.testing.cluster.cache import cache_folder, lock, say
-from kafkaguard.testing.cluster.download import Artifact, fetch
+from kafkaguard.testing.cluster.download import MIRROR, Artifact, fetch
 from kafkaguard.testing.cluster.errors import JarsNotFoundError
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ _LIST = "jars.json"
 # The broker logs through SLF4J; this binding writes to stderr and needs no file.
 _LOGGER = Artifact("org.slf4j", "slf4j-simple", "1.7.36")
 _CLOSED_NETWORK = (
-    "Where Maven Central cannot be reached, set KAFKAGUARD_KAFKA_JARS to a folder of "
-    "the jars, such as the libs folder of a Kafka download."
+    f"Where Maven Central cannot be reached, set {MIRROR} to the address of a mirror, "
+    "or KAFKAGUARD_KAFKA_JARS to a folder of the jars, such as the libs folder of a "
+    "Kafka download."
 )
 
 
@@ -39,8 +40,9 @@ def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
 
     ``KAFKAGUARD_KAFKA_JARS`` names a folder that is taken as it is (or its sub-folder
     named after the version). Otherwise the jars, 43 MB, are fetched once from Maven
-    Central and kept in ``KAFKAGUARD_CACHE``, else in ``kafkaguard`` below
-    ``XDG_CACHE_HOME`` (``~/.cache``).
+    Central, or the mirror whose address ``KAFKAGUARD_MAVEN_REPOSITORY`` holds, and kept
+    in ``KAFKAGUARD_CACHE``, else in ``kafkaguard`` below ``XDG_CACHE_HOME``
+    (``~/.cache``).
 
     Args:
         version: The Kafka version, such as ``4.3.1``.
@@ -50,7 +52,6 @@ def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
 
     Raises:
         JarsNotFoundError: No such version, no way to fetch it, or an incomplete folder.
-        JavaNotFoundError: The jars must be fetched and there is no Java to do it.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise JarsNotFoundError(
@@ -133,11 +134,13 @@ def _sizes(folder: Path) -> dict[str, int]:
 def _fetch(folder: Path, artifacts: Sequence[Artifact], *, alone: bool) -> None:
     say(f"fetching {', '.join(map(str, artifacts))}, once, into {folder}")
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
+    with tempfile.TemporaryDirectory(
+        dir=folder.parent, prefix="fetch-", ignore_cleanup_errors=True
+    ) as scratch:
         fresh = Path(scratch) / "jars"
         fresh.mkdir()
         try:
-            fetch(artifacts, fresh, ivy_cache=folder.with_name("ivy"), alone=alone)
+            fetch(artifacts, fresh, alone=alone)
         except JarsNotFoundError as error:
             raise JarsNotFoundError(f"{error}. {_CLOSED_NETWORK}") from error
         _verify(fresh, artifacts)

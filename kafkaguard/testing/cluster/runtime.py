@@ -41,10 +41,11 @@ class Runtime:
     @classmethod
     def of(cls, version: str, *, tiered: bool) -> Runtime:
         """Find what a Kafka version needs, fetching its jars on first use."""
+        executable = java()  # before the jars: fetching them takes its time
         jars = [kafka_jars(version)]
         if tiered:
             jars.append(tiered_jars(version))
-        return cls(java(), tuple(jars))
+        return cls(executable, tuple(jars))
 
     def command(self, main_class: str, *arguments: str) -> list[str]:
         """Say how to run a class of Kafka's."""

@@ -13,7 +13,7 @@ from kafkaguard.testing.cluster.clients import Access
 from kafkaguard.testing.cluster.errors import ClusterError
 from kafkaguard.testing.cluster.jaas import login, unsecured_login
 from kafkaguard.testing.cluster.listeners import PLAINTEXT, Listener
-from kafkaguard.testing.cluster.tls import write_certificates
+from kafkaguard.testing.cluster.tls import check_packages, write_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,8 +47,11 @@ class Security:
         """Refuse what no broker could be told.
 
         Raises:
-            ClusterError: A user's name or password cannot be used.
+            ClusterError: A user's name or password cannot be used, or a package that
+                TLS needs is missing.
         """
+        if self.tls:
+            check_packages()
         for name in [*self.users, *self.super_users]:
             if not re.fullmatch(r"[\w.@-]+", name, re.ASCII):
                 raise ClusterError(

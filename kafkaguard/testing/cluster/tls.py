@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaguard._common.extras import require
 from kafkaguard.testing.cluster.errors import ClusterError
 from kafkaguard.testing.cluster.ports import HOST
 
@@ -11,18 +12,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def write_certificates(authority_file: Path, keystore_file: Path) -> None:
-    """Write the authority's certificate, and the brokers' key and certificate, as PEM.
+def check_packages() -> None:
+    """Find out before anything starts whether certificates can be made.
 
     Raises:
-        ClusterError: The trustme package is missing.
+        ClusterError: A package is missing; names it and the extra.
     """
     try:
-        import trustme
+        require("TLS", "testing", "trustme", "cryptography")
     except ModuleNotFoundError as error:
-        raise ClusterError(
-            "tls=True needs the trustme package: pip install 'kafkaguard[testing]'"
-        ) from error
+        raise ClusterError(str(error)) from None
+
+
+def write_certificates(authority_file: Path, keystore_file: Path) -> None:
+    """Write the authority's certificate, and the brokers' key with theirs, as PEM."""
+    import trustme
+
     authority = trustme.CA()
     issued = authority.issue_cert(HOST, "localhost")
     chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)

@@ -11,9 +11,9 @@ from kafkaguard.testing.proxy.journal import code_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkaguard.testing.proxy.faults import Match, Request
     from kafkaguard.testing.proxy.items import Item, Keys
     from kafkaguard.testing.proxy.journal import Exchange
+    from kafkaguard.testing.proxy.matching import Match, Request
     from kafkaguard.testing.proxy.places import Layout
 
 Breakage = Literal["drop", "close", "reset", "cut", "garble"]

@@ -12,7 +12,7 @@ import logging
 import socket
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkaguard.testing.proxy import frames
 from kafkaguard.testing.proxy.frames import GarbageError
@@ -20,8 +20,8 @@ from kafkaguard.testing.proxy.plan import outgoing
 
 if TYPE_CHECKING:
     from kafkaguard.testing.proxy.actions import Plan
-    from kafkaguard.testing.proxy.hub import Answer, Hub, Listener
-    from kafkaguard.testing.proxy.journal import Exchange
+    from kafkaguard.testing.proxy.journal import Exchange, Journal
+    from kafkaguard.testing.proxy.listener import Answer, Listener
 
 _log = logging.getLogger("kafkaguard.testing")
 
@@ -35,6 +35,25 @@ _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
+class Shared(Protocol):
+    """What all connections share: the hub of the proxy."""
+
+    journal: Journal
+    max_bytes: int
+
+    async def dial(self, host: str, port: int) -> Any:
+        """Connect to a broker."""
+
+    def plan(self, frame: bytes, listener: Listener, connection: int) -> Plan:
+        """Read a request, note it and decide what is done with it."""
+
+    async def answer(self, plan: Plan, raw: bytes | None, listener: Listener) -> Answer:
+        """Make the answer that the client gets of the broker's, or of nothing."""
+
+    def take_down(self, listener: Listener, seconds: float) -> None:
+        """Take a broker away for some seconds."""
+
+
 class Connection:
     """A client's connection and the one to the broker behind it.
 
@@ -46,7 +65,7 @@ class Connection:
     """
 
     def __init__(
-        self, number: int, hub: Hub, listener: Listener, client: _Streams
+        self, number: int, hub: Shared, listener: Listener, client: _Streams
     ) -> None:
         self._number = number
         self._hub = hub

@@ -5,111 +5,16 @@ from __future__ import annotations
 import logging
 import random
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard.testing.proxy.actions import Action
-    from kafkaguard.testing.proxy.frames import Header
     from kafkaguard.testing.proxy.items import Item
+    from kafkaguard.testing.proxy.matching import Match, Request
 
 _log = logging.getLogger("kafkaguard.testing")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request on its way to a broker, as predicates see it.
-
-    Attributes:
-        header: Its API, version, correlation id and client id.
-        broker: The id of the broker that it is sent to, None if not known.
-        items: What it names: topics with their partitions, groups, resources.
-        body: The decoded body, with the fields of Kafka's schema in snake case; None
-            where the API or its version is not known.
-    """
-
-    header: Header
-    broker: int | None
-    items: tuple[Item, ...]
-    body: Any
-
-    @property
-    def api(self) -> str:
-        """Kafka's name of the API."""
-        return self.header.api
-
-    @property
-    def version(self) -> int:
-        """The version of the API."""
-        return self.header.version
-
-    @property
-    def client_id(self) -> str | None:
-        """What the client calls itself."""
-        return self.header.client_id
-
-    @property
-    def partitions(self) -> tuple[tuple[str, int | None], ...]:
-        """The topics and partitions that it names."""
-        return tuple(
-            (item.topic, item.partition)
-            for item in self.items
-            if item.topic is not None
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """Which requests a fault meets; None meets every one."""
-
-    api_keys: frozenset[int] | None = None
-    topic: str | None = None
-    partition: int | None = None
-    broker: int | None = None
-    client_id: str | None = None
-    when: Callable[[Request], bool] | None = None
-
-    @property
-    def wants_item(self) -> bool:
-        """Whether it is about certain topics or partitions."""
-        return self.topic is not None or self.partition is not None
-
-    def meets(self, request: Request) -> bool:
-        """Tell whether a request is met, whatever items it names."""
-        return self.offered_to(request.header.api_key, request) and (
-            self.when is None or self._holds(request)
-        )
-
-    def offered_to(self, api_key: int, request: Request) -> bool:
-        """Tell whether an API, as offered to the sender of a request, is meant."""
-        return (
-            (self.api_keys is None or api_key in self.api_keys)
-            and (self.broker is None or self.broker == request.broker)
-            and _fits(self.client_id, request.client_id)
-        )
-
-    def meets_item(self, item: Item) -> bool:
-        """Tell whether an item of a request that is met is meant."""
-        if item.everything:
-            return True
-        topic_fits = item.topic is None or _fits(self.topic, item.topic)
-        return topic_fits and (
-            self.partition is None or item.partition in (None, self.partition)
-        )
-
-    def _holds(self, request: Request) -> bool:
-        assert self.when is not None
-        try:
-            return bool(self.when(request))
-        except Exception:  # noqa: BLE001 - a user's hook never breaks the proxy
-            _log.exception("the predicate of a fault failed; taken as no match")
-            return False
-
-
-def _fits(pattern: str | None, value: str | None) -> bool:
-    return pattern is None or (value is not None and fnmatchcase(value, pattern))
 
 
 @dataclass

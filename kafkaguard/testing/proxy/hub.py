@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard.testing.proxy import addresses, frames
 from kafkaguard.testing.proxy.actions import Versions
 from kafkaguard.testing.proxy.connection import BUFFER_BYTES, Connection
-from kafkaguard.testing.proxy.faults import Fault, Request
-from kafkaguard.testing.proxy.fetch_sessions import FetchSessions
 from kafkaguard.testing.proxy.frames import GarbageError
-from kafkaguard.testing.proxy.journal import AnsweredError, Journal, answered_errors
+from kafkaguard.testing.proxy.journal import Journal, answered_errors
+from kafkaguard.testing.proxy.listener import Address, Answer, Listener
+from kafkaguard.testing.proxy.matching import Request
 from kafkaguard.testing.proxy.places import layout
 from kafkaguard.testing.proxy.plan import make_plan, shape
 
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkaguard.testing.proxy.actions import Plan
+    from kafkaguard.testing.proxy.faults import Fault
     from kafkaguard.testing.proxy.items import Item
 
-Address = tuple[str, int]
 _API_VERSIONS: Final = 18
 _FETCH: Final = 1
 BROKER_TAKEN_AWAY: Final = "the broker was taken away"
@@ -33,42 +32,6 @@ _MAX_BROKERS: Final = 256
 _MAX_TOPICS: Final = 100_000
 #: APIs whose answers tell which id a topic has.
 _NAMES_TOPICS: Final = {"Metadata", "CreateTopics", "DescribeTopicPartitions"}
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What is given to a client.
-
-    Attributes:
-        frame: The bytes.
-        errors: The error codes in them.
-    """
-
-    frame: bytes
-    errors: tuple[AnsweredError, ...] = ()
-
-
-@dataclass
-class Listener:
-    """The proxy's door to one broker.
-
-    Attributes:
-        upstream: Where the broker listens.
-        address: Where clients find the proxy.
-        broker: The broker's id, once an answer has told it.
-    """
-
-    upstream: Address
-    address: Address
-    broker: int | None = None
-    sessions: FetchSessions = field(default_factory=FetchSessions)
-    server: asyncio.Server | None = None
-    connections: set[asyncio.Task[None]] = field(default_factory=set)
-
-    @property
-    def is_up(self) -> bool:
-        """Whether clients can connect."""
-        return self.server is not None
 
 
 class Hub:

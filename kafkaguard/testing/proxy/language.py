@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._verdicts.apis import API_NAMES
 from kafkaguard.testing.proxy import actions, names
-from kafkaguard.testing.proxy.faults import Fault, Match
+from kafkaguard.testing.proxy.faults import Fault
+from kafkaguard.testing.proxy.matching import Match
 from kafkaguard.testing.proxy.names import FaultSpecError
 from kafkaguard.testing.proxy.places import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkaguard.testing.proxy.faults import Request
+    from kafkaguard.testing.proxy.matching import Request
 
 
 class When:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard.errors import BY_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_ALIKE: Final = 0.6
 
 
 class FaultSpecError(ValueError):
@@ -21,9 +19,8 @@ class FaultSpecError(ValueError):
 def unknown(what: str, word: object, right: Iterable[str]) -> FaultSpecError:
     """Return the error about a word that is not known, with the nearest right one."""
     choices = sorted(right)
-    near = _nearest(str(word), choices)
-    hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(choices)}"
-    return FaultSpecError(f"unknown {what} {word!r}; {hint}")
+    hint = did_you_mean(str(word), choices) or f"; there are: {', '.join(choices)}"
+    return FaultSpecError(f"unknown {what} {word!r}{hint}")
 
 
 def api_key(name: str) -> int:
@@ -56,15 +53,3 @@ def _in_range(code: int) -> int:
     if lowest <= code <= highest:
         return code
     raise FaultSpecError(f"error code {code} does not fit into the 16 bits on the wire")
-
-
-def _nearest(word: str, choices: list[str]) -> str | None:
-    """Find the nearest choice, whatever the case; the begin of one will do."""
-    word = word.lower()
-
-    def likeness(choice: str) -> float:
-        whole, begin = choice.lower(), choice.lower()[: len(word)]
-        return max(SequenceMatcher(None, word, each).ratio() for each in (whole, begin))
-
-    best = max(choices, key=likeness, default=None)
-    return best if best is not None and likeness(best) >= _ALIKE else None

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from kafkaguard.testing.proxy.faults import Fault, Request
+    from kafkaguard.testing.proxy.faults import Fault
     from kafkaguard.testing.proxy.items import Item, Keys
     from kafkaguard.testing.proxy.journal import Exchange
+    from kafkaguard.testing.proxy.matching import Request
 
 _log = logging.getLogger("kafkaguard.testing")
 _PER_SECOND = 1000

@@ -17,10 +17,11 @@ from kafkaguard.testing.proxy.journal import Journal
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator
 
-    from kafkaguard.testing.proxy.faults import Fault, Request
-    from kafkaguard.testing.proxy.hub import Address, Listener
+    from kafkaguard.testing.proxy.faults import Fault
     from kafkaguard.testing.proxy.journal import Closure, Exchange
     from kafkaguard.testing.proxy.language import When
+    from kafkaguard.testing.proxy.listener import Address, Listener
+    from kafkaguard.testing.proxy.matching import Request
 
 _T = TypeVar("_T")
 _START_TIMEOUT_S: Final = 10.0

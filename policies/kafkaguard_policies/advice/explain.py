@@ -11,7 +11,7 @@ from kafkaguard_policies.model.fields import UNBOUNDED_COUNT
 from kafkaguard_policies.running.outcome import SENTENCES
 
 if TYPE_CHECKING:
-    from kafkaguard_policies.model.policy import RetryPolicy
+    from kafkaguard_policies.running.rulings import RuledPolicy
 
 _REPAIRS = {
     Action.REFRESH: "refreshes metadata or the coordinator, then ",
@@ -22,7 +22,7 @@ _REPAIRS = {
 
 
 def explain_ruling(
-    policy: RetryPolicy,
+    policy: RuledPolicy,
     verdict: Verdict,
     context: CallContext | None = None,
     error: Any = None,
@@ -41,7 +41,7 @@ def explain_ruling(
     return f"policy {policy.name} ({policy.policy_id}){by} {words(ruling, step)}"
 
 
-def first_step(policy: RetryPolicy, verdict: Verdict, ruling: Ruling) -> Step:
+def first_step(policy: RuledPolicy, verdict: Verdict, ruling: Ruling) -> Step:
     """Ask the engine itself, as if all repairs could be done."""
     machine = Machine(0.0, lambda: 0.0, repairs=_REPAIRS, until=policy.deadline)
     return machine.failed(verdict, ruling, 0.0)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkaguard_policies.model.policy import Backoff, RetryPolicy
+    from kafkaguard_policies.model.policy import Backoff, PolicyDocument
 
 
-def doubts(policy: RetryPolicy) -> tuple[str, ...]:
+def doubts(policy: PolicyDocument) -> tuple[str, ...]:
     """Return settings of a valid policy that leave another one without effect.
 
     Returns:
@@ -19,7 +19,7 @@ def doubts(policy: RetryPolicy) -> tuple[str, ...]:
     return (*_no_retry(policy), *_no_probe(policy), *_own_letters(policy))
 
 
-def _no_retry(policy: RetryPolicy) -> Iterator[str]:
+def _no_retry(policy: PolicyDocument) -> Iterator[str]:
     shortest = _shortest(policy.backoff)
     if policy.max_attempts > 1 and policy.deadline <= shortest:
         yield (
@@ -29,7 +29,7 @@ def _no_retry(policy: RetryPolicy) -> Iterator[str]:
         )
 
 
-def _no_probe(policy: RetryPolicy) -> Iterator[str]:
+def _no_probe(policy: PolicyDocument) -> Iterator[str]:
     breaker = policy.breaker
     if breaker is None or breaker.when_open != "pause":
         return
@@ -41,7 +41,7 @@ def _no_probe(policy: RetryPolicy) -> Iterator[str]:
         )
 
 
-def _own_letters(policy: RetryPolicy) -> Iterator[str]:
+def _own_letters(policy: PolicyDocument) -> Iterator[str]:
     topic = policy.dead_letter.topic
     if "{topic}" in topic:
         return

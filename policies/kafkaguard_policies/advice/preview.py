@@ -16,7 +16,7 @@ from kafkaguard_policies.advice.explain import first_step, words
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import Written
-    from kafkaguard_policies.model.policy import RetryPolicy
+    from kafkaguard_policies.running.rulings import RuledPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _line(row: PreviewRow) -> str:
 
 
 def draw_preview(
-    policy: RetryPolicy, action: Action, *, seed: int, runs: int, limit: int
+    policy: RuledPolicy, action: Action, *, seed: int, runs: int, limit: int
 ) -> Preview:
     """Draw schedules and sum them up; see ``RetryPolicy.preview``.
 

@@ -15,7 +15,7 @@ from kafkaguard.errors import ClientConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kafkaguard_policies.model.policy import RetryPolicy
+    from kafkaguard_policies.running.rulings import RuledPolicy
 
 Kind = Literal["producer", "consumer", "admin"]
 
@@ -72,7 +72,7 @@ class StackingError(ClientConfigurationError, ValueError):
 
 
 def check_stacking(
-    policy: RetryPolicy,
+    policy: RuledPolicy,
     settings: Mapping[str, Any] | None,
     *,
     kind: Kind,
@@ -139,7 +139,7 @@ def _ms(settings: Mapping[str, Any], name: str) -> float | None:
 
 
 def _retries_without_idempotence(
-    _policy: RetryPolicy, settings: Mapping[str, Any]
+    _policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     if settings.get("retries") and settings.get("enable.idempotence") is False:
         yield Finding(
@@ -154,7 +154,7 @@ def _retries_without_idempotence(
 
 
 def _unacknowledged(
-    _policy: RetryPolicy, settings: Mapping[str, Any]
+    _policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     if settings.get("acks") == 0:
         yield Finding(
@@ -168,12 +168,12 @@ def _unacknowledged(
         )
 
 
-def _nobody_chose(policy: RetryPolicy, setting: str, seconds: float | None) -> bool:
+def _nobody_chose(policy: RuledPolicy, setting: str, seconds: float | None) -> bool:
     return policy.deadline == _USUAL_DEADLINE_S and seconds == _USUAL[setting]
 
 
 def _client_outlasts_policy(
-    policy: RetryPolicy, settings: Mapping[str, Any]
+    policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     delivery = _ms(settings, "delivery.timeout.ms")
     if settings.get("transactional.id"):
@@ -194,7 +194,7 @@ def _client_outlasts_policy(
 
 
 def _blocked_past_deadline(
-    policy: RetryPolicy, settings: Mapping[str, Any]
+    policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     block = _ms(settings, "max.block.ms")
     if block is not None and policy.max_attempts > 1 and block >= policy.deadline:
@@ -211,7 +211,7 @@ def _blocked_past_deadline(
 
 
 def _multiplied_waits(
-    policy: RetryPolicy, settings: Mapping[str, Any]
+    policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     """Without a deadline each attempt may take as long as the client's limit."""
     if policy.deadline != float("inf") or policy.max_attempts == 1:
@@ -232,7 +232,7 @@ def _multiplied_waits(
 
 
 def _request_outlasts_delivery(
-    _policy: RetryPolicy, settings: Mapping[str, Any]
+    _policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     request = _ms(settings, "request.timeout.ms")
     delivery = _ms(settings, "delivery.timeout.ms")
@@ -249,7 +249,7 @@ def _request_outlasts_delivery(
 
 
 def _request_outlasts_attempt(
-    policy: RetryPolicy, settings: Mapping[str, Any]
+    policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     request, limit = _ms(settings, "request.timeout.ms"), policy.attempt_timeout
     if request is not None and limit is not None and request > limit:
@@ -265,7 +265,7 @@ def _request_outlasts_attempt(
 
 
 def _outlasts_transaction(
-    policy: RetryPolicy, settings: Mapping[str, Any]
+    policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     limit = _ms(settings, "transaction.timeout.ms")
     if _nobody_chose(policy, "transaction.timeout.ms", limit):
@@ -283,7 +283,7 @@ def _outlasts_transaction(
 
 
 def _outlasts_poll(
-    policy: RetryPolicy, settings: Mapping[str, Any]
+    policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     limit = _ms(settings, "max.poll.interval.ms")
     if limit and policy.deadline >= limit:
@@ -300,7 +300,7 @@ def _outlasts_poll(
 
 
 def _outlasts_session(
-    policy: RetryPolicy, settings: Mapping[str, Any]
+    policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     limit = _ms(settings, "session.timeout.ms")
     if limit and policy.backoff.cap >= limit:

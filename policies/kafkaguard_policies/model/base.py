@@ -1,8 +1,7 @@
 """What every part of a policy has in common: frozen, strict, helpful about names."""
 
 import re
-from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
+from collections.abc import Iterator
 from typing import Any, Self, get_args
 
 from pydantic import (
@@ -13,6 +12,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from kafkaguard._common.closest import did_you_mean
 
 
 class Part(BaseModel):
@@ -57,18 +58,13 @@ class Part(BaseModel):
         """
         key = str(item["loc"][-1])
         told = item.get("ctx") or {
-            "hint": _did_you_mean(key, cls.model_fields),
+            "hint": did_you_mean(key, cls.model_fields) or ".",
             "allowed": ", ".join(cls.model_fields),
         }
         if places := list(_places_of(key, cls)):
-            told = told | {"hint": f"{key!r} belongs {' or '.join(places)}. "}
-        text = "no such setting; {hint}Allowed here: {allowed}"
+            told = told | {"hint": f"; {key!r} belongs {' or '.join(places)}."}
+        text = "no such setting{hint} Allowed here: {allowed}"
         return PydanticCustomError(_SAID + "extra_forbidden", text, told)
-
-
-def _did_you_mean(key: str, names: Iterable[str]) -> str:
-    near = get_close_matches(key.lower(), names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def _places_of(key: str, part: type[Part], path: str = "") -> Iterator[str]:
@@ -118,7 +114,4 @@ def _in_words(item: Any) -> str:
 
 def _nearest_choice(item: Any) -> str:
     choices = re.findall("'([^']+)'", item["ctx"]["expected"])
-    given = str(item["input"]).replace("-", "_")
-    by_lower = {choice.lower(): choice for choice in choices}
-    near = get_close_matches(given.lower(), by_lower, n=1, cutoff=0.75)
-    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+    return did_you_mean(str(item["input"]), choices)

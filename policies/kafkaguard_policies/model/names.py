@@ -1,20 +1,9 @@
-"""Names of Kafka's that policies may use, and the nearest right one for a wrong one."""
+"""Names of Kafka's that policies may use."""
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from typing import TYPE_CHECKING
-
 from kafkaguard import errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a question that offers the nearest name, or nothing."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+from kafkaguard._common.closest import did_you_mean
 
 
 def error_class(name: str) -> type[errors.KafkaGuardError]:
@@ -32,4 +21,6 @@ def error_class(name: str) -> type[errors.KafkaGuardError]:
     if isinstance(found, type) and issubclass(found, errors.KafkaGuardError):
         return found
     classes = {known for known in errors.__all__ if known.endswith("Error")}
-    raise ValueError(f"kafkaguard.errors has no class {name!r}{nearest(name, classes)}")
+    raise ValueError(
+        f"kafkaguard.errors has no class {name!r}{did_you_mean(name, classes)}"
+    )

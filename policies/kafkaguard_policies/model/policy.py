@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from datetime import timedelta
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BeforeValidator,
@@ -17,11 +16,12 @@ from pydantic import (
 )
 
 from kafkaguard import errors
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard._delivery.dialects import Dialect
-from kafkaguard._retries.machine import CallContext, OnReject, Ruling
+from kafkaguard._retries.machine import OnReject
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.verdict import Action, Verdict
+from kafkaguard._verdicts.verdict import Action
 from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.fields import (
     Attempts,
@@ -34,12 +34,7 @@ from kafkaguard_policies.model.fields import (
     Waits,
     as_written,
 )
-from kafkaguard_policies.model.names import error_class, nearest
-from kafkaguard_policies.running.retrier import Retrier
-from kafkaguard_policies.running.rulings import Rulings, failure_of
-
-if TYPE_CHECKING:
-    from kafkaguard_policies.advice.preview import Preview
+from kafkaguard_policies.model.names import error_class
 
 T = TypeVar("T")
 
@@ -230,7 +225,7 @@ class When(Part):
         for name in names:
             if name not in API_KEYS:
                 raise ValueError(
-                    f"Kafka has no request {name!r}{nearest(name, API_KEYS)}"
+                    f"Kafka has no request {name!r}{did_you_mean(name, API_KEYS)}"
                 )
         return names
 
@@ -242,7 +237,9 @@ class When(Part):
         known = {rule.info.id: rule for rule in RULES}
         for name in ids:
             if name not in known:
-                raise ValueError(f"there is no rule {name!r}{nearest(name, known)}")
+                raise ValueError(
+                    f"there is no rule {name!r}{did_you_mean(name, known)}"
+                )
         return ids
 
     @field_validator("action")
@@ -294,17 +291,8 @@ class Override(Part):
         return self
 
 
-class RetryPolicy(Part):
-    """How hard to try, and what happens to what cannot succeed.
-
-    Frozen: a policy never changes; ``replace`` makes another one. All durations are
-    seconds, as a number or a ``timedelta``. Every value has a bound; where one may be
-    removed, the value is the word ``unbounded``.
-
-    Example:
-        >>> RetryPolicy(max_attempts=3, deadline=10).max_attempts
-        3
-    """
+class PolicyDocument(Part):
+    """What a policy says: the settings of a retry policy, checked."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = "custom"
     """A name for logs and metrics. It is not part of what ``policy_id`` hashes."""
@@ -381,94 +369,3 @@ class RetryPolicy(Part):
         """Return a policy with some settings changed, checked like a new one."""
         kept = {name: as_written(getattr(self, name)) for name in self.model_fields_set}
         return type(self)(**{**kept, **changes})
-
-    @cached_property
-    def _rulings(self) -> Rulings:
-        return Rulings(self)
-
-    @cached_property
-    def first_ruling(self) -> Ruling:
-        """What holds before anything has failed."""
-        return self._rulings.plain(Action.RETRY)
-
-    def ruling(
-        self, verdict: Verdict, context: CallContext, error: Any = None
-    ) -> Ruling:
-        """Return what this policy says about a failure.
-
-        Args:
-            verdict: What the failure means.
-            context: What is known about the call.
-            error: The exception or code, for overrides by code and client.
-        """
-        if not self.overrides:
-            return self._rulings.plain(verdict.action)
-        return self._rulings.ruling(failure_of(verdict, context, error))
-
-    @cached_property
-    def _retrier(self) -> Retrier:
-        return Retrier(self)
-
-    def preview(
-        self,
-        *,
-        action: Action = Action.RETRY,
-        seed: int = 0,
-        runs: int = 1_000,
-        limit: int = 50,
-    ) -> "Preview":
-        """Return the schedule of waits: a table, JSON and a picture.
-
-        Args:
-            action: The kind of failure: RETRY, REFRESH and the repairs count
-                attempts; WAIT does not. After what ends a call there is no wait, and
-                ``ending`` says why. Overrides by nothing but the action count.
-            seed: Of the random numbers; the same seed gives the same preview.
-            runs: How many schedules are drawn for averages and percentiles.
-            limit: How many waits are shown at most.
-        """
-        from kafkaguard_policies.advice.preview import draw_preview
-
-        return draw_preview(self, action, seed=seed, runs=runs, limit=limit)
-
-    def call(
-        self,
-        fn: Callable[..., T],
-        /,
-        *args: Any,
-        deadline: float | timedelta | None = None,
-        **kwargs: Any,
-    ) -> T:
-        """Call a function, and again as this policy says.
-
-        Args:
-            fn: The function.
-            args: Its arguments.
-            deadline: Seconds (or a ``timedelta``) that the call may take with all
-                attempts and waits, if that is less than the policy's.
-            kwargs: Its keyword arguments.
-
-        Returns:
-            What ``fn`` returned; None where its exception is no failure (IGNORE).
-
-        Raises:
-            TypeError: ``fn`` is a generator or a coroutine function, or the policy has
-                an ``attempt_timeout``.
-            Exception: What ``fn`` raised last; ``outcome_of`` tells why it ended.
-        """
-        return self._retrier.run(fn, args, kwargs, deadline)
-
-    def acall(
-        self,
-        fn: Callable[..., Awaitable[T]],
-        /,
-        *args: Any,
-        deadline: float | timedelta | None = None,
-        **kwargs: Any,
-    ) -> Coroutine[Any, Any, T]:
-        """Await a coroutine function, and again as this policy says.
-
-        As ``call``; the deadline and ``attempt_timeout`` also end an attempt that
-        hangs, with ``TimeoutError``. Cancellation passes untouched.
-        """
-        return self._retrier.arun(fn, args, kwargs, deadline)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaguard_policies.model.policy import RetryPolicy
 from kafkaguard_policies.reading.sources import presets
+from kafkaguard_policies.retry_policy import RetryPolicy
 
 
 def policy_schema() -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from pydantic_settings import (
@@ -14,9 +13,11 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from kafkaguard_policies.model.policy import Backoff, RetryPolicy
+from kafkaguard._common.closest import did_you_mean
+from kafkaguard_policies.model.policy import Backoff
 from kafkaguard_policies.model.problems import PolicyError, Problem
 from kafkaguard_policies.reading.documents import Document
+from kafkaguard_policies.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -122,6 +123,5 @@ def _unknown(names: Iterable[str]) -> Iterable[Problem]:
     known = [f"{PREFIX}{field.upper()}" for field in RetryPolicy.model_fields]
     for name in names:
         if name.upper().startswith(PREFIX) and name.upper().split("__")[0] not in known:
-            near = get_close_matches(name.upper(), known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(name, known)
             yield Problem(f"{name} names no setting of a policy{hint}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from kafkaguard_policies.model.policy import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 logger = logging.getLogger("kafkaguard.policies")
 logger.addHandler(logging.NullHandler())

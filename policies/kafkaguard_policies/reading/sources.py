@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from kafkaguard_policies.model.policy import RetryPolicy
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard_policies.model.problems import PolicyError, Problem, problems_of
 from kafkaguard_policies.reading.documents import Document, read_document
 from kafkaguard_policies.reading.files import read_text
+from kafkaguard_policies.retry_policy import RetryPolicy
 
 _PRESETS = files("kafkaguard_policies") / "presets"
 _MAX_DEPTH = 10
@@ -34,10 +34,9 @@ def preset_text(name: str) -> str:
         PolicyError: There is no such preset.
     """
     if name not in presets():
-        near = get_close_matches(name, presets(), n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, presets()) or "."
         message = (
-            f"there is no preset {name!r}; {hint}The presets are "
+            f"there is no preset {name!r}{hint} The presets are "
             f"{', '.join(presets())}; a file's name ends in .yaml, .yml or .toml"
         )
         raise PolicyError(f"preset {name!r}", [Problem(message)])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._retries.events import EventHook
     from kafkaguard._verdicts.verdict import Action
-    from kafkaguard_policies.model.policy import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._retries.events import EventHook
     from kafkaguard._verdicts.verdict import Action
-    from kafkaguard_policies.model.policy import RetryPolicy
+    from kafkaguard_policies.running.rulings import RuledPolicy
     from kafkaguard_policies.running.tenacity_loop import AsyncLoop, Loop
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Retrier:
 
     def __init__(  # noqa: PLR0913 - everything that is not its own is handed in
         self,
-        policy: RetryPolicy,
+        policy: RuledPolicy,
         context: CallContext | None = None,
         *,
         hooks: Sequence[EventHook] = (),
@@ -73,8 +73,8 @@ class Retrier:
         random: Callable[[], float] = _random.random,
     ) -> None:
         self.context = context or CallContext()
-        self.hooks = checked_hooks(hooks)
-        self.repairs = dict(repairs or {})
+        self.hooks: Sequence[EventHook] = checked_hooks(hooks)
+        self.repairs: Mapping[Action, Callable[[], Any]] = dict(repairs or {})
         self.random = random
         self._passes_timeout = passes_timeout
         self._clock = clock
@@ -85,12 +85,12 @@ class Retrier:
         ]
         self.use(policy)
 
-    def use(self, policy: RetryPolicy) -> None:
+    def use(self, policy: RuledPolicy) -> None:
         """Go on with another policy; calls that are under way keep theirs."""
         self.terms = Terms(policy, self.context, passes_timeout=self._passes_timeout)
 
     @property
-    def policy(self) -> RetryPolicy:
+    def policy(self) -> RuledPolicy:
         """The policy for the next call."""
         return self.terms.policy
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._retries.machine import CallContext, Ruling
 from kafkaguard._verdicts.verdict import Action, Verdict
 from kafkaguard_policies.model.names import error_class
+from kafkaguard_policies.model.policy import PolicyDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard_policies.model.policy import Override, RetryPolicy, When
+    from kafkaguard_policies.model.policy import Override, When
 
 _MEMO_LIMIT = 10_000
 _Key = tuple[Any, ...]
@@ -33,7 +35,7 @@ class Failure:
 class Rulings:
     """The rulings of one policy, made once for each kind of failure."""
 
-    def __init__(self, policy: RetryPolicy) -> None:
+    def __init__(self, policy: PolicyDocument) -> None:
         self._policy = policy
         self._overrides = [
             (index, override, _matcher(override.when))
@@ -100,7 +102,7 @@ class Rulings:
         )
 
 
-def _cost(policy: RetryPolicy, action: Action) -> float:
+def _cost(policy: PolicyDocument, action: Action) -> float:
     default = 0.0 if action is Action.WAIT else 1.0
     return default if policy.budget is None else policy.budget.cost.get(action, default)
 
@@ -144,3 +146,30 @@ def failure_of(verdict: Verdict, context: CallContext, error: Any) -> Failure:
         code = signal.key if isinstance(signal.key, int) else code
         client = client or signal.client
     return Failure(verdict, code, context.api, context.topic, client)
+
+
+class RuledPolicy(PolicyDocument):
+    """A policy that can be asked what to do about a failure."""
+
+    @cached_property
+    def _rulings(self) -> Rulings:
+        return Rulings(self)
+
+    @cached_property
+    def first_ruling(self) -> Ruling:
+        """What holds before anything has failed."""
+        return self._rulings.plain(Action.RETRY)
+
+    def ruling(
+        self, verdict: Verdict, context: CallContext, error: Any = None
+    ) -> Ruling:
+        """Return what this policy says about a failure.
+
+        Args:
+            verdict: What the failure means.
+            context: What is known about the call.
+            error: The exception or code, for overrides by code and client.
+        """
+        if not self.overrides:
+            return self._rulings.plain(verdict.action)
+        return self._rulings.ruling(failure_of(verdict, context, error))

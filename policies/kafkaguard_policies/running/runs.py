@@ -13,7 +13,7 @@ from kafkaguard_policies.running.not_repeatable import LAZY, name_of, refuse_laz
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kafkaguard_policies.running.retrier import Retrier
+    from kafkaguard_policies.running.caller import Caller
     from kafkaguard_policies.running.session import Session
 
 
@@ -34,7 +34,7 @@ class _Trial(Generic[T]):
 
     def __init__(
         self,
-        retrier: Retrier,
+        retrier: Caller,
         fn: Callable[..., T | Awaitable[T]],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],

@@ -37,7 +37,7 @@ from kafkaguard_policies.running.outcome import Attempt, Outcome, attach, outcom
 
 if TYPE_CHECKING:
     from kafkaguard._retries.breaker import Change
-    from kafkaguard_policies.running.retrier import Retrier
+    from kafkaguard_policies.running.caller import Caller
     from kafkaguard_policies.running.shared_limits import Terms
 
 #: Failures that say something about the state of the cluster.
@@ -91,7 +91,7 @@ class Session:
 
     def __init__(
         self,
-        retrier: Retrier,
+        retrier: Caller,
         terms: Terms,
         context: CallContext,
         started: float,

@@ -11,7 +11,7 @@ from kafkaguard_policies.running.watchdog import PERIOD, SHORT
 
 if TYPE_CHECKING:
     from kafkaguard._retries.machine import CallContext
-    from kafkaguard_policies.model.policy import RetryPolicy
+    from kafkaguard_policies.running.rulings import RuledPolicy
 
 
 class Terms:
@@ -24,7 +24,7 @@ class Terms:
     """
 
     def __init__(
-        self, policy: RetryPolicy, context: CallContext, *, passes_timeout: bool
+        self, policy: RuledPolicy, context: CallContext, *, passes_timeout: bool
     ) -> None:
         self.policy = policy
         self.policy_id = policy.policy_id
@@ -56,7 +56,7 @@ class _NoBreaker:
 _SHUT = _NoBreaker(disturbed=True)
 
 
-def _breaker(policy: RetryPolicy, context: CallContext) -> Any:
+def _breaker(policy: RuledPolicy, context: CallContext) -> Any:
     rules = policy.breaker
     if rules is None:
         return _NoBreaker()
@@ -66,7 +66,7 @@ def _breaker(policy: RetryPolicy, context: CallContext) -> Any:
     return shared_breaker(context.cluster, context.api, *settings)
 
 
-def _budget(policy: RetryPolicy, context: CallContext) -> RetryBudget | None:
+def _budget(policy: RuledPolicy, context: CallContext) -> RetryBudget | None:
     rules = policy.budget
     if rules is None:
         return None

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
+import socket
 import subprocess
 import sys
 import zipfile
 
 import pytest
 
-from kafkaguard.testing import JarsNotFoundError, KafkaCluster, java, kafka_jars
-from kafkaguard.testing.cluster import download as fetching
+from kafkaguard.testing import JarsNotFoundError, KafkaCluster, kafka_jars
+from kafkaguard.testing.cluster import download
 from kafkaguard.testing.cluster.jars import tiered_jars
 
 pytestmark = pytest.mark.xdist_group("jars")
-
-# Ivy comes with pyspark; Maven is a way for those who have it.
-WAYS = ["ivy", "maven"] if shutil.which("mvn") else ["ivy"]
 
 
 @pytest.fixture
@@ -33,7 +30,7 @@ def fetched(monkeypatch):
     """Replace the fetching by one that makes two small jars, and count."""
     calls = []
 
-    def fetch(artifacts, folder, ivy_cache, *, alone):
+    def fetch(artifacts, folder, *, alone):
         calls.append(artifacts)
         for artifact in artifacts:
             make_jar(folder / artifact.file_name)
@@ -48,12 +45,10 @@ def make_jar(path):
         jar.writestr("entry", "content")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_jars_are_fetched_for_real(empty_cache, monkeypatch, tmp_path, way, capsys):
-    """Maven, and Ivy where Maven is not, fill an empty cache with a whole broker."""
-    if way == "ivy":
-        monkeypatch.setenv("JAVA_HOME", str(java().resolve().parent.parent))
-        monkeypatch.setenv("PATH", str(tmp_path))
+def test_the_jars_are_fetched_for_real(empty_cache, monkeypatch, tmp_path, capsys):
+    """Without Java and without Maven an empty cache is filled with a whole broker."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
     folder = kafka_jars("4.3.1")
     names = {jar.name for jar in folder.glob("*.jar")}
     assert folder == empty_cache / "kafka-4.3.1"
@@ -87,15 +82,15 @@ def test_two_processes_fetch_once(empty_cache, tmp_path):
     script = tmp_path / "fetch.py"
     script.write_text(
         "import sys, time, zipfile\n"
-        "from kafkaguard.testing import _jars\n"
-        "def fetch(artifacts, folder, ivy_cache, *, alone):\n"
+        "from kafkaguard.testing.cluster import jars\n"
+        "def fetch(artifacts, folder, *, alone):\n"
         "    print('fetching', flush=True)\n"
         "    sys.stdin.readline()\n"
         "    for artifact in artifacts:\n"
         "        with zipfile.ZipFile(folder / artifact.file_name, 'w') as jar:\n"
         "            jar.writestr('entry', 'content')\n"
-        "_jars.fetch = fetch\n"
-        "print(_jars.kafka_jars(), flush=True)\n"
+        "jars.fetch = fetch\n"
+        "print(jars.kafka_jars(), flush=True)\n"
     )
     with run(script) as first, run(script) as second:
         for process in (first, second):
@@ -119,7 +114,7 @@ def run(script):
 def test_a_failed_fetch_leaves_nothing_that_looks_whole(empty_cache, monkeypatch):
     """What came damaged is named, and not kept."""
 
-    def fetch(artifacts, folder, ivy_cache, *, alone):
+    def fetch(artifacts, folder, *, alone):
         (folder / artifacts[0].file_name).write_bytes(b"half a jar")
         make_jar(folder / artifacts[1].file_name)
 
@@ -137,40 +132,37 @@ def test_a_cache_that_cannot_be_written_is_named(empty_cache, fetched):
         kafka_jars()
 
 
-def test_both_ways_say_why_they_failed(empty_cache, monkeypatch):
-    """An unknown version is an error with both reasons and the way out."""
-    monkeypatch.setattr(fetching, "_run", refuse)
-    message = r"(?s)kafka_2.13:9.9.9.*cannot reach.*KAFKAGUARD_KAFKA_JARS"
+def test_a_version_that_there_is_not_is_named(empty_cache):
+    """The error says what is not there, and the ways out."""
+    message = r"kafka_2\.13:9\.9\.9.*not found.*KAFKAGUARD_KAFKA_JARS"
     with pytest.raises(JarsNotFoundError, match=message):
         kafka_jars("9.9.9")
+    assert [left.name for left in empty_cache.iterdir()] == ["fetch.lock"]
 
 
-def refuse(command):
-    """Fail as Maven and Ivy do without a network."""
-    raise JarsNotFoundError(f"{command[0]} failed: cannot reach Maven Central")
-
-
-def test_without_a_way_to_fetch_it_says_what_is_missing(empty_cache, monkeypatch):
-    """Neither Maven nor pyspark: the error names both."""
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    monkeypatch.setattr(fetching, "_ivy_jar", lambda: None)
-    with pytest.raises(JarsNotFoundError, match="neither Maven nor pyspark"):
+def test_a_mirror_is_asked_in_place_of_maven_central(empty_cache, monkeypatch):
+    """Its address is in the error where it does not answer."""
+    monkeypatch.setenv("KAFKAGUARD_MAVEN_REPOSITORY", "http://127.0.0.1:1/mirror")
+    with pytest.raises(JarsNotFoundError, match=r"127\.0\.0\.1.*port=1.*refused"):
         kafka_jars()
 
 
-def test_the_reason_is_one_line_of_many():
-    """Maven and Ivy write pages; the line that says why is picked."""
-    assert (
-        fetching._reason("a\n[ERROR] no such artifact\nb") == "[ERROR] no such artifact"
-    )
-    assert fetching._reason("loading\n\n:: the end\n") == "the end"
-    assert fetching._reason("") == "it said nothing"
+def test_a_fetch_that_takes_too_long_is_given_up(empty_cache, monkeypatch):
+    """The caller is told, though the repository never answers."""
+    monkeypatch.setattr(download, "_TIMEOUT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setenv("KAFKAGUARD_MAVEN_REPOSITORY", address)
+        with pytest.raises(JarsNotFoundError, match=r"not done in 0\.1 s"):
+            kafka_jars()
 
 
-def test_a_command_that_fails_is_quoted():
-    """The command and its reason are in the error."""
-    with pytest.raises(JarsNotFoundError, match="sh failed: module not found: kafka"):
-        fetching._run(["sh", "-c", "echo ':: module not found: kafka'; exit 1"])
+def test_without_its_package_the_extra_is_named(empty_cache, monkeypatch):
+    """One sentence says what to install, and the ways around it."""
+    monkeypatch.setitem(sys.modules, "jgo", None)
+    message = r"\(jgo\): pip install 'kafkaguard\[testing\]'.*KAFKAGUARD_KAFKA_JARS"
+    with pytest.raises(JarsNotFoundError, match=message):
+        kafka_jars()
 
 
 @pytest.mark.parametrize("version", ["4.x", "latest", "4.3", ""])

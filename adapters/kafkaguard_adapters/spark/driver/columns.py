@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaguard_adapters.spark.client_config import nearest
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard_adapters.spark.refusal import refuse
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def used_columns(schema: StructType) -> list[str]:
     for name in used:
         _check_type(name, schema[name].dataType)
     if "value" not in used:
-        hint = nearest("value", tuple(names), prefix="")
+        hint = did_you_mean("value", names)
         listed = ", ".join(names)
         raise refuse(f"there is no column value{hint}; the columns are {listed}")
     return used

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame
 
-from kafkaguard_adapters.spark.client_config import nearest
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.settings import check_type
 
@@ -91,7 +91,7 @@ def _in_short(error: AnalysisException, columns: Sequence[str]) -> str:
     if missing is None:
         return next(line for line in str(error).splitlines() if line.strip())
     name = missing.replace("`", "")
-    hint = nearest(name, tuple(columns), prefix="")
+    hint = did_you_mean(name, columns)
     return f"there is no column {name}{hint}; the columns are {', '.join(columns)}"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard_adapters.spark.client_config import COMMON, nearest
+from kafkaguard._common.closest import did_you_mean
+from kafkaguard_adapters.spark.client_config import COMMON
 from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.settings import make_settings
 
@@ -52,7 +53,7 @@ def from_options(options: Mapping[str, str]) -> SinkSettings:
 def _unknown(name: str) -> str:
     if name in COMMON:
         return f"option {name} does nothing without its prefix: write kafka.{name}"
-    hint = nearest(name, _OWN, prefix="") or nearest(name, (_SERVERS,), prefix="")
+    hint = did_you_mean(name, _OWN) or did_you_mean(name, [_SERVERS])
     known = ", ".join(_OWN)
     return f"there is no option {name}{hint}; the options are {known} and kafka.*"
 

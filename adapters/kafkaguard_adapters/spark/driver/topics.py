@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
 from kafkaguard._verdicts.verdict import TopicFacts
-from kafkaguard_adapters.confluent.errors import make, translate
+from kafkaguard_adapters.asking.topic_settings import read
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
 from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.verdicts import NO_TOPIC
@@ -141,9 +142,8 @@ class Brokers:
                 stacklevel=2,
             )
             return SinkTopic(name, partitions)
-        policy = settings["cleanup.policy"].value.replace(" ", "").split(",")
-        largest = int(settings["max.message.bytes"].value)
-        return SinkTopic(name, partitions, "compact" in policy, largest)
+        known = read({each: entry.value for each, entry in settings.items()})
+        return SinkTopic(name, partitions, known.compacted, known.max_message_bytes)
 
     @contextmanager
     def _explained(self, topic: str) -> Iterator[None]:
@@ -157,12 +157,12 @@ class Brokers:
             code = error.args[0].code()
             if code == e.UnknownTopicOrPartitionError.code:
                 text = "there is no such topic"
-                raise make(
+                raise errors.make(
                     code, text, topic=topic, api="Metadata", verdict=NO_TOPIC
                 ) from None
             if code in _no_answer():
                 raise self._unreachable() from None
-            raise translate(error, topic=topic, api="Metadata") from None
+            raise errors.translate(error, topic=topic, api="Metadata") from None
 
     def _answer(self, future: Any, timeout: float = ANSWER_TIMEOUT_S) -> Any:
         """Wait for an answer, unless the client says that there will be none.
@@ -178,11 +178,11 @@ class Brokers:
             if refused := [
                 error for error in self._said if error.code() in _refusals()
             ]:
-                raise translate(refused[0], api="Metadata")
+                raise errors.translate(refused[0], api="Metadata")
         raise self._unreachable()
 
     def _unreachable(self) -> e.KafkaGuardError:
-        return make(
+        return errors.make(
             e.ClientNotConnectedError,
             f"no broker at {self._servers} answered within {ANSWER_TIMEOUT_S:g} s: "
             "check the address, and whether the listener wants TLS or a login",
@@ -195,7 +195,7 @@ def _check_may_write(topic: Any) -> None:
     allowed = topic.authorized_operations
     # Old brokers do not tell.
     if allowed and AclOperation.WRITE not in allowed:
-        raise make(
+        raise errors.make(
             e.TopicAuthorizationFailedError,
             "this client may see the topic and not write to it: grant Write",
             topic=topic.name,

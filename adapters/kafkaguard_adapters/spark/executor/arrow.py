@@ -22,7 +22,7 @@ from kafkaguard_adapters.spark.executor.limits import Sizes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkaguard._delivery.dead_letters import Header
+    from kafkaguard._delivery.facts import Header
 
 #: "Let the partitioner decide", in confluent-kafka's ``produce``.
 ANY_PARTITION = -1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkaguard._delivery.dead_letters import fitting, read_headers, reason_headers
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import MessageTooLargeError
-from kafkaguard_adapters.confluent.errors import make
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, Record
 from kafkaguard_adapters.spark.topic_names import shortened
 from kafkaguard_adapters.spark.verdicts import DEAD_LETTER_TOO_LARGE
@@ -50,7 +50,7 @@ def said_of(letter: Record) -> str:
 
 
 def _too_large(record: Record, topic: str, needed: int, limit: int) -> KafkaGuardError:
-    return make(
+    return errors.make(
         MessageTooLargeError,
         f"the dead letter of {_record_for(record.topic)}: the dead-letter topic "
         f"{topic} takes {limit:,} bytes, and the record's key and headers need "

@@ -21,7 +21,7 @@ from kafkaguard import classify
 from kafkaguard import errors as e
 from kafkaguard._delivery.dead_letters import Reason, reason_of
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard_adapters.confluent.errors import make, translate
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.dead_letters import dead_letter, said_of
@@ -113,7 +113,7 @@ def refusal(
         said: What is known of this very record. Default: what holds for the reason.
     """
     cls, text = _SAID[reason]
-    return make(
+    return errors.make(
         cls,
         f"{reason}: {said or text}",
         topic=shortened(topic),
@@ -285,7 +285,7 @@ class Delivery:
     ) -> e.KafkaGuardError:
         partition = record.partition if record.partition >= 0 else None
         letter = said_of(record)
-        return translate(
+        return errors.translate(
             error,
             message=f"{letter} was not accepted" if letter else None,
             topic=record.topic,

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
-from kafkaguard_adapters.confluent.errors import make
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
 from kafkaguard_adapters.spark.executor.arrow import Record
 
@@ -111,7 +111,7 @@ class Sender:
         """
         left = self._producer.flush(self._patience)
         if left:
-            raise make(
+            raise errors.make(
                 e.ClientTimeoutError,
                 f"{left} records were not answered within {self._patience:g} s",
                 api="Produce",
@@ -130,7 +130,7 @@ class Sender:
                 self._producer.poll(_FULL_QUEUE_WAIT_S)
                 continue
             return
-        raise make(
+        raise errors.make(
             e.ClientQueueFullError,
             f"the producer's queue stayed full for {self._patience:g} s: the brokers "
             "take records more slowly than Spark makes them",

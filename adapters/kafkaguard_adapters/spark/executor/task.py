@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard.errors import ClientTimeoutError, KafkaGuardError
-from kafkaguard_adapters.confluent.errors import make
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.driver.topics import Brokers
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.earlier_attempts import fail_as_before, remember
@@ -58,7 +58,7 @@ def _ask_first(settings: SinkSettings, attempt: int) -> None:
     """Fail at once where a task that is tried again would wait for nobody once more."""
     if Brokers(settings.client).answer(ASK_AGAIN_S):
         return
-    raise make(
+    raise errors.make(
         ClientTimeoutError,
         f"no broker at {settings.servers} answered within {ASK_AGAIN_S:g} s at attempt "
         f"{attempt + 1} of a task; what earlier attempts sent may have been written",

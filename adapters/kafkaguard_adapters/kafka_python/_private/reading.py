@@ -1,4 +1,4 @@
-"""The only place that looks inside kafka-python's producer (3.x); it changes nothing.
+"""Looking inside kafka-python's producer (3.x), without changing anything.
 
 Its public interface does not tell what decides what may be sent again: which records
 shared a batch, whether that batch ever left for the broker, and whether the producer is
@@ -92,6 +92,11 @@ def serialized(producer: Any, handed: Handed) -> RawRecord:
 def was_sent(batch: Any) -> bool:
     """Tell whether a batch may have reached a broker; in doubt, it may have."""
     return batch is None or batch.drained is not None
+
+
+def is_first_try(batch: Any) -> bool:
+    """Tell whether the client has not sent a batch again by itself."""
+    return batch is not None and not batch.in_retry()
 
 
 def was_given_up(result: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What moves inside kafka-python's transaction manager (3.x), beside ``_levers``.
+"""What moves inside kafka-python's transaction manager (3.x), for transactions.
 
 It gives up for good where Java's client asks again, waits for ever where that one stops
 waiting, and can fence another instance where that one finds out that it was fenced.
@@ -91,7 +91,8 @@ def mend(producer: Any) -> None:
     manager = producer._transaction_manager
     enqueue = type(manager)._enqueue_request
 
-    def enqueue_mended(handler: Any) -> None:
+    def enqueue_mended(request_handler: Any) -> None:
+        handler = request_handler
         if isinstance(handler, TxnOffsetCommitHandler) and manager.is_aborting():
             handler.fail(TransactionAbortedError())
             return
@@ -110,12 +111,13 @@ def mend(producer: Any) -> None:
 def _repeats_if_lost(handler: Any) -> Callable[[int, Any], None]:
     complete = handler.on_complete
 
-    def on_complete(number: int, answer: Any) -> None:
+    def on_complete(correlation_id: int, response_or_exc: Any) -> None:
+        answer = response_or_exc
         if isinstance(answer, RequestTimedOutError):
             answer = KafkaConnectionError(str(answer))
         if isinstance(answer, KafkaConnectionError):
             handler.result.was_lost = True
-        complete(number, answer)
+        complete(correlation_id, answer)
 
     return on_complete
 

@@ -1,4 +1,4 @@
-"""The only place that moves what is inside kafka-python's producer (3.x).
+"""Moving what is inside kafka-python's producer (3.x).
 
 Its public interface can neither end a producer whose broker does not answer, nor send
 the bytes of a record again, nor bound the end of a transaction.
@@ -17,14 +17,14 @@ from kafka.errors import IllegalStateError
 from kafka.future import Future
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
-from kafkaguard_adapters.kafka_python._insides import is_ready, is_sender_thread
+from kafkaguard_adapters.kafka_python._private.reading import is_ready, is_sender_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafka.producer.transaction_manager import ProducerIdAndEpoch
 
-    from kafkaguard_adapters.kafka_python._insides import RawRecord
+    from kafkaguard_adapters.kafka_python._private.reading import RawRecord
 
 _POLL_S = 0.01
 #: Seconds that sends under way have to hand over their records.
@@ -61,15 +61,16 @@ def hear_refusals(producer: Any, tell: Callable[[Any, Any], object]) -> None:
     sender = producer._sender
     dispatch = sender._dispatch_error
 
-    def tell_and_dispatch(batch: Any, error: Any, answer: Any) -> None:
+    def tell_and_dispatch(batch: Any, exception: Any, partition_response: Any) -> None:
+        answer = partition_response
         if answer is not None and batch.final_state is not None:
             tell(
                 batch,
                 sender._record_exceptions_fn(
-                    error, answer.record_errors, answer.error_message
+                    exception, answer.record_errors, answer.error_message
                 ),
             )
-        dispatch(batch, error, answer)
+        dispatch(batch, exception, partition_response)
 
     sender._dispatch_error = tell_and_dispatch
 

@@ -1,0 +1,145 @@
+"""Settings of topics: asked for in one way, and read in one place.
+
+A look-up is advisory: what cannot be had is "not known".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from kafkaguard._verdicts.topic_facts import NOTHING_KNOWN, TopicFactsCache
+from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.wire.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kafkaguard._cluster.reports import Make
+    from kafkaguard_adapters.wire.settings import Settings
+
+_API: Final = "DescribeConfigs"
+_TOPIC: Final = 2
+_CLEANUP: Final = "cleanup.policy"
+_REMOTE: Final = "remote.storage.enable"
+#: The setting that bounds a batch of a topic.
+MAX_MESSAGE_BYTES: Final = "max.message.bytes"
+#: Seconds for one look-up.
+_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """What a topic is set to, as far as anything here depends on it.
+
+    Attributes:
+        compacted: ``cleanup.policy`` contains ``compact``; None: not known.
+        tiered: ``remote.storage.enable`` is true; None: not known.
+        max_message_bytes: The largest batch that it takes; None: not known.
+    """
+
+    compacted: bool | None = None
+    tiered: bool | None = None
+    max_message_bytes: int | None = None
+
+    @property
+    def facts(self) -> TopicFacts:
+        """What a verdict may rest on."""
+        return TopicFacts(compacted=self.compacted, tiered=self.tiered)
+
+
+def read(values: Mapping[str, str | None]) -> TopicSettings:
+    """Read the values that a broker told of a topic.
+
+    Args:
+        values: The value of each setting by Kafka's name; brokers before 3.6 have no
+            ``remote.storage.enable``.
+    """
+    policy, largest = values.get(_CLEANUP), values.get(MAX_MESSAGE_BYTES)
+    return TopicSettings(
+        None if policy is None else "compact" in policy.replace(" ", "").split(","),
+        values.get(_REMOTE) == "true",
+        None if largest is None else int(largest),
+    )
+
+
+async def ask(
+    cluster: Cluster, topics: Collection[str], deadline: float
+) -> dict[str, TopicSettings | KafkaGuardError]:
+    """Ask for the settings of topics, all in one request.
+
+    Args:
+        cluster: Whom to ask.
+        topics: Their names.
+        deadline: By when, on the loop's clock.
+
+    Returns:
+        The settings of each topic, or why they are not told.
+
+    Raises:
+        KafkaGuardError: No broker answers.
+    """
+    names = [_CLEANUP, _REMOTE, MAX_MESSAGE_BYTES]
+    request = DescribeConfigsRequest(
+        resources=[(_TOPIC, topic, names) for topic in topics]
+    )
+    answer = await cluster.ask(request, None, deadline)
+    return {each.resource_name: _told(each, cluster) for each in answer.results}
+
+
+def _told(result: Any, cluster: Cluster) -> TopicSettings | KafkaGuardError:
+    code, topic = result.error_code, result.resource_name
+    if code:
+        return cluster.make(code, result.error_message, api=_API, topic=topic)
+    return read({each.name: each.value for each in result.configs})
+
+
+async def ask_alone(settings: Settings, make: Make, topic: str) -> TopicSettings:
+    """Ask for the settings of one topic on a connection for this question only.
+
+    Raises:
+        KafkaGuardError: They are not told, or nobody answers within 10 s.
+    """
+    cluster = Cluster(settings, make)
+    deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
+    try:
+        found = (await ask(cluster, [topic], deadline))[topic]
+    finally:
+        cluster.close()
+    if isinstance(found, KafkaGuardError):
+        raise found
+    return found
+
+
+class FactsOfTopics:
+    """Looks facts of topics up, many at once, and keeps them for a while.
+
+    Args:
+        cache: What is known already.
+    """
+
+    def __init__(self, cache: TopicFactsCache | None = None) -> None:
+        self._cache = cache or TopicFactsCache()
+
+    async def get(
+        self, cluster: Cluster, topics: Collection[str], deadline: float
+    ) -> dict[str, TopicFacts]:
+        """Return what is known about topics; one request for all others."""
+        missing = [topic for topic in topics if self._cache.get(topic) is None]
+        for topic, found in (await _known(cluster, missing, deadline)).items():
+            self._cache.remember(topic, found.facts)
+        return {topic: self._cache.get(topic) or NOTHING_KNOWN for topic in topics}
+
+
+async def _known(
+    cluster: Cluster, topics: Collection[str], deadline: float
+) -> dict[str, TopicSettings]:
+    try:
+        found = await ask(cluster, topics, deadline) if topics else {}
+    except KafkaGuardError:
+        return {}
+    return {t: s for t, s in found.items() if isinstance(s, TopicSettings)}

@@ -1,0 +1,184 @@
+"""Every name inside kafka-python (3.x) that this package uses, and their check.
+
+A kafka-python that has changed inside must not switch a guard off unseen: the
+names are looked for when a producer is wrapped, and the methods that are replaced must
+take what they take today.
+"""
+
+# ruff: noqa: SLF001 - looking inside is what this module is for
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Names by the class that kafka-python gives the object.
+USED = {
+    "KafkaProducer": (
+        "_accumulator",
+        "_closed",
+        "_metadata",
+        "_sender",
+        "_serialize",
+        "_transaction_manager",
+        "_unregister_cleanup",
+        "_wait_on_metadata",
+        "config",
+    ),
+    "RecordAccumulator": (
+        "_appends_in_progress",
+        "_batches",
+        "_flushes_in_progress",
+        "_incomplete",
+        "_tp_lock",
+        "append",
+        "begin_flush",
+        "close",
+        "config",
+        "deallocate",
+        "muted",
+    ),
+    "IncompleteProducerBatches": ("_incomplete", "_lock", "add", "all"),
+    "Sender": (
+        "_client",
+        "_dispatch_error",
+        "_record_exceptions_fn",
+        "force_close",
+        "is_alive",
+        "join",
+        "wakeup",
+    ),
+    "KafkaNetClient": ("connected",),
+    "ClusterMetadata": (
+        "_future",
+        "_lock",
+        "brokers",
+        "request_update",
+        "unauthorized_topics",
+    ),
+    "ProducerBatch": (
+        "_record_futures",
+        "abort",
+        "base_sequence",
+        "created",
+        "drained",
+        "final_state",
+        "has_sequence",
+        "in_retry",
+        "last_attempt",
+        "produce_future",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "records",
+        "topic_partition",
+    ),
+    "MemoryRecordsBuilder": ("_closed", "append", "buffer", "close"),
+    "FutureRecordMetadata": ("_produce_future", "args"),
+    "FutureProduceResult": ("_latch", "topic_partition"),
+    "TransactionManager": (
+        "_current_state",
+        "_enqueue_request",
+        "_last_acked_offset",
+        "_lock",
+        "_lookup_coordinator",
+        "_pending_txn_offset_commits",
+        "_transition_to",
+        "begin_abort",
+        "begin_commit",
+        "has_error",
+        "has_fatal_error",
+        "has_producer_id",
+        "is_aborting",
+        "is_bumping_epoch",
+        "is_transactional",
+        "last_error",
+        "producer_id_and_epoch",
+        "reset_producer_id",
+        "send_offsets_to_transaction",
+        "set_producer_id_and_epoch",
+        "transaction_timeout_ms",
+        "transition_to_fatal_error",
+    ),
+    "InitProducerIdHandler": (
+        "_is_epoch_bump",
+        "fail",
+        "fatal_error",
+        "on_complete",
+        "producer_epoch",
+        "producer_id",
+        "reenqueue",
+        "request",
+        "result",
+        "transactional_id",
+    ),
+}
+#: Methods that are replaced in an object, and the names of what they take.
+REPLACED = {
+    ("IncompleteProducerBatches", "add"): ("batch",),
+    ("Sender", "_dispatch_error"): ("batch", "exception", "partition_response"),
+    ("ClusterMetadata", "request_update"): (),
+    ("TransactionManager", "_enqueue_request"): ("request_handler",),
+    ("InitProducerIdHandler", "on_complete"): ("correlation_id", "response_or_exc"),
+}
+
+
+def missing(producer: Any) -> list[str]:
+    """List what this package uses inside a producer and what is not there.
+
+    Nothing is missing that this producer does without: one that is not idempotent has
+    no transaction manager.
+    """
+    try:
+        for module in ("reading", "moving", "transactions"):
+            import_module(f"{__package__}.{module}")
+        found = dict(_objects(producer))
+    except (AttributeError, ImportError, TypeError) as error:
+        return [str(error)]
+    return [
+        *(
+            f"{kind}.{name}"
+            for kind, owner in found.items()
+            for name in USED[kind]
+            if not hasattr(owner, name)
+        ),
+        *(
+            f"{kind}.{name}({', '.join(arguments)})"
+            for (kind, name), arguments in REPLACED.items()
+            if kind in found and arguments != _arguments(found[kind], name)
+        ),
+    ]
+
+
+def _objects(producer: Any) -> Iterator[tuple[str, Any]]:
+    """Find an object of each class; of those that a send would make, a sample."""
+    from kafka import TopicPartition
+    from kafka.producer.producer_batch import ProducerBatch
+    from kafka.producer.transaction_manager import InitProducerIdHandler
+    from kafka.record import MemoryRecordsBuilder
+
+    records = MemoryRecordsBuilder(2, 0, 1024)
+    batch = ProducerBatch(TopicPartition("sample", 0), records)
+    yield "KafkaProducer", producer
+    yield "RecordAccumulator", producer._accumulator
+    yield "IncompleteProducerBatches", producer._accumulator._incomplete
+    yield "Sender", producer._sender
+    yield "KafkaNetClient", producer._sender._client
+    yield "ClusterMetadata", producer._metadata
+    yield "ProducerBatch", batch
+    yield "MemoryRecordsBuilder", records
+    yield "FutureRecordMetadata", batch.try_append(None, b"", b"", [])
+    yield "FutureProduceResult", batch.produce_future
+    manager = producer._transaction_manager
+    if manager is not None:
+        yield "TransactionManager", manager
+        yield "InitProducerIdHandler", InitProducerIdHandler(manager, 0)
+
+
+def _arguments(owner: Any, name: str) -> tuple[str, ...] | None:
+    method = getattr(owner, name, None)
+    return None if method is None else tuple(inspect.signature(method).parameters)

@@ -1,0 +1,390 @@
+"""The guarded producer: stands in for a ``kafka.KafkaProducer``."""
+
+from __future__ import annotations
+
+import time
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+from kafkaguard._delivery.report import DeliveryReport
+from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.asking.calls import ClusterCalls
+from kafkaguard_adapters.asking.view import ClusterView
+from kafkaguard_adapters.kafka_python import _reporting
+from kafkaguard_adapters.kafka_python._building import Builder
+from kafkaguard_adapters.kafka_python._forks import ForkGuard
+from kafkaguard_adapters.kafka_python._letters import Letters, Post
+from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck
+from kafkaguard_adapters.kafka_python._private import moving, reading
+from kafkaguard_adapters.kafka_python._rejects import check_policy
+from kafkaguard_adapters.kafka_python._sending import Sending
+from kafkaguard_adapters.kafka_python._session import Session
+from kafkaguard_adapters.kafka_python._telling import Teller
+from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.kafka_python.settings import read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from kafkaguard._retries.events import Event
+    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
+    from kafkaguard_adapters.wire.settings import Settings
+    from kafkaguard_policies import RetryPolicy
+
+
+#: Seconds that close() and leaving a ``with`` block take at most by default.
+CLOSE_S = 30.0
+#: Seconds that flush() waits beyond the client's own ``delivery_timeout_ms``.
+FLUSH_MARGIN_S = 10.0
+#: Seconds that the client's thread has to end.
+STOP_S = 1.0
+
+
+def _passed_on(name: str, **known: Any) -> Callable[..., Any]:
+    """Make a method that is the client's own, but for the class of what it raises."""
+
+    @wraps(getattr(KafkaProducer, name))
+    def method(self: GuardedProducer, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return getattr(self._session.producer, name)(*args, **kwargs)
+        except KafkaError as error:
+            raise errors.translate(error, **known) from error
+
+    return method
+
+
+class GuardedProducer(ClusterCalls):
+    """A KafkaProducer with the guard in front; every other attribute is the client's.
+
+    ``send`` is that of ``Sending``. It is found on the instance since looking up a
+    method of a class that hands unknown names on costs twice as much.
+
+    Args:
+        producer: The client's producer.
+        builder: Builds its successor, should it die.
+        topics: What the caller declares about topics, instead of a look-up.
+        null_key: ``"reject"`` a record without a key for a compacted topic before
+            anything is sent, or ``"send"`` it.
+        disguised_null_key: ``"warn"``, ``"reject"`` or ``"send"``: for a key of None
+            that a serialiser turned into text.
+        rescue: Send records again that failed only with their batch.
+        resend_in_doubt: Send records again that may have been written.
+        facts_ttl: Seconds that ``cleanup.policy`` is trusted.
+        facts_patience: Seconds that a record without a key waits for a look-up.
+        clock: Seconds that only ever grow.
+        teller: Who is told what the guard does. Default: nobody.
+    """
+
+    def __init__(  # noqa: PLR0913 - each setting of a policy, by its name
+        self,
+        producer: Any,
+        builder: Builder,
+        *,
+        topics: Mapping[str, TopicFacts] | None = None,
+        null_key: str = "reject",
+        disguised_null_key: str = "warn",
+        rescue: bool = True,
+        resend_in_doubt: bool = False,
+        facts_ttl: float = 300.0,
+        facts_patience: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+        teller: Teller | None = None,
+    ) -> None:
+        self._builder = builder
+        self._cache = TopicFactsCache(topics, ttl=facts_ttl, clock=clock)
+        self.cluster_view = ClusterView(
+            self._cluster_settings, errors.make, self._cache
+        )
+        self._disguised = disguised_null_key
+        self._rescue = rescue
+        self._resend_in_doubt = resend_in_doubt
+        self._patience = facts_patience
+        self._teller = teller or Teller()
+        self._forks = ForkGuard(self)
+        self._sending = Sending(checks_keys=null_key == "reject")
+        self.send = self._sending.send
+        self._begin(producer)
+
+    def _cluster_settings(self) -> Settings:
+        return read_settings(self.config, errors.make)
+
+    def _begin(self, producer: Any) -> None:
+        """Start with nothing on its way."""
+        ask = self.cluster_view.topic_settings
+        self._session = session = Session(
+            producer,
+            self._builder,
+            self._cache,
+            self._teller,
+            ask,
+            rescue=self._rescue,
+            resend_in_doubt=self._resend_in_doubt,
+        )
+        lookup = TopicFactsLookup(
+            lambda topic: ask(topic).facts, self._cache, patience=self._patience
+        )
+        null_keys = NullKeyCheck(
+            lookup,
+            disguised=self._disguised,
+            transactional=session.is_transactional,
+        )
+        self._sending.use(session, null_keys)
+        post = Post(session, self._sending.check_letter, self._sending.not_sent)
+        session.rejects.letters = Letters(session, post)
+
+    # --- reports ----------------------------------------------------------------------
+
+    def flush(self, timeout: float | None = None) -> DeliveryReport:
+        """Wait until every record has its outcome, and report all since the last time.
+
+        Args:
+            timeout: Seconds to wait at most, 0 or more. Default: the client's
+                ``delivery_timeout_ms`` and 10 s.
+
+        Returns:
+            What became of the records.
+
+        Raises:
+            DeliveryFailed: Records failed and nobody has looked at them, or were still
+                pending in the end (then also a ``KafkaTimeoutError``).
+            CallbackError: A callback of the application has raised.
+            ClientStateError: It is called in a callback, whose thread it waits for.
+            TypeError: ``timeout`` is not a number.
+            ValueError: It is negative.
+        """
+        _reporting.check_timeout("flush", timeout)
+        self._forks.pass_by()
+        if reading.is_sender_thread(self._session.producer):
+            raise _reporting.waits_for_itself("flush")
+        if timeout is None:
+            timeout = (
+                self._session.producer.config["delivery_timeout_ms"] / 1000
+                + FLUSH_MARGIN_S
+            )
+        return self._report(self._wait(time.monotonic() + timeout))
+
+    def close(
+        self, timeout: float | None = None, null_logger: bool = False
+    ) -> DeliveryReport:
+        """Flush, then close the client, within a bound.
+
+        Args:
+            timeout: Seconds to wait at most, 0 or more. Default: 30. What is pending
+                then is given up: it is in doubt where it was on its way, else it
+                failed.
+            null_logger: As in kafka-python.
+
+        Returns:
+            What became of the records since the last report.
+
+        Raises:
+            DeliveryFailed: Records failed and nobody has looked at them.
+            CallbackError: A callback of the application has raised.
+            ClientStateError: A transaction was open; it was aborted. Or it is called in
+                a callback, whose thread it waits for.
+            TypeError: ``timeout`` is not a number.
+            ValueError: It is negative.
+        """
+        _reporting.check_timeout("close", timeout)
+        if self._forks.is_forked():
+            return DeliveryReport()
+        session = self._session
+        if reading.is_sender_thread(session.producer):
+            raise _reporting.waits_for_itself("close")
+        limit = CLOSE_S if timeout is None else timeout
+        deadline = time.monotonic() + limit
+        self._wait(deadline)
+        session.recovery.close(max(0.0, deadline - time.monotonic()))
+        if session.tracker.pending():
+            moving.stop(session.producer, STOP_S)
+            session.tracker.settle_done()
+        left = max(STOP_S, deadline - time.monotonic())
+        is_given_up = session.transactions.give_up(left)
+        session.watch.stop()
+        session.rejects.letters.close(STOP_S)
+        left = max(STOP_S, deadline - time.monotonic())
+        self._close_client(left, null_logger)
+        report = self._report(session.tracker.pending() + session.recovery.pending())
+        if is_given_up:
+            raise _reporting.transaction_given_up(report)
+        return report
+
+    def _close_client(self, timeout: float, null_logger: bool) -> None:
+        try:
+            self._session.producer.close(timeout, null_logger)
+        except KafkaTimeoutError as error:
+            raise self._sending.not_sent(error, "") from error
+        finally:
+            self.close_view()
+
+    def _wait(self, deadline: float) -> int:
+        """Wait for what is on its way, and for what is sent again in consequence.
+
+        Returns:
+            How many of these records have no outcome yet. What other threads have sent
+            since is not among them.
+        """
+
+        def left() -> float:
+            return max(0.0, deadline - time.monotonic())
+
+        session = self._session
+        tracker, recovery = session.tracker, session.recovery
+        while True:
+            rounds = recovery.rounds
+            batches = tracker.batches()
+            with moving.flushing(session.producer):
+                answered = tracker.wait(batches, deadline)
+            idle = recovery.wait(left())
+            if not (answered and idle and rounds != recovery.rounds):
+                break
+        unsettled = [b for b in tracker.batches() if any(map(b.is_part_of, batches))]
+        pending = sum(batch.unsettled for batch in unsettled)
+        if not idle:
+            pending += recovery.pending()
+        return pending + self._wait_for_letters(left, unsettled)
+
+    def _wait_for_letters(
+        self, left: Callable[[], float], counted: list[TrackedBatch]
+    ) -> int:
+        session = self._session
+        letters = session.rejects.letters
+        if letters.wait(left()):
+            session.recovery.wait(left())  # for callbacks
+            return 0
+        return letters.pending(counted)
+
+    def _report(self, pending: int) -> DeliveryReport:
+        report = self._session.ledger.report(pending)
+        if report.errors or report.pending:
+            raise _reporting.delivery_failed(report)
+        raised = self._session.ledger.take_callback_error()
+        if raised is not None:
+            raise _reporting.callback_failed(raised, report) from raised
+        return report
+
+    # --- standing in for the client ------------------------------------------
+
+    @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
+    def __class__(self) -> type:
+        """The client's class, so that ``isinstance`` holds."""
+        return type(self._session.producer)
+
+    def __getattr__(self, name: str) -> Any:
+        """Hand everything else on to the client."""
+        if name == "_session":  # not there yet
+            raise AttributeError(name)
+        return getattr(self._session.producer, name)
+
+    def __dir__(self) -> list[str]:
+        """List the client's names."""
+        return dir(self._session.producer)
+
+    def __repr__(self) -> str:
+        """Show what is guarded."""
+        return f"<guarded {self._session.producer!s}>"
+
+    def __enter__(self) -> Self:
+        """Enter; leaving closes it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close, as close() does; an exception of the block goes first."""
+        try:
+            self.close()
+        except KafkaGuardError as failure:
+            if error is None:
+                raise
+            error.add_note(f"besides, on closing the producer: {failure}")
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse: a connection cannot be moved to another process."""
+        raise TypeError(
+            "a guarded producer cannot be pickled or copied: build it where it is "
+            "used, in the worker itself"
+        )
+
+    partitions_for = _passed_on("partitions_for", api="Metadata")
+
+    def init_transactions(self) -> None:
+        """Take the ``transactional.id`` over within ``max_block_ms``.
+
+        Raises:
+            KafkaGuardError: It could not be done.
+        """
+        self._session.transactions.init()
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction; after a failed one with a new producer of the same id.
+
+        Raises:
+            KafkaGuardError: It cannot begin. FENCED: another instance has taken the
+                ``transactional.id`` over.
+        """
+        self._session.transactions.begin()
+
+    def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
+        """Add a consumer's offsets to the transaction within ``max_block_ms``.
+
+        Raises:
+            KafkaGuardError: They could not be added.
+            TypeError: ``offsets`` is no ``{TopicPartition: OffsetAndMetadata}``.
+        """
+        self._session.transactions.add_offsets(offsets, group_metadata)
+
+    def commit_transaction(self) -> None:
+        """Commit within ``max_block_ms``; call it again to wait for longer.
+
+        Raises:
+            KafkaGuardError: ABORT: a record of it failed. FENCED: another instance
+                uses this ``transactional.id``. IN_DOUBT: it may have been committed;
+                the error says how to find out.
+        """
+        self._session.transactions.commit()
+
+    def abort_transaction(self) -> None:
+        """Abort within ``max_block_ms``.
+
+        Raises:
+            KafkaGuardError: FENCED: another instance uses this ``transactional.id``.
+        """
+        self._session.transactions.abort()
+
+
+def wrap(
+    producer: Any,
+    *,
+    factory: Callable[..., Any] | None,
+    config: Mapping[str, Any] | None,
+    policy: RetryPolicy,
+    topics: Mapping[str, TopicFacts] | None,
+    on_event: Callable[[Event], object] | None = None,
+) -> GuardedProducer:
+    """Guard a producer, as :func:`kafkaguard.guard` says."""
+    if reading.is_told(producer):
+        raise TypeError(
+            f"{producer!s} is guarded already, and only one guard can account for its "
+            "records: use that one"
+        )
+    check_policy(policy, producer)
+    return GuardedProducer(
+        producer,
+        Builder(factory, config),
+        topics=topics,
+        null_key=policy.null_key,
+        disguised_null_key=policy.disguised_null_key,
+        rescue=policy.rescue,
+        resend_in_doubt=policy.resend_in_doubt,
+        teller=Teller(on_event, policy),
+    )

@@ -1,0 +1,84 @@
+"""A producer whose inside is not the one that this package knows.
+
+What the public interface allows: a record without a key is refused before anything is
+sent, and what the client raises says what to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import KafkaError
+
+from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
+from kafkaguard_adapters.asking.calls import ClusterCalls
+from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck
+from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.kafka_python.view import view_of
+from kafkaguard_adapters.stand_in import GuardedClient
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_policies import RetryPolicy
+
+
+class PublicProducer(ClusterCalls, GuardedClient):
+    """A KafkaProducer guarded by what its public interface allows.
+
+    Args:
+        producer: The client's producer.
+        policy: Says what becomes of null keys.
+        topics: What the caller declares about topics, instead of a look-up.
+    """
+
+    def __init__(
+        self,
+        producer: Any,
+        policy: RetryPolicy,
+        topics: Mapping[str, TopicFacts] | None,
+    ) -> None:
+        cache = TopicFactsCache(topics)
+        super().__init__(producer, view_of(producer, None, cache))
+        self._checks_keys = policy.null_key == "reject"
+        self._null_keys = NullKeyCheck(
+            TopicFactsLookup(self._facts, cache),
+            disguised=policy.disguised_null_key,
+            transactional=bool(producer.config["transactional_id"]),
+        )
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Any:
+        """Send a record, as ``KafkaProducer.send`` does.
+
+        Returns:
+            The client's own future.
+
+        Raises:
+            InvalidRecordKeyError: The topic is compacted and the record has no key.
+            KafkaGuardError: What else the client raises, also of its own class.
+        """
+        if self._checks_keys:
+            serializer = self.client.config["key_serializer"]
+            self._null_keys.check(topic, key, headers, serializer)
+        try:
+            return self.client.send(topic, value, key, headers, partition, timestamp_ms)
+        except KafkaError as error:
+            raise errors.translate(
+                error,
+                api="Produce",
+                topic=topic,
+                partition=partition,
+                context={"phase": "enqueue"},
+            ) from error
+
+    def _facts(self, topic: str) -> TopicFacts:
+        return self.cluster_view.topic_settings(topic).facts

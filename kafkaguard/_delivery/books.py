@@ -1,0 +1,105 @@
+"""The counts between two reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaguard._delivery.report import MAX_ERRORS, DeliveryReport
+
+if TYPE_CHECKING:
+    from kafkaguard._delivery.records import Outcome
+    from kafkaguard._delivery.shell import LetterLimit
+
+#: From so many outcomes on, ``dead_letter.limit.ratio`` counts.
+RATIO_FROM = 1000
+
+
+class Books:
+    """Counts outcomes, and whether dead letters are too many.
+
+    Attributes:
+        letters_in_a_row: Records set aside since the last one that was delivered.
+    """
+
+    def __init__(self) -> None:
+        self.letters_in_a_row = 0
+        self._letters = 0
+        self._all = 0
+        self._reset()
+
+    def delivered(self, count: int) -> None:
+        """Count records that the broker has confirmed."""
+        self._delivered += count
+        if count:
+            self.letters_in_a_row = 0
+
+    def settled(self, outcome: Outcome) -> None:
+        """Count a record that has failed at least once."""
+        ending = outcome.ending
+        if ending == "delivered":
+            self.delivered(1)
+            return
+        self._counts[ending] += 1
+        if ending in ("failed", "in_doubt") and len(self._outcomes) < MAX_ERRORS:
+            self._outcomes.append(outcome)
+
+    def superseded(self) -> None:
+        """Count a record that failed since a later one of its key has overtaken it."""
+        self._superseded += 1
+
+    def beyond(self, limit: LetterLimit | None) -> str | None:
+        """Say why there may be no further dead letter; None: there may, and it counts.
+
+        Args:
+            limit: What the policy says.
+        """
+        if limit is not None:
+            if limit.consecutive is not None and (
+                self.letters_in_a_row >= limit.consecutive
+            ):
+                return (
+                    f"{limit.consecutive} records in a row were set aside "
+                    "(dead_letter.limit.consecutive), so this one was not"
+                )
+            total = self._all + self.open_total
+            letters = self._letters + 1
+            if (
+                limit.ratio is not None
+                and total >= RATIO_FROM
+                and (letters > limit.ratio * total)
+            ):
+                return (
+                    f"{self._letters} of {total} records were set aside, and "
+                    f"dead_letter.limit.ratio is {limit.ratio:g}, so this one was not"
+                )
+        self._letters += 1
+        self.letters_in_a_row += 1
+        return None
+
+    @property
+    def open_total(self) -> int:
+        """How many records have had their outcome since the last report."""
+        return self._delivered + sum(self._counts.values())
+
+    def report(self, pending: int) -> DeliveryReport:
+        """Close the books: what happened since the last report."""
+        unseen = [outcome for outcome in self._outcomes if not outcome.seen]
+        for outcome in unseen:
+            outcome.seen = True
+        report = DeliveryReport(
+            delivered=self._delivered,
+            pending=pending,
+            errors=tuple(o.error for o in unseen if o.error is not None),
+            superseded=self._superseded,
+            **self._counts,
+        )
+        self._all += self.open_total
+        self._reset()
+        return report
+
+    def _reset(self) -> None:
+        self._delivered = self._superseded = 0
+        self._counts = dict.fromkeys(
+            ("failed", "in_doubt", "dead_lettered", "dropped"), 0
+        )
+        self._outcomes: list[Outcome] = []

@@ -1,0 +1,349 @@
+"""What becomes of one record that has failed: held, set aside, dropped, or settled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaguard._delivery import commands, dead_letters
+from kafkaguard._delivery.facts import Place
+from kafkaguard._delivery.judging import (
+    MESSAGE_TOO_LARGE,
+    PURGED_IN_FLIGHT,
+    add_words,
+    may_be_set_aside,
+)
+from kafkaguard._delivery.records import Outcome, Record
+from kafkaguard._delivery.report import SupersededError
+from kafkaguard._delivery.sizes import batch_size
+from kafkaguard._delivery.table import RECORDS, RecordEvent, RecordState
+from kafkaguard._retries.events import DeadLetterEvent, RejectEvent, RetryEvent
+from kafkaguard._retries.machine import CallContext
+from kafkaguard._verdicts.verdict import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from kafkaguard._delivery.books import Books
+    from kafkaguard._delivery.commands import Command
+    from kafkaguard._delivery.facts import Batch, Traits
+    from kafkaguard._delivery.limits import Limits
+    from kafkaguard._delivery.records import Ending
+    from kafkaguard._delivery.shell import ClientErrors, Policy
+    from kafkaguard._retries.events import Event
+    from kafkaguard._retries.machine import OnReject
+    from kafkaguard.errors import KafkaGuardError
+
+_NO_BYTES = "its bytes cannot be had"
+_CLOSED = "the producer was closed before it was confirmed"
+
+
+class Fates:
+    """All records that have failed, or are dead letters, and are not settled.
+
+    Args:
+        traits: What the client can do and tell.
+        policy: What the user decides.
+        errors: Makes the client's errors.
+        books: Counts the outcomes.
+        limits: What topics take.
+        emit: Gives a command to the driver.
+        hold: Lets a record wait until its topic's next round.
+        shorten: Told of a batch of which nothing is left to settle.
+
+    Attributes:
+        open: The records.
+        transaction_failure: The first failure of a record of a transaction.
+        has_hole: A record of a transaction failed on its way.
+    """
+
+    def __init__(
+        self,
+        traits: Traits,
+        policy: Policy,
+        errors: ClientErrors,
+        books: Books,
+        limits: Limits,
+        *,
+        emit: Callable[[Command], None],
+        hold: Callable[[Record], None],
+        shorten: Callable[[Batch], None],
+    ) -> None:
+        self.open: dict[Record, None] = {}
+        self.transaction_failure: KafkaGuardError | None = None
+        self.has_hole = False
+        self._traits = traits
+        self._policy = policy
+        self._errors = errors
+        self._books = books
+        self._limits = limits
+        self._emit = emit
+        self._hold = hold
+        self._shorten = shorten
+        self._by_token: dict[Hashable, Record] = {}
+        self._letters = 0
+        self._is_closed = False
+        self._warned: set[str] = set()
+
+    # --- which records there are ------------------------------------------------------
+
+    def take_in(self, record: Record) -> None:
+        """Know a record from now on."""
+        self.open[record] = None
+        if not record.is_letter:
+            self._by_token[record.token] = record
+
+    def record(self, token: Hashable) -> Record | None:
+        """Return the record of a token, unless it is settled."""
+        return self._by_token.get(token)
+
+    def handed_over(self, record: Record, token: Hashable) -> None:
+        """Take note that the client has a record again."""
+        self.happens(record, RecordEvent.HANDED_OVER)
+        if not record.is_letter:
+            self._by_token[token] = record
+        record.token = token
+
+    def happens(self, record: Record, event: RecordEvent) -> None:
+        """Let a record go on to its next state."""
+        record.state = RECORDS.after(record.state, event)
+
+    # --- what becomes of one ----------------------------------------------------------
+
+    def send_again(self, record: Record) -> None:
+        """Let a record wait to be sent again."""
+        self.happens(record, RecordEvent.HOLD)
+        topic = record.place.topic
+        self.tell(RetryEvent, topic, number=2, wait=0.0, action=Action.RETRY)
+        self._hold(record)
+
+    def ask_size(self, record: Record) -> None:
+        """Let a record wait until its topic's limit is known."""
+        self.happens(record, RecordEvent.ASK_SIZE)
+        self.ask_limit(record.place.topic)
+
+    def ask_limit(self, topic: str) -> None:
+        """Have a topic's limit asked for, unless that is being done."""
+        if topic not in self._limits.asked:
+            self._limits.asked.add(topic)
+            self._emit(commands.AskLimit(topic))
+
+    def end(self, record: Record, error: KafkaGuardError, now: float) -> None:
+        """End a record that is not sent again: it failed, or the policy has a way."""
+        if record.origin is not None:
+            self._letter_failed(record, str(error))
+            return
+        if record.doubt is not None and error.verdict.written == "no":
+            error = record.doubt
+        on_reject = self.on_reject(error)
+        self.tell_rejected(error, on_reject)
+        if on_reject == "drop":
+            self._warn_of_drops(error)
+            self.settle(record, "dropped", error)
+        elif on_reject == "dead_letter":
+            self._set_aside(record, error, now)
+        else:
+            self.fail(record, error)
+
+    def fail(self, record: Record, error: KafkaGuardError) -> None:
+        """Settle a record as failed, or in doubt."""
+        if isinstance(error, SupersededError):
+            self._books.superseded()
+        if self._traits.transactional:
+            self.transaction_failure = self.transaction_failure or error
+            self.has_hole = self.has_hole or record.batch is not None
+        written = error.verdict.written
+        self.settle(record, "failed" if written == "no" else "in_doubt", error)
+
+    def settle(
+        self,
+        record: Record,
+        ending: Ending,
+        error: KafkaGuardError | None = None,
+        offset: int | None = None,
+    ) -> None:
+        """Give a record its outcome, the only one that it ever gets."""
+        self.happens(record, RecordEvent.SETTLE)
+        is_handled = ending in ("dead_lettered", "dropped") or (
+            ending == "in_doubt" and self._policy.in_doubt == "report"
+        )
+        record.outcome = Outcome(ending, error, offset, seen=is_handled)
+        del self.open[record]
+        batch = record.batch
+        if batch is not None:
+            batch.left -= 1
+            if not batch.left:
+                self._shorten(batch)
+        if not record.is_letter:
+            self._books.settled(record.outcome)
+            for token in {record.first_token, record.token}:
+                self._by_token.pop(token, None)
+            self._emit(commands.Settle(record))
+
+    def on_reject(self, error: KafkaGuardError) -> OnReject:
+        """Return what the policy does with a record that has failed so."""
+        if not may_be_set_aside(error):
+            return "raise"
+        ruling = self._policy.ruling(error.verdict, self._context(error.topic), error)
+        return ruling.on_reject if ruling.action is Action.REJECT else "raise"
+
+    # --- dead letters -----------------------------------------------------------------
+
+    def _set_aside(self, record: Record, error: KafkaGuardError, now: float) -> None:
+        why = self._why_no_letter(record, error)
+        if why is not None:
+            add_words(error, f"no dead letter was sent: {why}")
+            self.fail(record, error)
+            return
+        assert error.topic is not None
+        self.happens(record, RecordEvent.SET_ASIDE)
+        record.error = error
+        topic = self._policy.dead_letter.topic_for(error.topic)
+        self._letters += 1
+        due = now + self._traits.delivery_timeout
+        letter = Record(
+            None, None, self._letters, Place(topic), due, record.raw, origin=record
+        )
+        self.take_in(letter)
+        if self._limits.is_known(topic, now):
+            self.seal(letter)
+        else:
+            self.ask_size(letter)
+
+    def _why_no_letter(self, record: Record, error: KafkaGuardError) -> str | None:
+        if self._is_closed:
+            return _CLOSED
+        if record.raw is None or error.topic is None:
+            return _NO_BYTES
+        if self._policy.dead_letter.topic_for(error.topic) == error.topic:
+            return (
+                "dead_letter.topic is the record's own topic, which would refuse it "
+                "again: name another one"
+            )
+        return self._books.beyond(self._policy.dead_letter.limit)
+
+    def seal(self, letter: Record) -> None:
+        """Make a dead letter, now that it is known how much its topic takes."""
+        record, topic = letter.origin, letter.place.topic
+        assert record is not None
+        assert record.raw is not None
+        assert record.error is not None
+        most = self._room(topic, record.error)
+        headers = self._policy.dead_letter.headers
+        raw = letter.raw = dead_letters.letter(record.raw, record.error, headers, most)
+        size = batch_size(raw.key, raw.value, raw.headers)
+        if most is not None and size > most:
+            self._letter_failed(
+                letter,
+                f"key and headers alone need {size} bytes there, and {most} are taken",
+            )
+            return
+        self.happens(letter, RecordEvent.HOLD)
+        self._hold(letter)
+
+    def _room(self, topic: str, error: KafkaGuardError) -> int | None:
+        """Return how many bytes a letter may have; compression may help in a topic."""
+        most, client = self._limits.most(topic), self._traits.largest_request
+        if self._traits.compresses and error.code != MESSAGE_TOO_LARGE:
+            most = None
+        known = [limit for limit in (most, client) if limit is not None]
+        return min(known, default=None)
+
+    def letter_delivered(self, letter: Record, batch: Batch, index: int) -> None:
+        """Settle the record whose dead letter is in its topic."""
+        origin, topic = letter.origin, letter.place.topic
+        assert origin is not None
+        assert origin.error is not None
+        self.settle(letter, "delivered")
+        where = [f"topic {topic}"]
+        if batch.place.partition is not None:
+            where.append(f"partition {batch.place.partition}")
+        if batch.base_offset is not None:
+            where.append(f"offset {batch.base_offset + index}")
+        add_words(origin.error, f"it was put into {', '.join(where)}")
+        self.tell(
+            DeadLetterEvent,
+            origin.error.topic,
+            error=origin.error.name,
+            dead_letter_topic=topic,
+        )
+        self.settle(origin, "dead_lettered", origin.error)
+
+    def _letter_failed(self, letter: Record, why: str) -> None:
+        origin = letter.origin
+        assert origin is not None
+        assert origin.error is not None
+        self.settle(letter, "failed")
+        add_words(
+            origin.error,
+            f"its dead letter for topic {letter.place.topic} was not delivered: {why}",
+        )
+        self.fail(origin, origin.error)
+
+    # --- the end ----------------------------------------------------------------------
+
+    def give_up(self, why: str, now: float) -> None:
+        """Settle all records: nobody waits for them any longer."""
+        self._is_closed = True
+        for record in sorted(self.open, key=lambda each: not each.is_letter):
+            if record.state is RecordState.SETTLED:
+                continue  # with its dead letter
+            if record.is_letter:
+                self._letter_failed(record, why)
+            elif record.state in (RecordState.SENDING, RecordState.AGAIN):
+                self.fail(record, self._doubtful(record, why))
+            elif record.state is RecordState.UNANSWERED:
+                assert record.error is not None
+                self.fail(record, record.error)
+            else:
+                self.not_sent_again(record, why, now)
+
+    def not_sent_again(self, record: Record, why: object, now: float) -> None:
+        """End a record that could not be sent again."""
+        if record.origin is not None:
+            self._letter_failed(record, str(why))
+            return
+        assert record.error is not None
+        add_words(record.error, f"it could not be sent again: {why}")
+        self.end(record, record.error, now)
+
+    def _doubtful(self, record: Record, why: str) -> KafkaGuardError:
+        return self._errors.make(
+            PURGED_IN_FLIGHT,
+            f"it was sent again, and no answer came ({why}): it may have been written",
+            api="Produce",
+            topic=record.place.topic,
+            partition=record.place.partition,
+        )
+
+    # --- telling ----------------------------------------------------------------------
+
+    def _context(self, topic: str | None) -> CallContext:
+        return CallContext(api="Produce", topic=topic, client=self._traits.client)
+
+    def tell_rejected(self, error: KafkaGuardError, on_reject: OnReject) -> None:
+        """Make it an event that a record was refused; other failures are none."""
+        if error.verdict.action is Action.REJECT:
+            self.tell(RejectEvent, error.topic, error=error.name, on_reject=on_reject)
+
+    def tell(self, event: type[Event], topic: str | None, **known: object) -> None:
+        """Tell the hooks of an event."""
+        name, policy_id = self._policy.name, self._policy.policy_id
+        made = event(
+            policy=name,
+            policy_id=policy_id,
+            context=self._context(topic),
+            **known,
+        )
+        self._emit(commands.Tell(made))
+
+    def _warn_of_drops(self, error: KafkaGuardError) -> None:
+        topic = error.topic or ""
+        if topic not in self._warned:
+            self._warned.add(topic)
+            self._emit(
+                commands.Warn(
+                    f"policy {self._policy.name} drops records of topic {topic} that "
+                    f"are refused; the first one with {error.name}. Later ones are "
+                    "only counted (DeliveryReport.dropped)"
+                )
+            )

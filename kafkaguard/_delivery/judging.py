@@ -1,0 +1,298 @@
+"""What a failed record's outcome is, from what its client told. Pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._delivery.report import SupersededError
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.signals import signal_of
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors import (
+    AuthenticationError,
+    BatchMateRefusedError,
+    ClientClosedError,
+    ClientStateError,
+    ClientTimeoutError,
+    ClusterAuthorizationFailedError,
+    InvalidRecordKeyError,
+)
+
+if TYPE_CHECKING:
+    from kafkaguard._delivery.facts import Place, Refusal, Traits
+    from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard._verdicts.verdict import TopicFacts, Verdict
+    from kafkaguard.errors import KafkaGuardError
+
+#: librdkafka's code for "dropped while it was on its way"; Kafka has none.
+PURGED_IN_FLIGHT = -151
+MESSAGE_TOO_LARGE = 10
+_INVALID_RECORD = 87
+#: What brokers answer for a null key on a compacted topic: today's, and old ones.
+_REFUSED_RECORD = frozenset({_INVALID_RECORD, 2})
+#: For a batch that is too large as a whole: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
+_REFUSED_BATCH = frozenset({MESSAGE_TOO_LARGE, 18})
+#: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
+_SEQUENCE_ERRORS = frozenset({45, 59})
+#: What holds for each record of a transaction that has failed (KIP-1050).
+ABORT = classify(120, api="EndTxn")
+#: The client did not get to it; the record may be sent by another one.
+NOT_SENT = classify(ClientTimeoutError(), api="Produce", phase="enqueue")
+_STOPS = frozenset({Action.FENCED, Action.CONFIGURE})
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Why a record failed.
+
+    Attributes:
+        error: Of the client's class and ours.
+        innocent: The record itself was not refused, so it may be sent again where it
+            was not written.
+        unsent: It certainly was never sent, and its client is to blame.
+        in_flight: Its client gave it up while it was on its way.
+    """
+
+    error: KafkaGuardError
+    innocent: bool = False
+    unsent: bool = False
+    in_flight: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known beside a refusal.
+
+    Attributes:
+        place: Where the record was going.
+        count: How many records its batch had.
+        alone: It was sent alone, to find out whether it is to blame.
+        facts: What is known of the topic.
+        fits: Alone it is no larger than its topic takes; None: not known.
+    """
+
+    place: Place
+    count: int
+    alone: bool = False
+    facts: TopicFacts | None = None
+    fits: bool | None = None
+
+
+class Judge:
+    """Judges the failures of one client.
+
+    Args:
+        traits: What the client can do and tell.
+        errors: Makes its errors.
+    """
+
+    def __init__(self, traits: Traits, errors: ClientErrors) -> None:
+        self._traits = traits
+        self._errors = errors
+
+    def judge(self, refusal: Refusal, known: Known) -> Judgement:  # noqa: PLR0911 - a case each
+        """Decide what a refusal means for its record."""
+        if refusal.expired:
+            return Judgement(self._timed_out(refusal, known))
+        if refusal.blame == "client":
+            if self._traits.transactional:
+                return Judgement(self._in_failed_transaction(refusal, known))
+            return self._given_up(refusal, known)
+        if refusal.sent == "never":
+            return Judgement(self._translated(refusal, known))
+        if self._is_mate(refusal, known):
+            error = self._mate(refusal, known)
+            return Judgement(error, innocent=not self._traits.transactional)
+        error = self._refused(refusal, known)
+        if self._traits.transactional:
+            return Judgement(error)
+        # A hole in the sequence is the client's fault: the record was not looked at.
+        hole = error.code in _SEQUENCE_ERRORS and refusal.first_try is True
+        again = refusal.blame == "unknown" and not known.alone
+        verdict = error.verdict
+        innocent = hole or (again and verdict.retriable and verdict.written == "no")
+        return Judgement(error, innocent=innocent, unsent=hole)
+
+    # --- the client gave up -----------------------------------------------------------
+
+    def _given_up(self, refusal: Refusal, known: Known) -> Judgement:
+        cause = refusal.cause
+        sent = refusal.sent != "never"
+        if not sent and ends_all(cause):
+            return Judgement(self._errors.translate(cause, **_place(known)))
+        why = f"the producer gave up ({type(cause).__name__})"
+        if sent:
+            text = f"{why} while this record was on its way: it may have been written"
+            error = self._errors.make(
+                PURGED_IN_FLIGHT, text, original=cause, **_place(known)
+            )
+            return Judgement(error, innocent=True, in_flight=True)
+        text = f"{why} before this record was sent: it was not written"
+        error = self._errors.make(
+            ClientClosedError, text, original=cause, verdict=NOT_SENT, **_place(known)
+        )
+        return Judgement(error, innocent=True, unsent=True)
+
+    def _timed_out(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+        sent = refusal.sent != "never"
+        happened = (
+            "it was sent, and no answer came: it may have been written"
+            if sent
+            else "no broker could be reached for it: it was not written"
+        )
+        context: dict[str, Any] = {"idempotent": False}
+        context["transactional"] = self._traits.transactional
+        if not sent:
+            context["phase"] = "enqueue"
+        return self._errors.translate(
+            refusal.cause,
+            message=f"no outcome within {self._time}; {happened}",
+            context=context,
+            **_place(known),
+        )
+
+    def _in_failed_transaction(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+        verdict = classify(refusal.cause, api="Produce", transactional=True)
+        if verdict.action not in _STOPS:
+            verdict = ABORT
+        return self._errors.translate(
+            refusal.cause,
+            message="its transaction has failed; nothing of that is shown to readers",
+            verdict=verdict,
+            **_place(known),
+        )
+
+    def not_in_time(self, error: KafkaGuardError) -> KafkaGuardError:
+        """Judge a record that could not be sent again before its time was over.
+
+        Args:
+            error: Why it was not delivered at first.
+        """
+        if error.verdict.written != "no":
+            return error
+        late = self._errors.make(
+            ClientTimeoutError,
+            f"no outcome within {self._time}, since it had to be sent again; it was "
+            "not written",
+            api="Produce",
+            topic=error.topic,
+            partition=error.partition,
+            verdict=NOT_SENT,
+        )
+        late.__cause__ = error
+        return late
+
+    @property
+    def _time(self) -> str:
+        traits = self._traits
+        return f"{traits.delivery_timeout:g} s ({traits.timeout_setting})"
+
+    # --- a broker's answer ------------------------------------------------------------
+
+    def _is_mate(self, refusal: Refusal, known: Known) -> bool:
+        """Tell whether the batch or another record was refused, and not this record."""
+        if refusal.blame == "mate":
+            return True
+        if refusal.blame == "record" or known.alone:
+            return False
+        code = _code_of(refusal)
+        if code in _REFUSED_BATCH:
+            return (
+                known.fits is not False
+                if refusal.blame == "unknown"
+                else (known.count > 1)
+            )
+        if code not in _REFUSED_RECORD:
+            return False
+        if refusal.null_key and (
+            known.facts is None or known.facts.compacted is not False
+        ):
+            return False
+        return refusal.blame == "unknown" or known.count > 1
+
+    def _mate(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+        why = (
+            "its batch was larger than the topic takes"
+            if _code_of(refusal) in _REFUSED_BATCH
+            else "another record of the same batch was refused"
+        )
+        return self._errors.make(
+            BatchMateRefusedError,
+            f"{why}; this one was not written",
+            original=_exception(refusal.cause),
+            verdict=ABORT if self._traits.transactional else None,
+            **_place(known),
+        )
+
+    def _refused(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+        context: dict[str, Any] = {
+            "null_key": refusal.null_key,
+            "facts": known.facts,
+            "idempotent": False,
+            "transactional": self._traits.transactional,
+        }
+        is_named = refusal.blame != "unknown" or known.alone
+        if is_named and not refusal.null_key and _code_of(refusal) == _INVALID_RECORD:
+            context["phase"] = "single"
+        return self._errors.translate(refusal.cause, context=context, **_place(known))
+
+    def _translated(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+        context = {"transactional": self._traits.transactional, "idempotent": False}
+        return self._errors.translate(refusal.cause, context=context, **_place(known))
+
+    # --- what the machine decides by itself -------------------------------------------
+
+    def superseded(self, error: KafkaGuardError) -> KafkaGuardError:
+        """Make the error of a record that a later one of its key has overtaken."""
+        late = self._errors.make(
+            SupersededError,
+            "it failed only with its batch, but a later record of its key was accepted "
+            "or is on its way, so it was not sent again",
+            api="Produce",
+            topic=error.topic,
+            partition=error.partition,
+        )
+        late.__cause__ = error
+        return late
+
+
+def ends_all(cause: Any) -> bool:
+    """Tell whether a new client would not help: fenced, or not let in at all."""
+    verdict: Verdict = classify(cause, api="Produce")
+    return verdict.action is Action.FENCED or issubclass(
+        verdict.error_class, (AuthenticationError, ClusterAuthorizationFailedError)
+    )
+
+
+def is_null_key_refusal(error: KafkaGuardError) -> bool:
+    """Tell whether the broker refused a missing key."""
+    return isinstance(error, InvalidRecordKeyError)
+
+
+def may_be_set_aside(error: KafkaGuardError) -> bool:
+    """Tell whether an error is about the record: no other one is set aside."""
+    return error.verdict.action is Action.REJECT and not isinstance(
+        error, ClientStateError
+    )
+
+
+def add_words(error: KafkaGuardError, words: str) -> None:
+    """Add to what an error says."""
+    said = error.summary or (None if error.broker_message else error.original_text)
+    error.summary = f"{said}; {words}" if said else words
+
+
+def _place(known: Known) -> dict[str, Any]:
+    topic, partition = known.place
+    return {"api": "Produce", "topic": topic, "partition": partition}
+
+
+def _code_of(refusal: Refusal) -> int | None:
+    """Return the broker's code that a client's exception or error object carries."""
+    signal = signal_of(refusal.cause)
+    return signal.key if signal is not None and isinstance(signal.key, int) else None
+
+
+def _exception(cause: Any) -> BaseException | None:
+    return cause if isinstance(cause, BaseException) else None

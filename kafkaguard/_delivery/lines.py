@@ -1,0 +1,165 @@
+"""Batches on their way, in the order in which their records came, place by place.
+
+A batch stays in its line until nothing before it is open: a record that failed early is
+compared with what was accepted after it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Iterable, Iterator
+
+    from kafkaguard._delivery.facts import Batch, Order, Place
+    from kafkaguard._delivery.records import Record
+
+#: Seconds until a batch that was given up is looked at again.
+LOOK_AGAIN_S = 1.0
+_PAST_ALL = 1 << 62
+
+
+class Lines:
+    """All batches that are open, or stand after one that is.
+
+    Attributes:
+        open: Batches without an outcome, in the order in which they began.
+        again: Records that were sent again and are on their way, by their token.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[Batch, None] = {}
+        self.again: dict[Hashable, Record] = {}
+        self._lines: defaultdict[Place, list[Batch]] = defaultdict(list)
+        self._open_in: Counter[str] = Counter()
+
+    def begin(self, batch: Batch) -> None:
+        """Take in a batch; of one that was split all parts together replace it."""
+        self.open[batch] = None
+        self._lines[batch.place].append(batch)
+        self._open_in[batch.place.topic] += 1
+        parent = batch.parent
+        if parent is None:
+            return
+        batch.due = batch.next_look = min(batch.due, parent.due)
+        parent.parts.append(batch)
+        if parent.ended is None and sum(p.count for p in parent.parts) >= parent.count:
+            parent.ended = "split"
+            self.end(parent)
+
+    def end(self, batch: Batch) -> None:
+        """Take note that a batch is no longer open."""
+        del self.open[batch]
+        self._open_in[batch.place.topic] -= 1
+        self.shorten(batch.place)
+
+    def shorten(self, place: Place) -> None:
+        """Forget batches at the front of a line that nothing is left to do about."""
+        line = self._lines[place]
+        done = 0
+        for batch in line:
+            if batch.ended is None or batch.left:
+                break
+            done += 1
+        if done == len(line):
+            del self._lines[place]
+        else:
+            del line[:done]
+
+    def is_quiet(self, topic: str) -> bool:
+        """Whether no batch of a topic is open."""
+        return not self._open_in[topic]
+
+    def overdue(self, now: float) -> list[Batch]:
+        """List the open batches whose time is over; each once a while."""
+        late = [batch for batch in self.open if batch.next_look <= now]
+        for batch in late:
+            batch.next_look = now + LOOK_AGAIN_S
+        return late
+
+    def next_due(self) -> float | None:
+        """Return when the first of the open batches is due."""
+        return min((batch.next_look for batch in self.open), default=None)
+
+    def hasten(self, topic: str) -> None:
+        """Let no batch have more time than a record in it that was sent again."""
+        for batch in self.open:
+            if batch.place.topic == topic:
+                mine = map(self.again.get, batch.tokens())
+                dues = [record.due for record in mine if record is not None]
+                batch.due = min([batch.due, *dues])
+                batch.next_look = min(batch.next_look, batch.due)
+
+    def take_again(
+        self, batch: Batch, failed: Collection[int]
+    ) -> Iterator[tuple[int, Record]]:
+        """Take out the accepted records of a batch that were sent again."""
+        for index, token in enumerate(batch.tokens()):
+            if index not in failed and (record := self.again.pop(token, None)):
+                batch.orders[index] = record.order
+                yield index, record
+
+    def newest(
+        self, place: Place, keys: Collection[bytes]
+    ) -> tuple[dict[bytes, Order], Order | None]:
+        """Find the newest record of each key that was written, or may be.
+
+        Args:
+            place: Where.
+            keys: Of which keys.
+
+        Returns:
+            The place of the newest in the true order, by key; and that of the newest
+            batch of which the keys cannot be told: it may hold any of them.
+        """
+        newest: dict[bytes, Order] = {}
+        unknown: Order | None = None
+        for batch in self._lines.get(place, ()):
+            if batch.ended == "split":
+                continue
+            found = batch.keys()
+            if found is None:
+                if len(batch.unwritten) < batch.count:
+                    last = (batch.position, _PAST_ALL)
+                    unknown = last if unknown is None else max(unknown, last)
+                continue
+            for index, key in enumerate(found):
+                if key in keys and batch.may_hold(index):
+                    order = self._order_of(batch, index)
+                    assert key is not None
+                    if key not in newest or newest[key] < order:
+                        newest[key] = order
+        return newest, unknown
+
+    def _order_of(self, batch: Batch, index: int) -> Order:
+        if batch.ended is None and self.again:
+            record = self.again.get(batch.tokens()[index])
+            if record is not None:
+                return record.order
+        return batch.orders.get(index, (batch.position, index))
+
+    # --- counts -----------------------------------------------------------------------
+
+    def left(self, batches: Iterable[Batch]) -> tuple[int, int]:
+        """Count the records of batches, and of their parts, that have no outcome.
+
+        Returns:
+            Those that never failed, and those that did.
+        """
+        fresh = failed = 0
+        for batch in batches:
+            if batch.ended is None:
+                fresh += self._fresh(batch)
+            elif batch.ended == "split":
+                more = self.left(batch.parts)
+                fresh, failed = fresh + more[0], failed + more[1]
+            else:
+                failed += batch.left
+        return fresh, failed
+
+    def _fresh(self, batch: Batch) -> int:
+        """Count the records that were not sent again: those count by themselves."""
+        if not self.again:
+            return batch.count
+        return batch.count - sum(token in self.again for token in batch.tokens())

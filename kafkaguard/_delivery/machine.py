@@ -1,0 +1,649 @@
+"""The delivery machine: what becomes of each record that is sent, decided once.
+
+It does nothing itself: no I/O, no lock, no clock, no thread, no client. A driver holds
+one lock around it, tells it what a client tells (each method is a fact), and carries
+out the commands that these calls return. The life of a refused batch::
+
+    failed()    judged record by record (`judging`); each is settled, set aside or held
+    held()      ... once no send of the topic is under way, and its batches have ended:
+    sent()      handed over in the old order (`rounds`), with new tokens
+    accepted()  settled as delivered; the sends of the topic are free again
+
+Times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaguard._delivery import commands
+from kafkaguard._delivery.books import Books
+from kafkaguard._delivery.death import ANSWER_S, ClientLife
+from kafkaguard._delivery.facts import (
+    Work,
+)
+from kafkaguard._delivery.fates import Fates
+from kafkaguard._delivery.judging import (
+    MESSAGE_TOO_LARGE,
+    Judge,
+    Judgement,
+    Known,
+    ends_all,
+    is_null_key_refusal,
+)
+from kafkaguard._delivery.limits import Limits
+from kafkaguard._delivery.lines import Lines
+from kafkaguard._delivery.records import Record
+from kafkaguard._delivery.rescue import SETTLE_S
+from kafkaguard._delivery.rounds import Rounds
+from kafkaguard._delivery.table import (
+    ClientEvent,
+    ClientState,
+    RecordEvent,
+    RecordState,
+    TopicEvent,
+)
+from kafkaguard._retries.events import RecreateEvent
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors import ClientTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from kafkaguard._delivery.commands import Command
+    from kafkaguard._delivery.facts import (
+        Answer,
+        Batch,
+        Place,
+        Raw,
+        Refusal,
+        Traits,
+    )
+    from kafkaguard._delivery.report import DeliveryReport
+    from kafkaguard._delivery.shell import ClientErrors, Policy
+    from kafkaguard._retries.machine import OnReject
+    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard.errors import KafkaGuardError
+
+_NOTHING: tuple[Command, ...] = ()
+
+
+class DeliveryMachine:
+    """See the module.
+
+    Args:
+        traits: What the client can do and tell.
+        policy: What the user decides.
+        errors: Makes the client's errors.
+        size_alone: ``ProducerShell.size_alone``, which does no I/O.
+        facts: Returns what is known of a topic at this moment, without asking.
+
+    Attributes:
+        holds: The topics whose sends wait; None among them: all. A send looks at it
+            without the lock: ``if machine.holds and ...``.
+    """
+
+    def __init__(
+        self,
+        traits: Traits,
+        policy: Policy,
+        errors: ClientErrors,
+        *,
+        size_alone: Callable[[Raw], int],
+        facts: Callable[[str], TopicFacts | None] = lambda _: None,
+    ) -> None:
+        self._traits = traits
+        self._policy = policy
+        self._facts = facts
+        self._out: list[Command] = []
+        self._judge = Judge(traits, errors)
+        self._lines = Lines()
+        self._books = Books()
+        self._limits = Limits(size_alone)
+        self._client = ClientLife()
+        self._rounds = Rounds(
+            policy,
+            errors,
+            self._judge,
+            self._lines,
+            self._limits,
+            self._client,
+            self._emit,
+        )
+        self._fates = self._rounds.fates = Fates(
+            traits,
+            policy,
+            errors,
+            self._books,
+            self._limits,
+            emit=self._emit,
+            hold=self._rounds.add,
+            shorten=self._shorten,
+        )
+        self.holds = self._rounds.holds
+        #: By the batch that a dying client gave up.
+        self._unanswered: dict[Batch, list[Record]] = {}
+        self._is_closing = False
+
+    def _emit(self, command: Command) -> None:
+        self._out.append(command)
+
+    def _shorten(self, batch: Batch) -> None:
+        if batch.ended is not None:
+            self._lines.shorten(batch.place)
+
+    def _go_on(self, now: float) -> Sequence[Command]:
+        """Do what has become possible, and hand all commands out."""
+        if self._rounds.topics:
+            self._rounds.go_on(now)
+        if not self._out:
+            return _NOTHING
+        out, self._out = self._out, []
+        return out
+
+    # --- batches ----------------------------------------------------------------------
+
+    def began(self, batch: Batch) -> None:
+        """Take note that the client has begun a batch."""
+        self._lines.begin(batch)
+
+    def accepted(self, batch: Batch, now: float) -> Sequence[Command]:
+        """Take note that the broker took all of a batch.
+
+        Args:
+            batch: Which. One that has ended is left alone.
+            now: The time.
+        """
+        if batch.ended is not None:
+            return _NOTHING
+        if not (self._rounds.topics or self._lines.again):
+            batch.ended = "accepted"
+            self._books.delivered(batch.count)
+            self._lines.end(batch)
+            return _NOTHING
+        return self._ended(batch, (), now)
+
+    def failed(
+        self, batch: Batch, refusals: Sequence[Refusal], now: float
+    ) -> Sequence[Command]:
+        """Take note that records of a batch have failed; its others were accepted.
+
+        Args:
+            batch: Which. One that has ended is left alone.
+            refusals: One for each record that has failed.
+            now: The time.
+        """
+        if batch.ended is not None:
+            return _NOTHING
+        return self._ended(batch, refusals, now)
+
+    def _ended(
+        self, batch: Batch, refusals: Sequence[Refusal], now: float
+    ) -> Sequence[Command]:
+        topic = self._rounds.topics.get(batch.place.topic)
+        if topic is not None and topic.is_sending:
+            # It may hold records whose new tokens are not known yet.
+            topic.deferred.append((batch, refusals))
+            return _NOTHING
+        self._end(batch, refusals, now)
+        return self._go_on(now)
+
+    def _end(self, batch: Batch, refusals: Sequence[Refusal], now: float) -> None:
+        batch.ended = "failed" if refusals else "accepted"
+        self._accept(batch, {refusal.index for refusal in refusals})
+        if refusals:
+            refusals = sorted(refusals, key=lambda each: each.index)
+            records = self._failed_records(batch, refusals)
+            for record, refusal in zip(records, refusals, strict=True):
+                self._refused(record, batch, refusal, now)
+        self._lines.end(batch)
+
+    def _accept(self, batch: Batch, failed: set[int]) -> None:
+        """Count the records of a batch that were accepted; settle those sent again."""
+        accepted = batch.count - len(failed)
+        if self._lines.again:
+            for index, record in self._lines.take_again(batch, failed):
+                accepted -= 1
+                self._came_back(record)
+                if record.state is RecordState.SETTLED:
+                    continue  # it was given up before
+                if record.is_letter:
+                    self._fates.letter_delivered(record, batch, index)
+                else:
+                    self._fates.settle(record, "delivered")
+        self._books.delivered(accepted)
+
+    def _came_back(self, record: Record) -> None:
+        topic = self._rounds.topics.get(record.place.topic)
+        if topic is not None and topic.away:
+            topic.away -= 1
+
+    def _failed_records(
+        self, batch: Batch, refusals: Sequence[Refusal]
+    ) -> list[Record]:
+        """Return the records that have failed: sent again before, or new ones."""
+        raws = batch.raws()
+        records = []
+        for refusal in refusals:
+            record = self._lines.again.pop(refusal.token, None)
+            if record is None:
+                raw = None if raws is None else raws[refusal.index]
+                record = self._new_record(batch, refusal, raw)
+            else:
+                batch.orders[refusal.index] = record.order
+                self._came_back(record)
+                if record.state is RecordState.AGAIN:
+                    self._fates.happens(record, RecordEvent.FAILED)
+            records.append(record)
+        return records
+
+    def _new_record(self, batch: Batch, refusal: Refusal, raw: Raw | None) -> Record:
+        place = batch.place
+        if refusal.partition is not None:
+            place = place._replace(partition=refusal.partition)
+        record = Record(refusal.token, batch, refusal.index, place, batch.due, raw)
+        batch.left += 1
+        self._fates.take_in(record)
+        return record
+
+    # --- one failed record ------------------------------------------------------------
+
+    def _refused(
+        self, record: Record, batch: Batch, refusal: Refusal, now: float
+    ) -> None:
+        """Judge a record that has failed, and decide what becomes of it."""
+        if record.state is RecordState.SETTLED:
+            return  # it was given up before
+        judgement = self._judge.judge(refusal, self._known(record, batch, refusal))
+        error = record.error = judgement.error
+        if error.verdict.written == "no":
+            batch.unwritten.add(refusal.index)
+        if is_null_key_refusal(error):
+            self._emit(commands.ForgetFacts(record.place.topic))
+        if judgement.in_flight and self._may_be_answered():
+            self._fates.happens(record, RecordEvent.AWAIT_ANSWER)
+            self._unanswered.setdefault(batch, []).append(record)
+        else:
+            self._decide(record, batch, judgement, now, is_mate=refusal.blame == "mate")
+
+    def _known(self, record: Record, batch: Batch, refusal: Refusal) -> Known:
+        topic = record.place.topic
+        fits = None
+        if refusal.blame == "unknown":
+            fits = self._limits.fits(topic, record.raw)
+        return Known(
+            record.place, batch.count, record.is_alone, self._facts(topic), fits
+        )
+
+    def _may_be_answered(self) -> bool:
+        traits = self._traits
+        return (
+            traits.hears_late
+            and not (self._is_closing or traits.transactional)
+            and self._client.may_answer
+        )
+
+    def _decide(
+        self,
+        record: Record,
+        batch: Batch,
+        judgement: Judgement,
+        now: float,
+        *,
+        is_mate: bool = False,
+    ) -> None:
+        error = judgement.error
+        if error.verdict.written != "no":
+            record.doubt = record.doubt or error
+            self._client.leaves_in_doubt(batch)
+        if batch is not record.batch and not judgement.unsent:
+            record.resent += 1
+        if self._may_go_again(record, judgement, now):
+            record.is_suspect = record.resent > 0 and not is_mate
+            self._fates.send_again(record)
+        elif self._lacks_limit(record, error):
+            self._fates.ask_size(record)
+        elif judgement.unsent and record.due <= now:
+            self._fates.end(record, self._judge.not_in_time(error), now)
+        else:
+            self._fates.end(record, error, now)
+
+    def _may_go_again(self, record: Record, judgement: Judgement, now: float) -> bool:
+        """Tell whether a record is sent again, by the policy and what is known."""
+        if (
+            self._policy.rescue == "never"
+            or self._is_closing
+            or self._traits.transactional
+            or record.raw is None
+            or record.due <= now
+        ):
+            return False
+        verdict = judgement.error.verdict
+        if verdict.written != "no":
+            return (
+                self._policy.in_doubt == "resend"
+                and verdict.action is Action.IN_DOUBT
+                and not record.resent
+            )
+        if judgement.unsent:
+            return True
+        return judgement.innocent and not record.is_alone
+
+    def _lacks_limit(self, record: Record, error: KafkaGuardError) -> bool:
+        """Tell whether an error is to say how much the topic takes, and does not."""
+        if error.code != MESSAGE_TOO_LARGE or record.is_letter:
+            return False
+        self._rounds.oversize.add(record.place.topic)
+        return not self._is_closing
+
+    # --- records that send() itself refuses -------------------------------------------
+
+    def on_reject(self, error: KafkaGuardError) -> OnReject:
+        """Return what the policy does with a record that has failed so.
+
+        A shell asks before it serialises the record for ``refused_at_once``; where it
+        is ``"raise"``, the shell raises the error and tells :meth:`raised`.
+        """
+        return self._fates.on_reject(error)
+
+    def refused_at_once(
+        self,
+        token: Hashable,
+        place: Place,
+        raw: Raw | None,
+        error: KafkaGuardError,
+        now: float,
+    ) -> tuple[Record, Sequence[Command]]:
+        """Take note that ``send`` refuses a record before the client has it."""
+        due = now + self._traits.delivery_timeout
+        record = Record(token, None, 0, place, due, raw)
+        record.error = error
+        self._fates.take_in(record)
+        self._fates.end(record, error, now)
+        return record, self._go_on(now)
+
+    def raised(self, error: KafkaGuardError) -> Sequence[Command]:
+        """Take note that ``send`` raises an error, which is in no report."""
+        self._fates.tell_rejected(error, "raise")
+        return self._go_on(0.0)
+
+    # --- the client -------------------------------------------------------------------
+
+    def died(
+        self, cause: BaseException, place: Place | None, now: float
+    ) -> Sequence[Command]:
+        """Take note that the client in use delivers nothing from now on."""
+        if self._client.is_alive and self._is_worth_replacing(cause):
+            self._die(cause, place, now)
+        return self._go_on(now)
+
+    def _is_worth_replacing(self, cause: BaseException) -> bool:
+        traits = self._traits
+        return (
+            traits.replaceable
+            and not (traits.transactional or self._is_closing)
+            and not ends_all(cause)
+        )
+
+    def _die(self, cause: BaseException, place: Place | None, now: float) -> None:
+        self._client.die(cause, place)
+        self._rounds.died()
+        self.holds.add(None)
+        self._emit(commands.HoldSends(None))
+        self._fates.tell(RecreateEvent, None if place is None else place.topic)
+        self._emit(commands.HearOut(now + ANSWER_S))
+
+    def heard_out(self, now: float) -> Sequence[Command]:
+        """Reply to HearOut."""
+        self._client.happens(ClientEvent.HEARD_OUT)
+        self._emit(commands.Stop())
+        return self._go_on(now)
+
+    def stopped(self, now: float) -> Sequence[Command]:
+        """Reply to Stop; each batch of the dead client has come back before."""
+        if self._unanswered:
+            self._client.happens(ClientEvent.ANSWERS_MISSING)
+            self._emit(commands.AskAnswers(tuple(self._unanswered)))
+        else:
+            self._client.happens(ClientEvent.STOPPED)
+            self._emit(commands.Replace(self._client.locking_out))
+        return self._go_on(now)
+
+    def answered(
+        self, answers: Mapping[Batch, Answer], now: float
+    ) -> Sequence[Command]:
+        """Reply to AskAnswers; a batch without an answer may be left out."""
+        unanswered, self._unanswered = self._unanswered, {}
+        for batch, records in unanswered.items():
+            self._answer(batch, records, answers.get(batch), now)
+        self._client.happens(ClientEvent.ANSWERED)
+        self._emit(commands.Replace(self._client.locking_out))
+        return self._go_on(now)
+
+    def _answer(
+        self, batch: Batch, records: list[Record], answer: Answer | None, now: float
+    ) -> None:
+        """Decide about the records of a batch that was on its way."""
+        refusals = {} if answer is None else {r.token: r for r in answer.refusals}
+        for record in records:
+            if record.state is not RecordState.UNANSWERED:
+                continue  # it was given up before
+            self._fates.happens(record, RecordEvent.FAILED)
+            if answer is not None and answer.base_offset is not None:
+                self._was_written(record, batch, answer.base_offset)
+            elif refusal := refusals.get(record.token):
+                self._refused(record, batch, refusal, now)
+            else:
+                assert record.error is not None
+                self._decide(record, batch, Judgement(record.error), now)
+
+    def _was_written(self, record: Record, batch: Batch, base_offset: int) -> None:
+        index = record.index
+        if batch is not record.batch:  # it was sent again
+            index = next(
+                i for i, order in batch.orders.items() if order == record.order
+            )
+        if record.is_letter:
+            self._fates.letter_delivered(record, batch, index)
+        else:
+            self._fates.settle(record, "delivered", offset=base_offset + index)
+
+    def replaced(self, now: float) -> Sequence[Command]:
+        """Reply to Replace: a successor is in use."""
+        self._client.revive()
+        self._emit(
+            commands.Warn(
+                f"the producer was dead and was replaced: {self._client.epitaph()}"
+            )
+        )
+        self._rounds.replaced(now)
+        self.holds.discard(None)
+        self._emit(commands.FreeSends(None))
+        return self._go_on(now)
+
+    def not_replaced(
+        self, error: BaseException, now: float, *, may_pass: bool, awaited: bool
+    ) -> Sequence[Command]:
+        """Reply to Replace.
+
+        Args:
+            error: Why there is no successor.
+            now: The time.
+            may_pass: It may succeed later.
+            awaited: Sends wait for it.
+        """
+        is_awaited = awaited or any(self._rounds.waiting())
+        is_final = self._is_closing or not (may_pass and is_awaited)
+        self._client.fail(error, now, is_final=is_final)
+        if is_final:
+            for record in list(self._rounds.waiting()):
+                if record.state is RecordState.HELD:
+                    self._fates.not_sent_again(record, error, now)
+            self._rounds.drop_all()
+            self._emit(commands.FreeSends(None))
+        return self._go_on(now)
+
+    def wanted(self, now: float) -> Sequence[Command]:
+        """Take note that a send waits while :attr:`lost`: try to build one again."""
+        if self._client.state is ClientState.LOST and not self._is_closing:
+            self._client.happens(ClientEvent.WANTED)
+            self._try_again(now)
+        return self._go_on(now)
+
+    def _try_again(self, now: float) -> None:
+        if self._client.state is ClientState.PAUSED and now >= self._client.not_before:
+            self._client.happens(ClientEvent.PAUSE_OVER)
+            self._emit(commands.Replace(self._client.locking_out))
+
+    @property
+    def lost(self) -> BaseException | None:
+        """Why there is no client and none is being built; None: that is not so."""
+        return self._client.error if self._client.state is ClientState.LOST else None
+
+    # --- replies for a topic ----------------------------------------------------------
+
+    def held(self, topic: str, now: float) -> Sequence[Command]:
+        """Reply to HoldSends: no send of the topic is under way."""
+        self._rounds.held(topic, now)
+        return self._go_on(now)
+
+    def sent(
+        self, topic: str, handed: Sequence[Hashable | Exception], now: float
+    ) -> Sequence[Command]:
+        """Reply to Send: for each record its new token, or why the client has it not.
+
+        Batches of this topic that end between the command and this reply are kept and
+        dealt with here, so a shell may tell them in any order.
+        """
+        waiting = self._rounds.topics[topic]
+        waiting.happens(TopicEvent.HANDED_OVER)
+        waiting.until = now + SETTLE_S
+        waiting.away = 0
+        for record, token in zip(waiting.group, handed, strict=True):
+            if isinstance(token, Exception):
+                self._not_handed_over(record, token, now)
+                continue
+            waiting.away += 1
+            self._lines.again[token] = record
+            if record.state is RecordState.SENDING:
+                self._fates.handed_over(record, token)
+        waiting.group = ()
+        self._lines.hasten(topic)
+        deferred, waiting.deferred = waiting.deferred, []
+        for batch, refusals in deferred:
+            if batch.ended is None:
+                self._end(batch, refusals, now)
+        if not self._client.is_alive:
+            self._rounds.stall(waiting)
+        elif waiting.away:
+            self._emit(commands.SendNow())
+        return self._go_on(now)
+
+    def _not_handed_over(self, record: Record, why: Exception, now: float) -> None:
+        if record.state is not RecordState.SENDING:
+            return  # it was given up before
+        self._fates.happens(record, RecordEvent.NOT_HANDED_OVER)
+        if record.due <= now:
+            self._rounds.expire(record, now)
+        elif self._client.is_alive or self._is_closing:
+            self._fates.not_sent_again(record, why, now)
+        else:  # it died meanwhile; its successor takes the record
+            self._fates.send_again(record)
+
+    def limit(self, topic: str, most: int | None, now: float) -> Sequence[Command]:
+        """Reply to AskLimit: the topic's largest batch in bytes; None: not known."""
+        self._limits.told(topic, most, now)
+        for record in list(self._fates.open):
+            if record.state is RecordState.SIZING and record.place.topic == topic:
+                if record.is_letter:
+                    self._fates.seal(record)
+                else:
+                    self._too_large(record, now)
+        return self._go_on(now)
+
+    def _too_large(self, record: Record, now: float) -> None:
+        error, topic = record.error, record.place.topic
+        assert error is not None
+        error.summary = self._limits.describe(topic, record.raw)
+        self._fates.end(record, error, now)
+
+    # --- time and the end -------------------------------------------------------------
+
+    def next_due(self) -> float | None:
+        """Return when ``tick`` is to be called; None: nothing waits for a time."""
+        dues = list(self._rounds.dues())
+        if (first := self._lines.next_due()) is not None:
+            dues.append(first)
+        if self._client.state is ClientState.PAUSED:
+            dues.append(self._client.not_before)
+        return min(dues, default=None)
+
+    def tick(self, now: float) -> Sequence[Command]:
+        """Do what is due."""
+        if overdue := self._lines.overdue(now):
+            stuck = ClientTimeoutError("it is stuck")
+            if self._client.is_alive and self._is_worth_replacing(stuck):
+                self._die(stuck, overdue[0].place, now)
+            self._emit(commands.GiveUp(tuple(overdue)))
+        self._rounds.expire_all(now)
+        self._try_again(now)
+        return self._go_on(now)
+
+    def closing(self, now: float) -> Sequence[Command]:
+        """Take on nothing more: what fails from now on has failed."""
+        self._is_closing = True
+        return self._go_on(now)
+
+    def give_up(self, why: str, now: float) -> Sequence[Command]:
+        """Settle what waits: nobody waits for it any longer."""
+        self._is_closing = True
+        self._fates.give_up(why, now)
+        self.holds.clear()
+        self._emit(commands.FreeSends(None))
+        return self._go_on(now)
+
+    # --- transactions -----------------------------------------------------------------
+
+    @property
+    def transaction_failure(self) -> KafkaGuardError | None:
+        """The first failure of a record in this transaction: it can only be aborted."""
+        return self._fates.transaction_failure
+
+    @property
+    def has_hole(self) -> bool:
+        """Whether a record failed on its way, so the client's sequence has a hole."""
+        return self._fates.has_hole
+
+    def spoil_transaction(self, error: KafkaGuardError) -> None:
+        """Take note of a record that was never handed over: the rest is incomplete."""
+        self._fates.transaction_failure = self._fates.transaction_failure or error
+
+    def new_transaction(self) -> None:
+        """Forget the failure of a transaction that has ended."""
+        self._fates.transaction_failure = None
+        self._fates.has_hole = False
+
+    # --- what the driver asks ---------------------------------------------------------
+
+    def record(self, token: Hashable) -> Record | None:
+        """Return the record of a token that has failed and is not settled."""
+        return self._fates.record(token)
+
+    def open_work(self) -> Work:
+        """Return what is on its way at this moment, for ``left``."""
+        records = (each for each in self._fates.open if not each.is_letter)
+        return Work(tuple(self._lines.open), tuple(records))
+
+    def left(self, work: Work) -> int:
+        """Count the records of that work that have no outcome yet."""
+        fresh, failed = self._lines.left(work.batches)
+        before = sum(record.outcome is None for record in work.records)
+        return fresh + failed + before
+
+    def pending(self) -> int:
+        """Count the records that have no outcome yet."""
+        return self.left(self.open_work())
+
+    def report(self, pending: int) -> DeliveryReport:
+        """Close the books: what became of records since the last report."""
+        return self._books.report(pending)

@@ -1,0 +1,110 @@
+"""Records that are sent again: one topic's rounds, in the old order of each key.
+
+A round::
+
+    [a record is held]  HoldSends; once no send is under way, what is in flight settles
+    [nothing is open]   records with a key are handed over in their old order
+    [all have outcome]  then those without a key, on their own: the broker may refuse
+                        them with all that is in the same batch
+    [all have outcome]  FreeSends
+
+What is refused again is sent in halves, so a record that nobody names is found in a
+few steps; none of the others comes before one that stands ahead of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaguard._delivery.table import (
+    TOPICS,
+    RecordState,
+    TopicEvent,
+    TopicState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkaguard._delivery.facts import Batch, Refusal
+    from kafkaguard._delivery.records import Record
+
+#: Seconds that batches have to come to an end before the next records are handed over.
+SETTLE_S = 5.0
+
+
+class Topic:
+    """A topic of which records wait to be sent again.
+
+    Attributes:
+        name: The topic's.
+        state: Where its round stands.
+        group: The records that were handed over together.
+        away: How many of them the client has.
+        until: When their outcome is not waited for any longer.
+        deferred: Batches that ended while records were handed over, with the refusals.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = TopicState.OPEN
+        self.group: Sequence[Record] = ()
+        self.away = 0
+        self.until = float("inf")
+        self.deferred: list[tuple[Batch, Sequence[Refusal]]] = []
+        self._waiting: list[Record] = []
+        #: The next one comes last.
+        self._groups: list[list[Record]] = []
+
+    def happens(self, event: TopicEvent) -> None:
+        """Go on to the next state."""
+        self.state = TOPICS.after(self.state, event)
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether the driver hands records over."""
+        return self.state is TopicState.SENDING
+
+    @property
+    def has_due(self) -> bool:
+        """Whether it goes on when ``until`` is over."""
+        return self.state in (TopicState.SETTLING, TopicState.WAITING)
+
+    def add(self, record: Record) -> None:
+        """Let a record wait."""
+        self._waiting.append(record)
+
+    def held(self) -> Iterator[Record]:
+        """Find the records that wait."""
+        for group in (*self._groups, self._waiting):
+            for record in group:
+                if record.state is RecordState.HELD:
+                    yield record
+
+    def has_only_letters(self) -> bool:
+        """Whether what waits are dead letters that were never sent."""
+        return all(r.is_letter and not r.resent for r in self.held())
+
+    def next_group(self) -> list[Record]:
+        """Take the records that are sent next; none: nothing waits."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._groups += _arranged(waiting)
+        while self._groups:
+            group = [r for r in self._groups.pop() if r.state is RecordState.HELD]
+            if group:
+                return group
+        return []
+
+
+def _arranged(records: list[Record]) -> Iterator[list[Record]]:
+    """Put records into groups; the one to be sent first comes last."""
+    records = sorted(records, key=lambda record: record.order)
+    for keyless in (True, False):
+        group = [r for r in records if (r.key is None) is keyless]
+        if len(group) > 1 and any(record.is_suspect for record in group):
+            half = len(group) // 2
+            yield group[half:]
+            yield group[:half]
+        elif group:
+            yield group

@@ -1,0 +1,286 @@
+"""The rounds of all topics: who waits for what, and what is handed over next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaguard._delivery import commands
+from kafkaguard._delivery.judging import MESSAGE_TOO_LARGE
+from kafkaguard._delivery.limits import FRESH_S
+from kafkaguard._delivery.rescue import SETTLE_S, Topic
+from kafkaguard._delivery.table import RecordEvent, RecordState, TopicEvent, TopicState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkaguard._delivery.commands import Command
+    from kafkaguard._delivery.death import ClientLife
+    from kafkaguard._delivery.facts import Place
+    from kafkaguard._delivery.fates import Fates
+    from kafkaguard._delivery.judging import Judge
+    from kafkaguard._delivery.limits import Limits
+    from kafkaguard._delivery.lines import Lines
+    from kafkaguard._delivery.records import Record
+    from kafkaguard._delivery.shell import ClientErrors, Policy
+
+
+class Rounds:
+    """The topics of which records wait to be sent again.
+
+    Args:
+        policy: What the user decides.
+        errors: Makes the client's errors.
+        judge: Makes those that the machine gives by itself.
+        lines: Batches in their order.
+        limits: What topics take.
+        client: Whether records can be handed over.
+        emit: Gives a command to the driver.
+
+    Attributes:
+        fates: Ends the records that are not sent again.
+        holds: The topics whose sends wait; None among them: all.
+        topics: Those with a round.
+        oversize: Topics that have just refused a record for its size; others of the
+            round may be too large as well.
+    """
+
+    fates: Fates
+
+    def __init__(
+        self,
+        policy: Policy,
+        errors: ClientErrors,
+        judge: Judge,
+        lines: Lines,
+        limits: Limits,
+        client: ClientLife,
+        emit: Callable[[Command], None],
+    ) -> None:
+        self.holds: set[str | None] = set()
+        self.topics: dict[str, Topic] = {}
+        self.oversize: set[str] = set()
+        self._policy = policy
+        self._errors = errors
+        self._judge = judge
+        self._lines = lines
+        self._limits = limits
+        self._client = client
+        self._emit = emit
+        self._warned: set[str] = set()
+
+    def add(self, record: Record) -> None:
+        """Let a record wait for the next group of its topic's round."""
+        name = record.place.topic
+        topic = self.topics.setdefault(name, Topic(name))
+        topic.add(record)
+        if not self._client.is_alive:
+            if topic.state is TopicState.OPEN:
+                self.stall(topic)
+        elif topic.state is TopicState.OPEN and topic.has_only_letters():
+            pass  # it goes on at once
+        elif topic.state is TopicState.OPEN or self._lacks_hold(topic):
+            self._begin(topic)
+
+    def _lacks_hold(self, topic: Topic) -> bool:
+        """Whether only dead letters were sent, and now an older record waits."""
+        return (
+            topic.state is TopicState.WAITING
+            and topic.name not in self.holds
+            and not topic.has_only_letters()
+        )
+
+    def _begin(self, topic: Topic) -> None:
+        topic.happens(TopicEvent.TROUBLE)
+        self.holds.add(topic.name)
+        self._emit(commands.HoldSends(topic.name))
+
+    def held(self, name: str, now: float) -> None:
+        """Take note that no send of a topic is under way."""
+        topic = self.topics.get(name)
+        if topic is not None and topic.state is TopicState.HOLDING:
+            topic.happens(TopicEvent.HELD)
+            topic.until = now + SETTLE_S
+            if not self._lines.is_quiet(name):
+                self._emit(commands.SendNow())
+
+    # --- going on ---------------------------------------------------------------------
+
+    def go_on(self, now: float) -> None:
+        """Hand over, or free the sends, wherever nothing is waited for any more."""
+        if self._client.is_alive:
+            for topic in list(self.topics.values()):
+                self._go_on(topic, now)
+
+    def _go_on(self, topic: Topic, now: float) -> None:
+        if self._lacks_hold(topic):
+            self._begin(topic)
+        if not self._is_ready(topic, now):
+            return
+        group = self._next_group(topic, now)
+        if not group:
+            self._close(topic)
+            return
+        is_first = topic.state is TopicState.OPEN
+        topic.happens(TopicEvent.LETTERS if is_first else TopicEvent.SEND)
+        topic.group = group
+        for record in group:
+            self.fates.happens(record, RecordEvent.SEND)
+        self._emit(commands.Send(topic.name, tuple(group)))
+
+    def _is_ready(self, topic: Topic, now: float) -> bool:
+        if topic.state is TopicState.OPEN:
+            return topic.has_only_letters()
+        if not topic.has_due:
+            return False
+        if topic.name in self.oversize and not self._limits.is_known(
+            topic.name, now, FRESH_S
+        ):
+            self.fates.ask_limit(topic.name)
+            return False
+        if topic.state is TopicState.SETTLING:
+            return self._lines.is_quiet(topic.name) or now >= topic.until
+        return not topic.away or now >= topic.until
+
+    def _close(self, topic: Topic) -> None:
+        if topic.state is not TopicState.OPEN:
+            topic.happens(TopicEvent.NOTHING_LEFT)
+        del self.topics[topic.name]
+        if topic.name in self.holds:
+            self.holds.discard(topic.name)
+            self._emit(commands.FreeSends(topic.name))
+
+    def _next_group(self, topic: Topic, now: float) -> list[Record]:
+        """Take the records that are handed over next; end those that must not be."""
+        is_quiet = self._lines.is_quiet(topic.name)
+        while group := topic.next_group():
+            group = [r for r in group if not self._is_ended(r, topic, now)]
+            group = self._without_superseded(group, now)
+            if group:
+                for record in group:
+                    record.is_alone = is_quiet and len(group) == 1
+                return group
+        self.oversize.discard(topic.name)
+        return []
+
+    def _is_ended(self, record: Record, topic: Topic, now: float) -> bool:
+        assert record.raw is not None
+        if record.due <= now:
+            self.expire(record, now)
+            return True
+        if topic.name not in self.oversize or record.is_letter:
+            return False
+        if self._limits.size_beyond(topic.name, record.raw) is None:
+            return False
+        error = self._errors.make(
+            MESSAGE_TOO_LARGE,
+            self._limits.describe(topic.name, record.raw),
+            api="Produce",
+            topic=topic.name,
+            partition=record.place.partition,
+        )
+        self.fates.end(record, error, now)
+        return True
+
+    def expire(self, record: Record, now: float) -> None:
+        """End a record whose time was over before it could be sent again."""
+        if record.is_letter:
+            self.fates.not_sent_again(record, "its time was over", now)
+            return
+        assert record.error is not None
+        self.fates.end(record, self._judge.not_in_time(record.error), now)
+
+    # --- the order of keys ------------------------------------------------------------
+
+    def _without_superseded(self, group: list[Record], now: float) -> list[Record]:
+        late = self._superseded(group)
+        if not late:
+            return group
+        if self._policy.rescue == "any_order":
+            self._warn_of_order(group[0].place.topic)
+            return group
+        for record in late:
+            assert record.error is not None
+            error = record.error
+            if error.verdict.written == "no":
+                error = self._judge.superseded(error)
+            self.fates.end(record, error, now)
+        return [record for record in group if record not in late]
+
+    def _superseded(self, group: list[Record]) -> set[Record]:
+        """Find the records of which a later one of the same key may be written."""
+        by_place: dict[Place, list[Record]] = {}
+        for record in group:
+            if record.batch is not None and record.key is not None:
+                by_place.setdefault(record.batch.place, []).append(record)
+        late = set()
+        for place, records in by_place.items():
+            keys = {record.key for record in records if record.key is not None}
+            newest, unknown = self._lines.newest(place, keys)
+            for record in records:
+                assert record.key is not None
+                later = newest.get(record.key, unknown)
+                if unknown is not None and later is not None:
+                    later = max(later, unknown)
+                if later is not None and record.order < later:
+                    late.add(record)
+        return late
+
+    def _warn_of_order(self, topic: str) -> None:
+        if topic not in self._warned:
+            self._warned.add(topic)
+            self._emit(
+                commands.Warn(
+                    f"policy {self._policy.name} has rescue: any_order, and a record "
+                    f"of topic {topic} is sent again after a later one of its key"
+                )
+            )
+
+    # --- the client -------------------------------------------------------------------
+
+    def stall(self, topic: Topic) -> None:
+        """Let a topic wait for the client's successor."""
+        topic.happens(TopicEvent.DIED)
+        topic.away = 0
+        self.holds.add(topic.name)
+
+    def died(self) -> None:
+        """Let all topics wait; one that is being handed over does afterwards."""
+        for topic in self.topics.values():
+            if not topic.is_sending:
+                self.stall(topic)
+
+    def replaced(self, now: float) -> None:
+        """Go on with the successor."""
+        for topic in self.topics.values():
+            if topic.state is TopicState.STALLED:
+                topic.happens(TopicEvent.REPLACED)
+                topic.until = now + SETTLE_S
+
+    def drop_all(self) -> None:
+        """Free all topics, whose records are settled."""
+        for topic in list(self.topics.values()):
+            if topic.state is TopicState.STALLED:
+                self._close(topic)
+
+    # --- time -------------------------------------------------------------------------
+
+    def waiting(self) -> Iterator[Record]:
+        """Find the records that wait to be handed over."""
+        for topic in self.topics.values():
+            yield from topic.held()
+
+    def dues(self) -> Iterator[float]:
+        """Say when something is to be done without any fact."""
+        for record in self.waiting():
+            yield record.due
+        if not self._client.is_alive:
+            return
+        for topic in self.topics.values():
+            if topic.has_due and topic.name not in self._limits.asked:
+                yield topic.until
+
+    def expire_all(self, now: float) -> None:
+        """End the waiting records whose time is over."""
+        for record in [r for r in self.waiting() if r.due <= now]:
+            if record.state is RecordState.HELD:
+                self.expire(record, now)

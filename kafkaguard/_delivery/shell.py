@@ -1,0 +1,165 @@
+"""What a driver needs of a client, and the machine of its surroundings: protocols."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from kafkaguard._delivery.dialects import Dialect
+    from kafkaguard._delivery.facts import Answer, Batch, Place, Raw, Refusal, Traits
+    from kafkaguard._delivery.records import Record
+    from kafkaguard._retries.machine import CallContext, Ruling
+    from kafkaguard._verdicts.verdict import Verdict
+    from kafkaguard.errors import KafkaGuardError
+
+Rescue = Literal["ordered", "any_order", "never"]
+InDoubt = Literal["raise", "report", "resend"]
+
+
+class ClientErrors(Protocol):
+    """The one door through which a client's errors are made. Pure."""
+
+    client: str
+
+    def make(
+        self,
+        error: int | type[KafkaGuardError],
+        message: str | None = None,
+        **place: Any,
+    ) -> KafkaGuardError:
+        """Make an error of a code or a class of ours, also of the client's class."""
+
+    def translate(self, original: Any, **known: Any) -> KafkaGuardError:
+        """Turn what the client raised or reported into one that is ours as well."""
+
+
+class LetterLimit(Protocol):
+    """``dead_letter.limit`` of a policy."""
+
+    @property
+    def ratio(self) -> float | None:
+        """The largest share of records that may become dead letters."""
+
+    @property
+    def consecutive(self) -> int | None:
+        """The most dead letters in a row."""
+
+
+class DeadLetters(Protocol):
+    """``dead_letter`` of a policy."""
+
+    @property
+    def headers(self) -> Dialect:
+        """Whose headers say why."""
+
+    @property
+    def limit(self) -> LetterLimit | None:
+        """Beyond what records are raised instead; None: there is no bound."""
+
+    def topic_for(self, topic: str) -> str:
+        """Return the dead-letter topic of a topic."""
+
+
+class Policy(Protocol):
+    """What the machine asks a policy."""
+
+    @property
+    def name(self) -> str:
+        """For logs and events."""
+
+    @property
+    def policy_id(self) -> str:
+        """The hash of its content, for events."""
+
+    @property
+    def rescue(self) -> Rescue:
+        """Whether records are sent again that failed only with their batch."""
+
+    @property
+    def in_doubt(self) -> InDoubt:
+        """What happens to a record that may have been written."""
+
+    @property
+    def dead_letter(self) -> DeadLetters:
+        """Where rejected records go."""
+
+    def ruling(
+        self, verdict: Verdict, context: CallContext, error: Any = None
+    ) -> Ruling:
+        """Return what it says about a failure."""
+
+
+class ProducerShell(Protocol):
+    """A client's producer, as a driver sees it. It translates and decides nothing.
+
+    No method is called with the driver's lock held, and each is bounded by the time
+    that it is given.
+    """
+
+    traits: Traits
+    errors: ClientErrors
+
+    def listen(
+        self,
+        began: Callable[[Batch], object],
+        accepted: Callable[[Batch], object],
+        failed: Callable[[Batch, Sequence[Refusal]], object],
+        died: Callable[[BaseException, Place | None], object],
+    ) -> None:
+        """Tell of each batch from now on, in any thread.
+
+        ``began`` comes before the batch can be sent; a fault of ours in it must not
+        fail the send. Where a batch kills its client, ``died`` comes before its
+        ``failed``.
+        """
+
+    def hand_over(self, record: Record, deadline: float) -> Hashable:
+        """Give a record to the client, past every hold; return its token.
+
+        Waits for the topic, or for room, until ``deadline`` (monotonic seconds).
+
+        Raises:
+            Exception: The client did not take it.
+        """
+
+    def wait_for_sends(self, topic: str, deadline: float) -> None:
+        """Return once no send of a topic is between the hold's check and the client."""
+
+    def send_now(self) -> None:
+        """Send what was taken in without lingering."""
+
+    def size_alone(self, raw: Raw) -> int:
+        """Return the bytes of a batch with this record only, compressed. No I/O."""
+
+    def ask_limit(self, topic: str) -> int | None:
+        """Ask for ``max.message.bytes``; None if that cannot be had in a second."""
+
+    def give_up(self, batch: Batch) -> None:
+        """Fail a batch, of which nothing more is sent if it was not sent yet."""
+
+    def shut(self) -> None:
+        """Take in nothing more."""
+
+    def hear_out(self, until: float) -> None:
+        """Wait for the answers to what was sent, until monotonic seconds."""
+
+    def stop(self) -> None:
+        """End the client, within about a second; what it holds fails."""
+
+    def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
+        """Say what was heard of batches after they were given up."""
+
+    def succeed(self, locking_out: Batch | None) -> None:
+        """Build a successor and put it in use; then ``listen`` is about that one.
+
+        Raises:
+            Exception: It cannot be built; ``may_pass`` tells whether later.
+        """
+
+    def may_pass(self, error: BaseException) -> bool:
+        """Tell whether building a successor may succeed later."""
+
+    def close(self, within: float) -> None:
+        """Close the client within seconds."""

@@ -1,0 +1,214 @@
+"""States and transitions of the delivery machine, as data.
+
+Three machines: one for each record that has failed, one for each topic, one for the
+client. Whatever a table does not name cannot happen, and raises.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+S = TypeVar("S", bound=StrEnum)
+E = TypeVar("E", bound=StrEnum)
+
+
+class RecordState(StrEnum):
+    """Where a record stands that has failed at least once, or a dead letter."""
+
+    JUDGED = "JUDGED"
+    """It has failed, or is a new dead letter; what becomes of it is being decided."""
+    SIZING = "SIZING"
+    """It waits to be told how much its topic takes."""
+    UNANSWERED = "UNANSWERED"
+    """A dying client gave it up on its way; the answer may come yet."""
+    HELD = "HELD"
+    """It waits to be sent again."""
+    SENDING = "SENDING"
+    """The driver hands it over."""
+    AGAIN = "AGAIN"
+    """The client has it again."""
+    SET_ASIDE = "SET_ASIDE"
+    """It waits for the outcome of its dead letter."""
+    SETTLED = "SETTLED"
+    """It has its outcome."""
+
+
+class RecordEvent(StrEnum):
+    """What happens to a record."""
+
+    HOLD = "HOLD"
+    ASK_SIZE = "ASK_SIZE"
+    AWAIT_ANSWER = "AWAIT_ANSWER"
+    SET_ASIDE = "SET_ASIDE"
+    SEND = "SEND"
+    HANDED_OVER = "HANDED_OVER"
+    NOT_HANDED_OVER = "NOT_HANDED_OVER"
+    FAILED = "FAILED"
+    SETTLE = "SETTLE"
+
+
+class TopicState(StrEnum):
+    """What a topic's sends and held records wait for."""
+
+    OPEN = "OPEN"
+    """Nothing: sends are free."""
+    HOLDING = "HOLDING"
+    """Sends that are under way; new ones wait from here to OPEN."""
+    SETTLING = "SETTLING"
+    """Batches on their way."""
+    SENDING = "SENDING"
+    """The driver, which hands records over."""
+    WAITING = "WAITING"
+    """The outcome of the records that were handed over."""
+    STALLED = "STALLED"
+    """A client: the one in use is dead."""
+
+
+class TopicEvent(StrEnum):
+    """What happens to a topic."""
+
+    TROUBLE = "TROUBLE"
+    LETTERS = "LETTERS"
+    HELD = "HELD"
+    SEND = "SEND"
+    HANDED_OVER = "HANDED_OVER"
+    NOTHING_LEFT = "NOTHING_LEFT"
+    DIED = "DIED"
+    REPLACED = "REPLACED"
+
+
+class ClientState(StrEnum):
+    """How the client in use is."""
+
+    ALIVE = "ALIVE"
+    HEARING = "HEARING"
+    """It is dead; answers to what it has sent are waited for."""
+    STOPPING = "STOPPING"
+    """It is being ended."""
+    ANSWERING = "ANSWERING"
+    """What it heard in the end is asked for."""
+    BUILDING = "BUILDING"
+    """A successor is being built."""
+    PAUSED = "PAUSED"
+    """Building failed; it is tried again after a pause."""
+    LOST = "LOST"
+    """There is no successor; the next send asks for one."""
+
+
+class ClientEvent(StrEnum):
+    """What happens to the client."""
+
+    DIED = "DIED"
+    HEARD_OUT = "HEARD_OUT"
+    STOPPED = "STOPPED"
+    ANSWERS_MISSING = "ANSWERS_MISSING"
+    ANSWERED = "ANSWERED"
+    REPLACED = "REPLACED"
+    NOT_YET = "NOT_YET"
+    NEVER = "NEVER"
+    PAUSE_OVER = "PAUSE_OVER"
+    WANTED = "WANTED"
+
+
+class ImpossibleError(AssertionError):
+    """An event came in a state in which it cannot come: a fault of this library."""
+
+
+class Table(Generic[S, E]):
+    """Transitions of one machine.
+
+    Args:
+        name: What it is about.
+        transitions: The next state, by state and event.
+    """
+
+    def __init__(self, name: str, transitions: dict[tuple[S, E], S]) -> None:
+        self.name = name
+        self.transitions = transitions
+
+    def after(self, state: S, event: E) -> S:
+        """Return the state that follows.
+
+        Raises:
+            ImpossibleError: The event cannot come in this state.
+        """
+        found = self.transitions.get((state, event))
+        if found is None:
+            raise ImpossibleError(f"{self.name}: no {event} in state {state}")
+        return found
+
+    def mermaid(self) -> str:
+        """Draw it, for the docs."""
+        lines = [f"    {a} --> {b}: {e}" for (a, e), b in self.transitions.items()]
+        return "\n".join(["stateDiagram-v2", *lines])
+
+
+_R, _RE = RecordState, RecordEvent
+RECORDS: Table[RecordState, RecordEvent] = Table(
+    "record",
+    {
+        (_R.JUDGED, _RE.HOLD): _R.HELD,
+        (_R.JUDGED, _RE.ASK_SIZE): _R.SIZING,
+        (_R.JUDGED, _RE.AWAIT_ANSWER): _R.UNANSWERED,
+        (_R.JUDGED, _RE.SET_ASIDE): _R.SET_ASIDE,
+        (_R.JUDGED, _RE.SETTLE): _R.SETTLED,
+        (_R.SIZING, _RE.HOLD): _R.HELD,
+        (_R.SIZING, _RE.SET_ASIDE): _R.SET_ASIDE,
+        (_R.SIZING, _RE.SETTLE): _R.SETTLED,
+        (_R.UNANSWERED, _RE.FAILED): _R.JUDGED,
+        (_R.UNANSWERED, _RE.HOLD): _R.HELD,
+        (_R.UNANSWERED, _RE.SETTLE): _R.SETTLED,
+        (_R.HELD, _RE.SEND): _R.SENDING,
+        (_R.HELD, _RE.SET_ASIDE): _R.SET_ASIDE,
+        (_R.HELD, _RE.SETTLE): _R.SETTLED,
+        (_R.SENDING, _RE.HANDED_OVER): _R.AGAIN,
+        (_R.SENDING, _RE.NOT_HANDED_OVER): _R.JUDGED,
+        (_R.AGAIN, _RE.FAILED): _R.JUDGED,
+        (_R.AGAIN, _RE.SETTLE): _R.SETTLED,
+        (_R.SET_ASIDE, _RE.SETTLE): _R.SETTLED,
+    },
+)
+
+_T, _TE = TopicState, TopicEvent
+TOPICS: Table[TopicState, TopicEvent] = Table(
+    "topic",
+    {
+        (_T.OPEN, _TE.TROUBLE): _T.HOLDING,
+        # The first sending of dead letters: none of them has been overtaken.
+        (_T.OPEN, _TE.LETTERS): _T.SENDING,
+        (_T.HOLDING, _TE.HELD): _T.SETTLING,
+        (_T.SETTLING, _TE.SEND): _T.SENDING,
+        (_T.SETTLING, _TE.NOTHING_LEFT): _T.OPEN,
+        (_T.SENDING, _TE.HANDED_OVER): _T.WAITING,
+        (_T.WAITING, _TE.SEND): _T.SENDING,
+        (_T.WAITING, _TE.NOTHING_LEFT): _T.OPEN,
+        # Records that fail while only dead letters were sent must hold the sends first.
+        (_T.WAITING, _TE.TROUBLE): _T.HOLDING,
+        (_T.HOLDING, _TE.DIED): _T.STALLED,
+        (_T.SETTLING, _TE.DIED): _T.STALLED,
+        (_T.WAITING, _TE.DIED): _T.STALLED,
+        (_T.OPEN, _TE.DIED): _T.STALLED,
+        (_T.STALLED, _TE.REPLACED): _T.SETTLING,
+        (_T.STALLED, _TE.NOTHING_LEFT): _T.OPEN,
+    },
+)
+
+_C, _CE = ClientState, ClientEvent
+CLIENTS: Table[ClientState, ClientEvent] = Table(
+    "client",
+    {
+        (_C.ALIVE, _CE.DIED): _C.HEARING,
+        (_C.HEARING, _CE.HEARD_OUT): _C.STOPPING,
+        (_C.STOPPING, _CE.STOPPED): _C.BUILDING,
+        (_C.STOPPING, _CE.ANSWERS_MISSING): _C.ANSWERING,
+        (_C.ANSWERING, _CE.ANSWERED): _C.BUILDING,
+        (_C.BUILDING, _CE.REPLACED): _C.ALIVE,
+        (_C.BUILDING, _CE.NOT_YET): _C.PAUSED,
+        (_C.BUILDING, _CE.NEVER): _C.LOST,
+        (_C.PAUSED, _CE.PAUSE_OVER): _C.BUILDING,
+        (_C.PAUSED, _CE.NEVER): _C.LOST,
+        # The next attempt waits for its pause.
+        (_C.LOST, _CE.WANTED): _C.PAUSED,
+    },
+)

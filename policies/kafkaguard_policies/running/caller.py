@@ -1,0 +1,37 @@
+"""What the parts of a call take from the retrier that makes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkaguard._retries.events import EventHook
+    from kafkaguard._verdicts.verdict import Action
+    from kafkaguard_policies.running.tenacity_loop import AsyncLoop, Loop
+
+
+class Caller(Protocol):
+    """A retrier, as the session and the run of one call see it."""
+
+    hooks: Sequence[EventHook]
+    repairs: Mapping[Action, Callable[[], Any]]
+    random: Callable[[], float]
+
+    @property
+    def loop(self) -> Loop:
+        """Tenacity's loop for functions."""
+
+    @property
+    def aloop(self) -> AsyncLoop:
+        """Tenacity's loop for coroutines."""
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+
+    def pause(self, wait: float) -> None:
+        """Wait, for plain functions."""
+
+    async def apause(self, wait: float) -> None:
+        """Wait, for coroutines."""

@@ -1,0 +1,48 @@
+"""Which known name a misspelt one is taken for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaguard._common.closest import closest, did_you_mean
+
+KNOWN = ("DescribeLogDirs", "Envelope", "ListOffsets", "max_attempts", "Produce")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("Prodcue", "Produce"),
+        ("PRODUCE", "Produce"),
+        ("describe_log_dir", "DescribeLogDirs"),
+        ("max-attemps", "max_attempts"),
+        ("max", "max_attempts"),
+        ("list", "ListOffsets"),
+        ("Nope", None),
+        ("p", None),
+        ("", None),
+    ],
+)
+def test_the_closest_name(word, meant):
+    """Case and separators make no difference; nothing is guessed from nothing."""
+    assert meant == closest(word, KNOWN)
+
+
+def test_the_question_ends_a_sentence():
+    """Or the sentence is left as it is."""
+    assert did_you_mean("produec", KNOWN) == "; did you mean 'Produce'?"
+    assert did_you_mean("produec", KNOWN, " ") == " did you mean 'Produce'?"
+    assert did_you_mean("999", KNOWN) == ""
+
+
+def test_without_known_names_there_is_none():
+    """An empty list is no mistake."""
+    assert closest("a", []) is None
+
+
+@given(st.sampled_from(KNOWN))
+def test_a_known_name_is_its_own_closest(name):
+    """Whatever else is known."""
+    assert name == closest(name, KNOWN)
