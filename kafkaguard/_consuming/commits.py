@@ -8,11 +8,12 @@ that has moved on is never answered with the same commit (REJOIN).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
+from kafkaguard._consuming.events import CommitFailedEvent
 from kafkaguard._retries.backoff import draw_wait
 from kafkaguard._retries.machine import CallContext
-from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS
+from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS, Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from kafkaguard._retries.machine import Ruling
     from kafkaguard.errors import KafkaGuardError
 
+Kind = Literal["sync", "async", "auto"]
+
 OFFSET_COMMIT: Final = "OffsetCommit"
 #: Seconds: no wait is shorter.
 FLOOR_S: Final = 0.1
+_SEVERITY = {action: rank for rank, action in enumerate(Action)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,33 @@ class Again:
 
     places: frozenset[TopicPartition]
     wait: float
+
+
+def failed_event(
+    policy: Policy,
+    errors: Mapping[TopicPartition, KafkaGuardError],
+    *,
+    kind: Kind,
+    client: str,
+) -> CommitFailedEvent:
+    """Make the event of a commit that failed.
+
+    Args:
+        policy: The policy in force.
+        errors: What was refused, at least one.
+        kind: Who made the commit.
+        client: The library in between.
+    """
+    error = max(errors.values(), key=lambda each: _SEVERITY[each.verdict.action])
+    return CommitFailedEvent(
+        policy=policy.name,
+        policy_id=policy.policy_id,
+        context=CallContext(api=OFFSET_COMMIT, topic=error.topic, client=client),
+        errors=dict(errors),
+        error=error,
+        action=error.verdict.action,
+        kind=kind,
+    )
 
 
 class CommitRun:
@@ -66,7 +97,8 @@ class CommitRun:
         self._client = client
         self._tries = 0
         self._wait = 0.0
-        self._open = frozenset(places)
+        #: What is to be committed.
+        self.places = self._open = frozenset(places)
         #: Why partitions are not committed, so far.
         self.errors: dict[TopicPartition, KafkaGuardError] = {}
 
@@ -104,6 +136,10 @@ class CommitRun:
             return None
         self._open = frozenset(again)
         return Again(self._open, self._wait)
+
+    def event(self) -> CommitFailedEvent:
+        """Return the event that the commit failed."""
+        return failed_event(self._policy, self.errors, kind="sync", client=self._client)
 
     def _ruling(self, error: KafkaGuardError) -> Ruling:
         context = CallContext(api=OFFSET_COMMIT, topic=error.topic, client=self._client)

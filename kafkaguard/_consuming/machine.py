@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
+from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._consuming.commands import (
     AskFacts,
     AskRange,
@@ -42,7 +43,7 @@ from kafkaguard.errors import RemoteStorageNotReadyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from kafkaguard._cluster.reports import Make, TopicPartition
+    from kafkaguard._cluster.reports import Make
     from kafkaguard._consuming.standing import Reader
     from kafkaguard._retries.machine import Ruling
     from kafkaguard._verdicts.verdict import TopicFacts, Verdict
@@ -53,7 +54,11 @@ FLOOR_S: Final = 0.1
 Outcome = Literal["kept", "reset", "raised"]
 
 FETCH: Final = "Fetch"
+METADATA: Final = "Metadata"
+#: In an event or a command that is about a whole topic.
+NO_PARTITION: Final = -1
 _OUT_OF_RANGE: Final = 1
+_DENIED: Final = 29
 #: On a topic that is not tiered these may be a fault that waiting does not mend, so
 #: they are tried as often as the policy says; then polling raises them.
 _TRIED_A_FEW_TIMES: Final = frozenset({-1, 2})
@@ -64,12 +69,17 @@ _DEPENDS_ON_FACTS: Final = frozenset({-1, 9})
 class Policy(Protocol):
     """What the machine needs of a policy."""
 
-    name: str
-    on_offset_reset: str
+    @property
+    def name(self) -> str:
+        """A name for people."""
 
     @property
     def policy_id(self) -> str:
         """What stands for its content."""
+
+    @property
+    def on_offset_reset(self) -> Literal["as_client", "raise"]:
+        """What to do about a position that is out of the log's range."""
 
     def ruling(
         self, verdict: Verdict, context: CallContext, error: object = None
@@ -141,6 +151,7 @@ class ConsumerMachine:
         self._facts: dict[str, TopicFacts | None] = {}
         self._asked: set[str] = set()
         self._user_paused: set[TopicPartition] = set()
+        self._denied: frozenset[str] = frozenset()
         self._standing = StandingReaders()
         #: When ``tick`` has something to do.
         self.next_due: float = math.inf
@@ -312,6 +323,27 @@ class ConsumerMachine:
         self.next_due = min(
             (each.due for each in self._episodes.values()), default=math.inf
         )
+
+    def denied(self, topics: Collection[str]) -> list[Command]:
+        """Take in which topics of the consumer's may not even be looked up.
+
+        There is no read of them that could be refused, so the next poll raises it,
+        again and again; it is told once.
+        """
+        commands: list[Command] = []
+        for topic in sorted(topics):
+            error = self._make(_DENIED, api=METADATA, topic=topic)
+            if topic not in self._denied:
+                event = ReadFailedEvent(
+                    **self._about(TopicPartition(topic, NO_PARTITION), None),
+                    error=error,
+                    action=self._ruling(error).action,
+                    raised=True,
+                )
+                commands.append(Tell(event))
+            commands.append(Raise(TopicPartition(topic, NO_PARTITION), error))
+        self._denied = frozenset(topics)
+        return commands
 
     # --- settings of topics -----------------------------------------------------------
 

@@ -21,7 +21,7 @@ from kafkaguard.errors import ClientStateError, KafkaGuardError
 from kafkaguard_adapters.consuming import questions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Collection, Coroutine, Iterable
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._consuming.commands import Command
@@ -80,6 +80,10 @@ class Driver:
     def answered(self, place: TopicPartition, position: int | None) -> None:
         """A read of a partition that waits succeeded."""
         self._do(self.machine.answered(place, position, self._clock()))
+
+    def denied(self, topics: Collection[str]) -> None:
+        """These topics may not even be looked up."""
+        self._do(self.machine.denied(topics))
 
     def tick(self) -> None:
         """Do what is due, and hand events out; next to nothing where nothing waits."""

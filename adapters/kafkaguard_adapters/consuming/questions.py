@@ -9,9 +9,9 @@ from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._consuming.machine import FETCH, Refusal
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.fetch_probe import probe
+from kafkaguard_adapters.asking.leaders import leaders
 from kafkaguard_adapters.asking.list_offsets import API as LIST_OFFSETS
 from kafkaguard_adapters.asking.list_offsets import OffsetLister
-from kafkaguard_adapters.asking.topics import leaders
 
 if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
