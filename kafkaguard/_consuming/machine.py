@@ -37,7 +37,7 @@ from kafkaguard._consuming.standing import StandingReaders
 from kafkaguard._retries.backoff import draw_wait
 from kafkaguard._retries.machine import CallContext
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS
+from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS, Action
 from kafkaguard.errors import RemoteStorageNotReadyError
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ METADATA: Final = "Metadata"
 NO_PARTITION: Final = -1
 _OUT_OF_RANGE: Final = 1
 _DENIED: Final = 29
+#: After these a client that hands its errors over is raised for.
+_ENDS: Final = frozenset({Action.CONFIGURE, Action.RECREATE, Action.FENCED})
 #: On a topic that is not tiered these may be a fault that waiting does not mend, so
 #: they are tried as often as the policy says; then polling raises them.
 _TRIED_A_FEW_TIMES: Final = frozenset({-1, 2})
@@ -344,6 +346,27 @@ class ConsumerMachine:
             commands.append(Raise(TopicPartition(topic, NO_PARTITION), error))
         self._denied = frozenset(topics)
         return commands
+
+    def handed_over(
+        self, place: TopicPartition | None, error: KafkaGuardError
+    ) -> list[Command]:
+        """Take in an error that the client hands over in place of a record.
+
+        It stays there, unless the client is of no use until a human or a new client
+        mends it.
+        """
+        ruling = self._ruling(error)
+        if ruling.action is Action.IGNORE:
+            return []
+        is_end = ruling.action in _ENDS
+        where = place or TopicPartition(error.topic or "", NO_PARTITION)
+        event = ReadFailedEvent(
+            **self._about(where, None),
+            error=error,
+            action=ruling.action,
+            raised=is_end,
+        )
+        return [Tell(event), *([Raise(where, error)] if is_end else [])]
 
     # --- settings of topics -----------------------------------------------------------
 

@@ -81,6 +81,10 @@ class Driver:
         """A read of a partition that waits succeeded."""
         self._do(self.machine.answered(place, position, self._clock()))
 
+    def handed_over(self, place: TopicPartition | None, error: KafkaGuardError) -> None:
+        """The client returned an error in place of a record."""
+        self._do(self.machine.handed_over(place, error))
+
     def denied(self, topics: Collection[str]) -> None:
         """These topics may not even be looked up."""
         self._do(self.machine.denied(topics))
@@ -96,6 +100,10 @@ class Driver:
                 self._do(machine.tick(self._clock()))
         if self._events:
             self.tell()
+
+    def blind(self) -> None:
+        """Make no probes: there is no way to reach the cluster."""
+        self._is_blind = True
 
     def look(self) -> None:
         """Look where the readers are, of a client that shows nothing else."""
@@ -177,7 +185,7 @@ class Driver:
         if not isinstance(answer, BaseException):
             return self.machine.probed(place, answer, now)
         if not isinstance(answer, KafkaGuardError) or not answer.verdict.retriable:
-            self._is_blind = True
+            self.blind()
             _log.warning(
                 "partitions that stand still cannot be looked at, so the guard does "
                 "not notice those that cannot be read: %s",

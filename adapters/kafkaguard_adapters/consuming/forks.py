@@ -33,6 +33,7 @@ def watch(guarded: Forkable) -> None:
 def _mark_forked() -> None:
     for each in list(_LIVE):
         each.is_forked = True
+        vars(each).pop("poll", None)  # where a quicker one stands before the method
         _PARENTS.append(each.client)
 
 

@@ -92,7 +92,7 @@ class PublicConsumer(GuardedClient):
         try:
             return self.client.poll(*args, **kwargs)
         except KafkaError as error:
-            raise _ours(error) from error
+            raise self._raised(error) from error
 
     def __iter__(self) -> Self:
         """Read record after record, as the client does."""
@@ -109,7 +109,12 @@ class PublicConsumer(GuardedClient):
         try:
             return next(self.client)
         except KafkaError as error:
-            raise _ours(error) from error
+            raise self._raised(error) from error
+
+    def _raised(self, error: KafkaError) -> KafkaGuardError:
+        if self.cluster_view.is_closed:
+            return self.cluster_view.closed("nothing can be read")
+        return _ours(error)
 
     # --- offsets ----------------------------------------------------------------------
 
@@ -256,7 +261,7 @@ class GuardedConsumer(PublicConsumer):
 
         def once(places: Collection[Any]) -> dict[TopicPartition, KafkaGuardError]:
             left = max(0.0, until - time.monotonic())
-            wanted = {place: offsets[place] for place in places}
+            wanted = {own: at for own, at in offsets.items() if own in places}
             try:
                 return self._committing.once(wanted, left * _MS)
             except KafkaTimeoutError as error:
