@@ -5,8 +5,8 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint unit wheel docs fuzz bench demo generate clean
 
+.PHONY: help
 help: ## Show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
@@ -16,35 +16,57 @@ help: ## Show the targets
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
+.PHONY: test
 test: lint unit wheel docs ## Everything that must pass: lint, types, layers, tests, wheel, docs
 
+.PHONY: quick
+quick: lint ## Lint, and all tests that need neither Java nor Spark (90 s)
+	$(PYTEST) -n 2 --no-java
+
+.PHONY: lint
 lint: .venv/installed ## ruff, mypy and the layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+.PHONY: unit
 unit: .venv/installed ## The tests, on a real broker
 	$(PYTEST) -n 2 --dist loadgroup
 
+.PHONY: wheel
 wheel: .venv/installed ## Build the wheel and try it outside the checkout
 	$(BIN)/python scripts/check_wheel.py
 
+.PHONY: docs
 docs: .venv/installed ## The documentation, warnings as errors
 	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build/html
 
+.PHONY: cover
+cover: .venv/installed ## What the tests without Java reach, line by line, in htmlcov/
+	$(PYTEST) -n 2 --no-java --cov --cov-report=html --cov-report=term:skip-covered
+
+.PHONY: fuzz
 fuzz: .venv/installed ## A million mutated messages (Linux)
 	$(BIN)/python scripts/fuzz_protocol.py
 
+.PHONY: mutate
+mutate: .venv/installed ## Small wrong changes in the pure rooms, and who notices (hours)
+	$(BIN)/python scripts/mutation $(MUTATE)
+
+.PHONY: bench
 bench: .venv/installed ## Measure what guarding costs
 	$(BIN)/python -m benchmarks
 
+.PHONY: demo
 demo: .venv/installed ## The main job, on 336,776 real flights
 	$(BIN)/kafkaguard demo
 
+.PHONY: generate
 generate: .venv/installed ## Make the generated files again: errors from the jar, verdicts
 	$(BIN)/python scripts/generate_errors.py
 	$(BIN)/python scripts/generate_verdicts.py
 
+.PHONY: clean
 clean: ## Remove what was built
-	rm -rf .venv dist build docs/_build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv dist build docs/_build htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from kafkaguard.testing.cluster import java
 
@@ -26,6 +26,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # No deadline: how long an example takes says more about the machine than about us.
 settings.register_profile("quick", max_examples=60, deadline=None)
 settings.register_profile("exhaustive", max_examples=3000, deadline=None)
+# The same examples for each small wrong change, and no search for the smallest one.
+settings.register_profile(
+    "mutation",
+    settings.get_profile("quick"),
+    derandomize=True,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 

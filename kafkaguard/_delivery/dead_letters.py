@@ -28,6 +28,8 @@ PARTITION = f"{PREFIX}partition"
 CODE = f"{PREFIX}code"
 ERROR = f"{PREFIX}error"
 MESSAGE = f"{PREFIX}message"
+#: The file of a line that could not be read.
+SOURCE = f"{PREFIX}source"
 VALUE_BYTES = f"{PREFIX}value_bytes"
 #: How often the record was set aside, and where it was going at first: both from the
 #: second time on.
@@ -66,6 +68,10 @@ class Reason(StrEnum):
     """One of its headers has no name."""
     NUL_IN_HEADER = "NUL_IN_HEADER"
     """The name of one of its headers has a NUL, where librdkafka would cut it."""
+    MALFORMED = "MALFORMED"
+    """It is a line of its source that could not be read."""
+    KEY_MADE_NULL = "KEY_MADE_NULL"
+    """Its key is null because a cast could not read the value."""
     SUPERSEDED = "SUPERSEDED"
     """It failed with its batch, and a later record of the same key was accepted."""
 

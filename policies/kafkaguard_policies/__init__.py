@@ -20,7 +20,8 @@ from kafkaguard._retries.events import (
 from kafkaguard._retries.machine import CallContext, Ruling, Step, StopReason
 from kafkaguard_policies.advice.explain import explain_ruling
 from kafkaguard_policies.advice.ineffective_settings import doubts
-from kafkaguard_policies.advice.preview import Preview, PreviewRow
+from kafkaguard_policies.advice.preview import Preview
+from kafkaguard_policies.advice.schedule import PreviewRow
 from kafkaguard_policies.advice.stacking import (
     Finding,
     StackingError,

@@ -8,14 +8,14 @@ import pickle
 import time
 from contextlib import asynccontextmanager, suppress
 
-import aiokafka
 import confluent_kafka
 import kafka
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import DeserializingConsumer, SerializingProducer
 from kafka import KafkaConsumer, KafkaProducer
 
+import aiokafka
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaguard import errors, guard
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from kafkaguard_adapters import stand_in
@@ -202,6 +202,7 @@ async def test_b99_stopping_is_bounded(kafka_cluster, monkeypatch):
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.java
 def test_closing_after_the_brokers_are_gone_is_bounded(monkeypatch):
     """Consumers with a group and a commit to make leave a dead cluster in time."""
     monkeypatch.setattr(stand_in, "CLOSE_S", 5.0)

@@ -10,12 +10,12 @@ import threading
 import time
 from contextlib import contextmanager
 
-import aiokafka
 import confluent_kafka
 import kafka
 import pytest
 from kafka import KafkaProducer
 
+import aiokafka
 from kafkaguard import TopicFacts, errors, guard
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from tests.asking.cluster_clients import CLIENTS
@@ -256,6 +256,7 @@ def test_without_settings_one_warning_says_that_there_is_no_guard(
     assert "guard(client, config=" in said
 
 
+@pytest.mark.java
 def test_consumers_of_real_tiered_storage_outlive_a_restart():
     """While a tiered broker starts, each client's look-ups end with the right offsets."""
     remote_config = {

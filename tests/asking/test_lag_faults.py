@@ -261,6 +261,7 @@ def test_cut_and_garbled_answers_are_errors_of_their_items(kafka_faults, admin, 
     assert admin.lag(topic).groups[topic].total == 4
 
 
+@pytest.mark.java
 def test_partition_without_leader_has_a_reason_and_hides_no_other():
     """The broker that led it is dead; the other partitions have their lag, at once."""
     with KafkaCluster(brokers=2) as cluster:

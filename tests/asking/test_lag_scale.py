@@ -12,6 +12,9 @@ import pytest
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from tests.asking.cluster_clients import admin_of, commit
 
+pytestmark = pytest.mark.java
+
+
 PARTITIONS = 1_000
 GROUPS = 10
 

@@ -7,10 +7,10 @@ import time
 
 import confluent_kafka
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaguard import errors, guard
 from kafkaguard._cluster.reports import make
 from kafkaguard.testing import FaultProxy, KafkaCluster
@@ -209,6 +209,7 @@ def two_brokers():
         yield cluster
 
 
+@pytest.mark.java
 def test_b41_all_brokers_are_asked_and_one_that_is_away_hides_none(two_brokers):
     """Two entries; with one broker away, one entry and one error."""
     with FaultProxy(two_brokers) as proxy:
@@ -227,6 +228,7 @@ def test_b41_all_brokers_are_asked_and_one_that_is_away_hides_none(two_brokers):
             assert [report.brokers[1].error] == report.errors
 
 
+@pytest.mark.java
 def test_b41_fenced_broker_is_told_though_metadata_leaves_it_out():
     """By DescribeCluster, by replica lists where that is old, and whoever refuses."""
     with KafkaCluster(brokers=2) as cluster, FaultProxy(cluster) as proxy:

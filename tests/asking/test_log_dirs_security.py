@@ -21,6 +21,9 @@ from kafkaguard_adapters.confluent.settings import read_settings as read_conflue
 from kafkaguard_adapters.kafka_python.settings import read_settings as read_kafka_python
 from tests.asking.cluster_clients import CLIENTS, admin_of, commit
 
+pytestmark = pytest.mark.java
+
+
 SECRET = "s3cret-of-alice"
 
 

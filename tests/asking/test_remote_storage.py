@@ -14,12 +14,13 @@ import pytest
 from kafka import KafkaProducer
 
 from kafkaguard import errors
-from kafkaguard._cluster.remote_storage import Progress
-from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from kafkaguard_adapters.asking.remote_storage import RemoteStorageWatch
 from kafkaguard_adapters.asking.view import ClusterView
 from tests.asking.cluster_clients import CLIENTS, admin_of, commit, words_of
+
+pytestmark = pytest.mark.java
+
 
 TIERED = {
     "remote.storage.enable": "true",
@@ -306,14 +307,3 @@ def test_lag_says_that_a_reader_cannot_go_on(tiered, topics, client):
     assert waiting.log_start == 0
     assert fine.read_error is None
     assert fine.next_timestamp is not None
-
-
-def test_progress_counts_from_the_last_move():
-    """A partition that moves, or is no longer read, starts anew."""
-    progress = Progress(patience=5.0)
-    a, b = TopicPartition("t", 0), TopicPartition("t", 1)
-    assert progress.note({a: 0, b: 0}, now=0.0) == {}
-    assert progress.note({a: 0, b: 1}, now=4.0) == {}
-    assert progress.note({a: 0, b: 1}, now=5.0) == {a: 5.0}
-    assert progress.note({b: 1}, now=9.0) == {b: 5.0}
-    assert progress.note({a: 0, b: 1}, now=10.0) == {b: 6.0}

@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient
 from kafkaguard.cli.commands.broker import broker
 from kafkaguard.testing.cluster.requests import wait_for
 
-pytestmark = pytest.mark.xdist_group("broker-command")
+pytestmark = [pytest.mark.xdist_group("broker-command"), pytest.mark.java]
 
 
 def start(tmp_path, *arguments):

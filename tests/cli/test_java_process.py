@@ -17,6 +17,9 @@ from pyspark import SparkContext, java_gateway
 from kafkaguard.cli import java_process
 from kafkaguard.cli.java_process import interrupts_wait, java_ends
 
+pytestmark = pytest.mark.java
+
+
 DEAF = 'trap "" TERM; echo $$; while :; do sleep 1; done'
 PROGRAM = """
 from kafkaguard.cli.spark_session import spark_session

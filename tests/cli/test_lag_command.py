@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaProducer
 
 from kafkaguard.cli.group import run
-from kafkaguard.cli.lag_plot import picture
+from kafkaguard.cli.lag_picture import lag_picture
 from tests.groups import joining
 
 
@@ -193,7 +193,7 @@ def test_topic_that_is_not_there_is_a_remark_of_log_dirs_in_json(call):
 
 def test_picture_has_a_gap_where_no_lag_is_known():
     """A line at 0 would say that the group was at the end."""
-    root = ET.fromstring(picture([1.0, 2.0, 3.0, 4.0], {"g": [4, None, 0, 4]}))
+    root = ET.fromstring(lag_picture([1.0, 2.0, 3.0, 4.0], {"g": [4, None, 0, 4]}))
     lines = [each.get("points").split() for each in root.findall("{*}polyline")]
     assert [len(points) for points in lines] == [1, 2]
 
@@ -201,6 +201,6 @@ def test_picture_has_a_gap_where_no_lag_is_known():
 def test_picture_of_a_single_look_and_of_none():
     """It is drawn whatever there is, with names that need escaping."""
     for lags in ({}, {"a<b": [5]}):
-        text = picture([1.0], lags)
+        text = lag_picture([1.0], lags)
         assert ET.fromstring(text).tag.endswith("svg")
     assert "a&lt;b" in text

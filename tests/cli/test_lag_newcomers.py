@@ -16,6 +16,9 @@ from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 
 from kafkaguard.testing import KafkaCluster
 
+pytestmark = pytest.mark.java
+
+
 PASSWORD = secrets.token_urlsafe()
 LIMIT_S = 20
 

@@ -8,14 +8,12 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner
-from confluent_kafka import Consumer, TopicPartition
 
 from kafkaguard.cli import spark_session
 from kafkaguard.cli.commands import pipeline as command_module
@@ -25,6 +23,7 @@ from kafkaguard.cli.group import run as command
 from kafkaguard.cli.spark_session import NotStarted
 from kafkaguard.cli.spark_settings import check_settings
 from kafkaguard_adapters.spark.pipeline.file import load_pipeline
+from tests.cli.pipeline_results import records, refused
 
 pytestmark = pytest.mark.xdist_group("spark")
 ROOT = Path(__file__).parents[2]
@@ -34,76 +33,6 @@ Error: Could not create the Java Virtual Machine.
 Error: A fatal exception has occurred. Program will exit.
 """
 COMPACTED = {"cleanup.policy": "compact"}
-
-
-@pytest.fixture
-def topics(kafka_cluster):
-    """Create a compacted topic and a dead-letter topic."""
-    return kafka_cluster.create_topic(config=COMPACTED), kafka_cluster.create_topic()
-
-
-@pytest.fixture
-def pipeline(kafka_cluster, topics, tmp_path):
-    """Return a pipeline over three rows, one of them without a key."""
-    (tmp_path / "rows.json").write_text(
-        '{"k": "a", "v": 1, "at": 2}\n{"v": 2, "at": 1}\n{"k": "a", "v": 3, "at": 1}\n'
-    )
-    topic, dead_letter_topic = topics
-    return {
-        "source": {"format": "json", "path": "rows.json"},
-        "select": {"key": "k", "value": "to_json(struct(*))", "headers": {"v": "v"}},
-        "order_by": ["at"],
-        "sink": {"bootstrap_servers": kafka_cluster.bootstrap_servers, "topic": topic},
-        "dead_letter": {"topic": dead_letter_topic},
-    }
-
-
-@pytest.fixture
-def written(tmp_path):
-    """Write a pipeline file; return its path."""
-
-    def call(content):
-        file = tmp_path / "pipeline.yaml"
-        text = content if isinstance(content, str) else yaml.safe_dump(content)
-        file.write_text(text)
-        return str(file)
-
-    return call
-
-
-@pytest.fixture
-def run(spark, written, monkeypatch):
-    """Run a pipeline in the session that all tests share."""
-
-    @contextmanager
-    def shared(name, settings):
-        yield spark
-
-    monkeypatch.setattr(command_module, "spark_session", shared)
-
-    def call(content, *options):
-        return CliRunner().invoke(cli, ["pipeline", "run", written(content), *options])
-
-    return call
-
-
-def records(cluster, topic, count):
-    """Read that many records of a topic with one partition."""
-    config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"}
-    consumer = Consumer(config)
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        return consumer.consume(count, 20)
-    finally:
-        consumer.close()
-
-
-def refused(result):
-    """Check that a run was refused as people deserve; return what was said."""
-    assert result.exit_code == 2, result.output
-    assert "Traceback" not in result.output
-    assert isinstance(result.exception, SystemExit)
-    return result.output
 
 
 def test_pipeline_writes_in_order_and_reports(run, pipeline, kafka_cluster, topics):
@@ -163,17 +92,6 @@ def test_refused_record_fails_the_job_with_exit_code_1(run, pipeline, topics):
     assert "NULL_KEY" in result.output
     assert f"0 records were appended to {topics[0]}" in result.output
     assert "Traceback" not in result.output
-
-
-@pytest.fixture
-def error_of(run, written, capsys):
-    """Run a pipeline as the command does; return its exit code and its JSON."""
-
-    def call(content):
-        code = command(["pipeline", "run", written(content), "--json"])
-        return code, json.loads(capsys.readouterr().out)["error"]
-
-    return call
 
 
 def test_job_that_failed_says_so_in_json(error_of, pipeline, topics):

@@ -16,8 +16,17 @@ from kafkaguard._cluster.lag import (
     group_state,
     measure,
 )
-from kafkaguard._cluster.reports import TopicPartition, as_partition
-from kafkaguard.errors import GroupAuthorizationFailedError, NotCoordinatorError
+from kafkaguard._cluster.reports import (
+    TopicPartition,
+    as_partition,
+    make,
+    raise_gravest,
+)
+from kafkaguard.errors import (
+    GroupAuthorizationFailedError,
+    MessageTooLargeError,
+    NotCoordinatorError,
+)
 
 PLACE = TopicPartition("t", 0)
 offsets = st.integers(0, 2**63 - 1)
@@ -110,6 +119,80 @@ def test_total_is_none_where_no_partition_has_a_lag():
     assert GroupLag("g", partitions={PLACE: measure(PLACE, 3, 3)}).total == 0
 
 
+@given(
+    st.none() | st.integers(0, 50),
+    st.integers(0, 50),
+    st.none() | st.integers(0, 50),
+    st.none() | st.integers(0, 50),
+    st.sampled_from([None, "earliest", "latest"]),
+)
+def test_a_lag_is_never_negative_whatever_is_known(
+    committed, end, high_watermark, log_start, assume
+):
+    """And where there is none, or it is assumed, the reason says so."""
+    known = {"high_watermark": high_watermark, "log_start": log_start}
+    found = measure(PLACE, committed, end, assume=assume, **known)
+    assert found.lag is None or found.lag >= 0
+    assert (committed, end) == (found.committed, found.end)
+    if committed is None:
+        assert LagReason.NO_COMMIT is found.reason
+        assert (found.lag is None) == (
+            assume is None or (assume == "earliest" and log_start is None)
+        )
+    else:
+        beyond = committed > (high_watermark or end)
+        assert (LagReason.COMMITTED_BEYOND_END if beyond else None) is found.reason
+        assert beyond == (found.lag is None)
+
+
+def test_what_is_ahead_or_below_is_no_negative_number():
+    """Positions beyond the end, a commit above the log start, an end below it."""
+    assert measure(PLACE, None, 10, assume="earliest", log_start=15).lag == 0
+    assert measure(PLACE, 8, 20, log_start=8).lost == 0
+    assert measure(PLACE, 9, 20, log_start=8).lost == 0
+    assert measure(PLACE, None, 20, log_start=8).lost is None
+    group = GroupLag("g", partitions={PLACE: measure(PLACE, 3, 10)})
+    for position, lag in ((4, 6), (10, 0), (12, 0)):
+        assert group.with_positions({PLACE: position}).partitions[PLACE].lag == lag
+    one = measure(PLACE, 3, 10, high_watermark=10)
+    assert one.blocked is None
+    assert PartitionLag("t", 0, last_stable=3).blocked is None
+
+
+def test_notes_say_what_the_number_does_not():
+    """Each in its case, in this order."""
+    marker, left, gaps = (
+        "may be a transaction marker (control record)",
+        "no record is left: these offsets are transaction markers",
+        "compacted topic: fewer records than offsets",
+    )
+    for committed, end, known, notes in (
+        (9, 10, {}, (marker,)),
+        (8, 10, {}, ()),
+        (10, 10, {"time_lag": 0.0}, ()),
+        (9, 10, {"time_lag": 0.0, "compacted": True}, (left, gaps)),
+        (9, 10, {"time_lag": 3.0}, (marker,)),
+        (8, 10, {"time_lag": 3.0, "compacted": True}, (gaps,)),
+        (8, 10, {"compacted": False}, ()),
+    ):
+        assert measure(PLACE, committed, end, **known).notes == notes
+
+
+def test_caught_up_means_nothing_left_to_read():
+    """By the offsets, within the tolerance, or by time."""
+    assert measure(PLACE, 10, 10).is_caught_up()
+    assert not measure(PLACE, 7, 10).is_caught_up(tolerance=2)
+    assert measure(PLACE, 7, 10).is_caught_up(tolerance=3)
+    assert not measure(PLACE, 7, 10, time_lag=1.0).is_caught_up()
+    assert not measure(PLACE, None, 10).is_caught_up(tolerance=10)
+    behind = GroupLag("g", partitions={PLACE: measure(PLACE, 7, 10)})
+    assert behind.is_caught_up(tolerance=3)
+    assert not behind.is_caught_up(tolerance=2)
+    done, not_done = measure(PLACE, 9, 9), measure(PLACE, 8, 9)
+    both = {PLACE: done, TopicPartition("t", 1): not_done}
+    assert not GroupLag("g", partitions=both).is_caught_up()
+
+
 LOOKS = (
     # committed then and now, end then and now, state of the group
     ((5, 9), (10, 10), "Stable", LagState.OK),
@@ -122,6 +205,16 @@ LOOKS = (
     ((None, None), (0, 0), "Stable", LagState.OK),
     ((None, 3), (10, 10), "Stable", LagState.LAGGING),
     ((5, 11), (10, 10), "Stable", LagState.ERROR),
+    # It reads as fast as the log grows: behind, but steady.
+    ((5, 15), (10, 20), "Stable", LagState.OK),
+    ((5, 14), (10, 20), "Stable", LagState.LAGGING),
+    ((5, 16), (10, 20), "Stable", LagState.OK),
+    # Members that are away have moved it before they went.
+    ((5, 9), (10, 12), "Empty", LagState.OK),
+    ((5, 6), (10, 20), "Empty", LagState.LAGGING),
+    ((5, 5), (10, 10), "Dead", LagState.STOPPED),
+    ((None, None), (10, 10), "Stable", LagState.STALLED),
+    ((9, 9), (10, 10), "Stable", LagState.STALLED),
 )
 
 
@@ -144,6 +237,25 @@ def test_gravest_partition_decides_and_the_first_look_can_only_suspect():
     assert group_state(None, GroupLag("g")) == LagState.OK
     denied = GroupLag("g", error=GroupAuthorizationFailedError())
     assert group_state(group, denied) == LagState.ERROR
+
+
+def test_severity_is_the_order_of_the_states():
+    """OK, LAGGING, STALLED, STOPPED, ERROR: the last one of the partitions counts."""
+    now = {
+        LagState.OK: measure(PLACE, 9, 9),
+        LagState.LAGGING: measure(PLACE, 6, 20),
+        LagState.STALLED: measure(PLACE, 5, 20),
+        LagState.ERROR: PartitionLag("t", 0, reason=LagReason.GONE),
+    }
+    before = measure(PLACE, 5, 10)
+    states = list(now)
+    for rank, state in enumerate(states):
+        places = [TopicPartition("t", number) for number in range(rank + 1)]
+        group = GroupLag(
+            "g", "Stable", partitions=dict(zip(places, now.values(), strict=False))
+        )
+        earlier = GroupLag("g", "Stable", partitions=dict.fromkeys(places, before))
+        assert state is group_state(earlier, group)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +281,28 @@ def test_errors_of_brokers_groups_and_partitions_are_collected():
     assert not report.complete
     with pytest.raises(GroupAuthorizationFailedError) as caught:
         report.raise_for_errors()
-    assert "NOT_COORDINATOR" in caught.value.__notes__[0]
+    (note,) = caught.value.__notes__
+    assert note.startswith("besides: NOT_COORDINATOR")
     LagReport({}, 0.0).raise_for_errors()
+    assert LagReport({}, 0.0).complete
+
+
+def test_the_gravest_error_has_the_others_as_notes_the_graver_first():
+    """By the order of the actions, and each text once."""
+    passing, denied = NotCoordinatorError("x"), GroupAuthorizationFailedError("y")
+    rejected = MessageTooLargeError("z", api="Produce")
+    for _ in range(2):
+        with pytest.raises(GroupAuthorizationFailedError) as caught:
+            raise_gravest([denied, passing, rejected])
+        assert caught.value.__notes__ == [f"besides: {rejected}", f"besides: {passing}"]
+
+
+def test_errors_are_made_of_a_code_or_a_class():
+    """With the place where it happened."""
+    for said in (16, NotCoordinatorError):
+        error = make(said, "moved", api="OffsetFetch", broker=3)
+        assert type(error) is NotCoordinatorError
+        assert (error.summary, error.api, error.broker) == ("moved", "OffsetFetch", 3)
 
 
 def test_partitions_of_any_client_are_understood():
@@ -182,4 +314,9 @@ def test_partitions_of_any_client_are_understood():
     for each in (("t", 0), TheirPartition("t", 0), Confluent(), PLACE):
         assert as_partition(each) == PLACE
     assert str(PLACE) == "t-0"
+    for wrong in ("t-0", ("t",), ("t", "0"), (0, "t"), ("t", True), None):
+        with pytest.raises(
+            TypeError, match=r"a partition takes a pair \(topic, number"
+        ):
+            as_partition(wrong)
     assert {TheirPartition("t", 0): 1} == {PLACE: 1}

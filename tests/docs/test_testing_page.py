@@ -11,6 +11,9 @@ import pytest
 
 from kafkaguard.testing import FaultProxy
 
+pytestmark = pytest.mark.java
+
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
 
 

@@ -8,6 +8,9 @@ from kafkaguard import errors as e
 from kafkaguard._verdicts.apis import API_KEYS, API_NAMES
 from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
 
+pytestmark = pytest.mark.java
+
+
 JAVA_GROUPS = {
     "RefreshRetriableException": e.RefreshRetriableError,
     "InvalidMetadataException": e.InvalidMetadataError,

@@ -299,6 +299,7 @@ class TestSend:
         with pytest.raises(DeliveryFailed, match=r"\(29\)"):
             producer.close()
 
+    @pytest.mark.java
     def test_a_producer_that_is_not_let_in_keeps_its_reason(self):
         """Without any right to write, 31 and CONFIGURE, and no producer after another."""
         users = {"carol": "carols-password"}

@@ -13,6 +13,8 @@ from tests.contracts.producer import stale_topic, until
 from tests.kafka_python.broker_away_program import CASES
 from tests.kafka_python.producer_load import PARTITIONS, Load, check, outcome, send
 
+pytestmark = pytest.mark.java
+
 
 @pytest.mark.parametrize("attempt", range(2))
 def test_an_oversize_record_costs_no_other_record(kafka_cluster, attempt):

@@ -108,6 +108,204 @@ def test_a_combination_that_does_not_work_is_found(policy, kind, settings, findi
     assert finding not in found(*changed(policy, settings, one), kind)
 
 
+NONE = frozenset()
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind", "settings", "ids"),
+    [
+        # Retries are safe with idempotence, and where there are none.
+        ({}, "producer", {"retries": 5, "enable.idempotence": True}, NONE),
+        ({}, "producer", {"retries": 0, "enable.idempotence": False}, NONE),
+        ({}, "producer", {"retries": 5}, NONE),
+        ({}, "consumer", {"retries": 5, "enable.idempotence": False}, NONE),
+        # A broker that does not answer refuses nothing.
+        ({}, "producer", {"acks": 0}, {"acks-none"}),
+        ({}, "producer", {"acks": 1}, NONE),
+        ({}, "admin", {"acks": 0}, NONE),
+        # The client's delivery limit beside the deadline.
+        ({"deadline": 60}, "producer", {"delivery.timeout.ms": 60_000}, NONE),
+        (
+            {"deadline": 60},
+            "producer",
+            {"delivery.timeout.ms": 60_001},
+            {"client-outlasts-policy"},
+        ),
+        (
+            {"deadline": 60},
+            "producer",
+            {"delivery.timeout.ms": 90_000, "transactional.id": "t"},
+            NONE,
+        ),
+        # Both as they come: nobody chose them.
+        ({}, "producer", {"delivery.timeout.ms": 300_000}, NONE),
+        ({}, "producer", {"delivery.timeout.ms": 299_000}, {"client-outlasts-policy"}),
+        (
+            {"deadline": 119},
+            "producer",
+            {"delivery.timeout.ms": 300_000},
+            {"client-outlasts-policy"},
+        ),
+        # What blocks beside the deadline.
+        ({"deadline": 60}, "producer", {"max.block.ms": 59_999}, NONE),
+        (
+            {"deadline": 60},
+            "producer",
+            {"max.block.ms": 60_000},
+            {"blocked-past-deadline"},
+        ),
+        (
+            {"deadline": 60, "max_attempts": 2},
+            "producer",
+            {"max.block.ms": 60_000},
+            {"blocked-past-deadline"},
+        ),
+        (
+            {"deadline": 60, "max_attempts": 1},
+            "producer",
+            {"max.block.ms": 60_000},
+            NONE,
+        ),
+        # Without a deadline attempts multiply.
+        (
+            {"deadline": "unbounded", "max_attempts": 2},
+            "admin",
+            {"request.timeout.ms": 1_000},
+            {"multiplied-waits"},
+        ),
+        (
+            {"deadline": "unbounded", "max_attempts": 1},
+            "admin",
+            {"request.timeout.ms": 1_000},
+            NONE,
+        ),
+        ({"deadline": "unbounded"}, "admin", {}, NONE),
+        ({"deadline": 3}, "admin", {"request.timeout.ms": 1_000}, NONE),
+        # One request beside delivery, and beside an attempt.
+        (
+            {},
+            "producer",
+            {"request.timeout.ms": 8_999, "delivery.timeout.ms": 9_000},
+            NONE,
+        ),
+        (
+            {},
+            "producer",
+            {"request.timeout.ms": 9_000, "delivery.timeout.ms": 9_000},
+            {"client-never-retries"},
+        ),
+        ({}, "producer", {"request.timeout.ms": 9_000}, NONE),
+        ({"attempt_timeout": 5}, "admin", {"request.timeout.ms": 5_000}, NONE),
+        (
+            {"attempt_timeout": 5},
+            "admin",
+            {"request.timeout.ms": 5_001},
+            {"attempt-ends-in-doubt"},
+        ),
+        # Transactions: as they come, at the limit, below it, and without one.
+        (
+            {},
+            "producer",
+            {"transactional.id": "t", "transaction.timeout.ms": 60_000},
+            NONE,
+        ),
+        (
+            {"deadline": 50},
+            "producer",
+            {"transactional.id": "t", "transaction.timeout.ms": 50_000},
+            {"coordinator-aborts-first"},
+        ),
+        (
+            {"deadline": 49},
+            "producer",
+            {"transactional.id": "t", "transaction.timeout.ms": 50_000},
+            NONE,
+        ),
+        ({"deadline": 50}, "producer", {"transaction.timeout.ms": 50_000}, NONE),
+        (
+            {"deadline": 60},
+            "producer",
+            {"transactional.id": "t", "transaction.timeout.ms": 60_000},
+            {"coordinator-aborts-first"},
+        ),
+        ({"deadline": 60}, "producer", {"transactional.id": "t"}, NONE),
+        # The group's limits.
+        (
+            {"deadline": 300},
+            "consumer",
+            {"max.poll.interval.ms": 300_000},
+            {"rebalance-while-retrying"},
+        ),
+        ({"deadline": 299}, "consumer", {"max.poll.interval.ms": 300_000}, NONE),
+        ({"deadline": 300}, "producer", {"max.poll.interval.ms": 300_000}, NONE),
+        (
+            {},
+            "consumer",
+            {"session.timeout.ms": 5_000},
+            {"session-ends-while-waiting"},
+        ),
+        ({}, "consumer", {"session.timeout.ms": 5_001}, NONE),
+        # A negative limit is none, and what is missing is not compared.
+        ({}, "producer", {"delivery.timeout.ms": -1, "max.block.ms": -1}, NONE),
+        ({"deadline": 60}, "producer", {}, NONE),
+        ({"deadline": 400}, "consumer", {}, NONE),
+    ],
+)
+def test_settings_clash_from_where_they_do(policy, kind, settings, ids):
+    """At the limit, just beside it, and where the other setting is not there."""
+    assert ids == set(found(RetryPolicy(**policy), settings, kind))
+
+
+def test_what_is_proposed_leaves_room():
+    """The values that are proposed, for one clash of each kind."""
+    everything = {
+        "enable.idempotence": False,
+        "retries": 3,
+        "acks": 0,
+        "delivery.timeout.ms": 90_000,
+        "max.block.ms": 61_000,
+        "request.timeout.ms": 92_000,
+        "transactional.id": "",
+    }
+    policy = RetryPolicy(deadline=60, attempt_timeout=10)
+    ours = {f.id: (f.change, f.value) for f in found(policy, everything).values()}
+    assert ours == {
+        "retries-without-idempotence": ("enable.idempotence", True),
+        "acks-none": ("acks", "all"),
+        "client-outlasts-policy": ("deadline", 90),
+        "blocked-past-deadline": ("max.block.ms", 30_000),
+        "client-never-retries": ("request.timeout.ms", 22_500),
+        "attempt-ends-in-doubt": ("request.timeout.ms", 8_000),
+    }
+    endless = RetryPolicy(deadline="unbounded")
+    (waits,) = found(
+        endless, {"max.block.ms": 7_000, "request.timeout.ms": 2_000}
+    ).values()
+    assert (waits.setting, waits.change, waits.value) == (
+        "max.block.ms",
+        "deadline",
+        14,
+    )
+    aborts = {"transactional.id": "t", "transaction.timeout.ms": 50_000}
+    (first,) = found(policy, aborts).values()
+    assert (first.change, first.value) == ("deadline", 40)
+    group = found(
+        RetryPolicy(deadline=900), {**CONSUMER, "session.timeout.ms": 3_000}, "consumer"
+    )
+    assert [(f.change, f.value) for f in group.values()] == [
+        ("deadline", 240),
+        ("backoff.cap", 1),
+    ]
+
+
+def test_a_kind_or_client_that_there_is_not_is_refused():
+    """The message says which there are."""
+    with pytest.raises(ValueError, match="kind"):
+        check_stacking(RetryPolicy(), {}, kind="stream", client="aiokafka")
+    with pytest.raises(ValueError, match="client"):
+        check_stacking(RetryPolicy(), {}, kind="admin", client="pykafka")
+
+
 def changed(policy, settings, finding):
     """Follow what a finding proposes."""
     if "." in finding.change and not finding.change.startswith("backoff"):

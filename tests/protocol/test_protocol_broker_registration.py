@@ -221,6 +221,7 @@ def to_java(jvm, content):
 @pytest.mark.xdist_group("java")
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("rack", [None, "", "r"])
+@pytest.mark.java
 def test_b87_request_is_what_kafkas_own_class_writes_and_reads(jvm, version, rack):
     """The classes of kafka-clients, golden values."""
     content = of_version({**GOLDEN, "rack": rack}, version)
@@ -238,6 +239,7 @@ def test_b87_request_is_what_kafkas_own_class_writes_and_reads(jvm, version, rac
 @pytest.mark.xdist_group("java")
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("code", [0, 104, 119, 136, 999])
+@pytest.mark.java
 def test_response_is_what_kafkas_own_class_writes(jvm, version, code):
     """Error codes that Kafka has, and one that it does not."""
     kafka = jvm.org.apache.kafka.common
@@ -250,6 +252,7 @@ def test_response_is_what_kafkas_own_class_writes(jvm, version, code):
 
 
 @pytest.mark.xdist_group("java")
+@pytest.mark.java
 def test_versions_are_those_of_kafkas_own_class(jvm):
     """A newer Kafka that has more of them shows here."""
     kafka = jvm.org.apache.kafka.common.message.BrokerRegistrationRequestData
@@ -296,6 +299,7 @@ def register(cluster, version, cluster_id):
     return answer["error_code"], answer["broker_epoch"]
 
 
+@pytest.mark.java
 def test_controller_answers_every_version():
     """Refused with another cluster's id; with its own, registered from version 2 on.
 

@@ -50,18 +50,48 @@ def test_growth(kind, waits):
     assert waits == pytest.approx(drawn)
 
 
-def test_decorrelated_grows_from_the_wait_before():
-    """It is drawn between base and three times the wait before."""
+def test_the_worst_wait_of_a_decorrelated_backoff():
+    """Three times the base, then three times the worst wait before."""
     rules = backoff(kind="decorrelated")
-    assert draw_wait(rules, 1, 0.0, lambda: 0.0) == pytest.approx(0.1)
-    assert draw_wait(rules, 2, 1.0, lambda: 0.0) == pytest.approx(0.1)
-    assert draw_wait(rules, 2, 1.0, lambda: 1.0) == pytest.approx(3.0)
+    worst = [worst_wait(rules, number) for number in range(1, 6)]
+    assert worst == pytest.approx([0.3, 0.9, 2.7, 5.0, 5.0])
 
 
-def test_jitter_draws_all_or_half():
-    """Full jitter starts at 0, equal jitter at half the wait."""
-    assert draw_wait(backoff(jitter="full"), 1, 0, lambda: 0.0) == 0
-    assert draw_wait(backoff(jitter="equal"), 1, 0, lambda: 0.0) == pytest.approx(0.05)
+@pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
+def test_decorrelated_grows_from_the_wait_before(chance):
+    """It is drawn between the base and three times the wait before (or the base)."""
+    rules = backoff(kind="decorrelated")
+    for previous, upper in ((0.0, 0.3), (0.05, 0.3), (0.2, 0.6), (1.0, 3.0), (4.0, 12)):
+        drawn = draw_wait(rules, 7, previous, lambda: chance)
+        assert min(0.1 + (upper - 0.1) * chance, 5.0) == pytest.approx(drawn)
+
+
+@pytest.mark.parametrize(
+    ("jitter", "chance", "share"),
+    [
+        ("none", 0.0, 1.0),
+        ("none", 0.5, 1.0),
+        ("full", 0.0, 0.0),
+        ("full", 0.5, 0.5),
+        ("full", 1.0, 1.0),
+        ("equal", 0.0, 0.5),
+        ("equal", 0.5, 0.75),
+        ("equal", 1.0, 1.0),
+    ],
+)
+def test_jitter_draws_all_half_or_nothing(jitter, chance, share):
+    """Full: from 0 to the wait. Equal: from half of it. None: the wait itself."""
+    drawn = draw_wait(backoff(jitter=jitter), 3, 0, lambda: chance)
+    assert 0.4 * share == pytest.approx(drawn)
+
+
+@pytest.mark.parametrize("number", [1, 6, 7, 100, 1_024, 2_000, 100_000])
+@pytest.mark.parametrize("kind", ["exponential", "decorrelated"])
+def test_from_the_cap_on_every_wait_is_the_cap(kind, number):
+    """At any attempt, also where the growth is too large for a float."""
+    assert worst_wait(backoff(kind=kind, base=5.0), number) == 5.0
+    if number > 6:
+        assert worst_wait(backoff(kind=kind), number) == 5.0
 
 
 @given(anything, st.integers(1, 10_000), st.floats(0, 1000), chances)

@@ -75,6 +75,27 @@ def test_retries_until_attempts_are_used_up(action):
     assert one.attempts == 5
 
 
+def test_decorrelated_waits_grow_from_one_failure_to_the_next():
+    """Each is drawn up to three times the one before; a pause of the client is none."""
+    one = Machine(0.0, lambda: 1.0)
+    rules = SimpleNamespace(**vars(ruling(Action.RETRY).backoff))
+    rules.kind, rules.jitter, rules.cap = "decorrelated", "none", 1_000.0
+    waits = [
+        failed(one, action, max_attempts=99, deadline=math.inf, backoff=rules).wait
+        for action in (*[Action.RETRY] * 3, Action.WAIT, Action.RETRY)
+    ]
+    assert waits == [3.0, 9.0, 27.0, 3.0, 81.0]
+
+
+def test_exponential_waits_grow_with_failures_and_not_with_waits():
+    """A full queue in between neither grows the wait after a failure nor resets it."""
+    one, waits = machine(), []
+    for action in (Action.RETRY, Action.WAIT, Action.WAIT, Action.RETRY, Action.RETRY):
+        waits.append(failed(one, action).wait)
+    assert waits == [0.5, 0.5, 1.0, 1.0, 2.0]
+    assert (one.attempts, one.waits) == (3, 2)
+
+
 def test_refresh_asks_for_a_refresh_where_there_is_one():
     """With a repair for it the step says so; without one waiting must do."""
     assert (

@@ -15,7 +15,7 @@ from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from tests.spark.spark_reading import values
 
-pytestmark = pytest.mark.xdist_group("spark_access")
+pytestmark = [pytest.mark.xdist_group("spark_access"), pytest.mark.java]
 
 
 @pytest.fixture(scope="module")

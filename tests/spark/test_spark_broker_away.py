@@ -17,7 +17,7 @@ from kafkaguard_adapters.spark.driver.topics import Brokers
 from kafkaguard_adapters.spark.executor.task import CountingTask
 from tests.contracts.producer import until
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.java]
 DELIVERY_S = 3
 #: As docs/spark.md has it, and some seconds for Spark to start workers.
 BOUND_S = 2 * DELIVERY_S + 3 * (3 + 1) + 7 + 10

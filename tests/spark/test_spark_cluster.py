@@ -12,7 +12,7 @@ import pytest
 
 from tests.spark.spark_reading import values
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.java]
 PROGRAM = Path(__file__).with_name("spark_cluster_program.py")
 ROWS = 60_000
 

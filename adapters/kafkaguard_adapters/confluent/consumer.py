@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition, raise_gravest
-from kafkaguard._consuming.commits import OFFSET_COMMIT, CommitRun
+from kafkaguard._consuming.commits import OFFSET_COMMIT, CommitRun, failed_event
 from kafkaguard._consuming.machine import FETCH, ConsumerMachine
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard.errors import ClientStateError, ClientTimeoutError, KafkaGuardError
@@ -61,6 +61,28 @@ _LOOK_S = 0.5
 _LOOK_RECORDS = 100
 
 
+class _Chained:
+    """A callback of the client's: the guard hears first, then the user's own is called.
+
+    Args:
+        own: The user's; None: there is none.
+    """
+
+    def __init__(self, own: Callable[..., Any] | None) -> None:
+        self.own = own
+        self.hear: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        """Call both."""
+        if self.hear is not None:
+            self.hear(*args)
+        return None if self.own is None else self.own(*args)
+
+
+#: Callbacks that librdkafka takes only when the consumer is built.
+_CALLBACKS = ("error_cb", "on_commit")
+
+
 class GuardedConsumer(GuardedClient):
     """A Consumer whose partitions wait alone and whose commits have verdicts.
 
@@ -88,6 +110,8 @@ class GuardedConsumer(GuardedClient):
         known = config or {}
         self.is_forked = False
         self._group = known.get("group.id")
+        self._commits_itself = _is_true(known.get("enable.auto.commit", True))
+        self._is_committing = False
         self._isolation = known.get("isolation.level", _ISOLATION)
         self._tiered = TieredOffsets(view, self._isolation)
         self._policy = policy
@@ -100,6 +124,7 @@ class GuardedConsumer(GuardedClient):
         )
         self._shell = Reading(consumer)
         self._driver = Driver(self._machine, self._shell, view, start, on_event)
+        self._hear(known)
         self._looked_at = 0.0
         self._is_reassigned = False
         if config is None:
@@ -237,6 +262,39 @@ class GuardedConsumer(GuardedClient):
         if self._shell.failures:
             raise self._shell.failures.popleft()
 
+    # --- callbacks --------------------------------------------------------------------
+
+    def _hear(self, config: Mapping[str, Any]) -> None:
+        """Listen where the consumer was built with our own callbacks."""
+        hears = {"error_cb": self._hear_error, "on_commit": self._hear_commit}
+        for name in _CALLBACKS:
+            callback = config.get(name)
+            if isinstance(callback, _Chained):
+                callback.hear = hears[name]
+
+    def _hear_error(self, error: Any) -> None:
+        """Take in an error that is about no record; it comes while the user polls."""
+        known = errors.translate(error, context={"phase": "background"})
+        self._driver.handed_over(None, known)
+
+    def _hear_commit(self, error: Any, partitions: Sequence[Any]) -> None:
+        """Take in how a commit ended that nobody waits for."""
+        refused = {
+            as_partition(each): errors.translate(
+                each.error or error,
+                api=OFFSET_COMMIT,
+                topic=each.topic,
+                partition=each.partition,
+            )
+            for each in partitions or ()
+            if each.error is not None or error is not None
+        }
+        if refused and not self._is_committing:
+            kind: Any = "auto" if self._commits_itself else "async"
+            self._driver.note(
+                failed_event(self._policy, refused, kind=kind, client=errors.client)
+            )
+
     # --- assignment -------------------------------------------------------------------
 
     def subscribe(self, topics: Sequence[str], *args: Any, **listeners: Any) -> Any:
@@ -350,7 +408,11 @@ class GuardedConsumer(GuardedClient):
                 if each.error is not None
             }
 
-        commit_loop.commit(attempt, once, self._owned)
+        self._is_committing = True
+        try:
+            commit_loop.commit(attempt, once, self._owned)
+        finally:
+            self._is_committing = False
         if attempt.errors:
             self._driver.note(attempt.event())
             self._driver.tell()
@@ -444,6 +506,10 @@ class GuardedConsumer(GuardedClient):
             )
 
 
+def _is_true(value: Any) -> bool:
+    return str(value).lower() in ("true", "1")
+
+
 def _ours(error: BaseException, **place: Any) -> KafkaGuardError:
     if isinstance(error, KafkaGuardError):
         return error
@@ -456,6 +522,12 @@ def _at(wanted: Any, report: OffsetsReport) -> Any:
     if found.offset is None:
         return TopicPartition(*place, OFFSET_END)
     return TopicPartition(*place, found.offset, leader_epoch=found.leader_epoch)
+
+
+def prepare(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Chain the callbacks that librdkafka takes only when the consumer is built."""
+    chained = {name: _Chained(config.get(name)) for name in _CALLBACKS}
+    return {**config, **chained}
 
 
 def wrap(

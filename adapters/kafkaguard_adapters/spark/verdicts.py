@@ -12,6 +12,7 @@ from __future__ import annotations
 from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     InvalidRecordError,
+    InvalidRecordKeyError,
     InvalidTopicError,
     MessageTooLargeError,
     UnknownTopicOrPartitionError,
@@ -79,6 +80,30 @@ NUL_IN_HEADER = Verdict(
         "The column headers has a key with a NUL character.",
     ),
 )
+MALFORMED = Verdict(
+    Action.REJECT,
+    False,
+    "no",
+    InvalidRecordError,
+    RuleInfo(
+        "spark-malformed",
+        "mend the file or its columns, or set such lines aside: source.on_malformed",
+        "Spark's PermissiveMode and columnNameOfCorruptRecord",
+        "A line of a pipeline's source does not fit the columns that it should have.",
+    ),
+)
+KEY_MADE_NULL = Verdict(
+    Action.REJECT,
+    False,
+    "no",
+    InvalidRecordKeyError,
+    RuleInfo(
+        "spark-key-made-null",
+        "mend the data or select.key, or dead-letter such records",
+        "Spark's try_cast, and cast without ANSI mode",
+        "A pipeline's key is a cast, which made null of a value that was there.",
+    ),
+)
 DEAD_LETTER_TOO_LARGE = Verdict(
     Action.CONFIGURE,
     False,
@@ -102,6 +127,8 @@ BY_RULE = {
         NO_PARTITION_OF_A_RECORD,
         NAMELESS_HEADER,
         NUL_IN_HEADER,
+        MALFORMED,
+        KEY_MADE_NULL,
         DEAD_LETTER_TOO_LARGE,
     )
 }

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from kafkaguard._cluster.lag import NO_SUCH_GROUP, LagReason, LagState, group_state
 from kafkaguard.cli.connecting import ask, connect, connection_options, tell
-from kafkaguard.cli.lag_plot import check_writable, picture
+from kafkaguard.cli.lag_picture import check_writable, lag_picture
 from kafkaguard.cli.numbers import AMOUNT, COUNT, PAUSE
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _plot(history: list[LagReport]) -> str:
         name: [r.groups[name].total if name in r.groups else None for r in history]
         for name in names
     }
-    return picture([report.taken_at for report in history], totals)
+    return lag_picture([report.taken_at for report in history], totals)
 
 
 def _table(

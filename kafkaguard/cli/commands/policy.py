@@ -13,7 +13,7 @@ from rich.table import Table
 
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.cli.group import Problem
-from kafkaguard.cli.lag_plot import check_writable
+from kafkaguard.cli.lag_picture import check_writable
 from kafkaguard.cli.numbers import ROWS, RUNS
 from kafkaguard_policies import (
     PolicyError,

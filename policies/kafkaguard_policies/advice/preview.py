@@ -13,35 +13,11 @@ from kafkaguard._retries.machine import CallContext, Ruling, Step, StopReason
 from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS, Action, RuleInfo, Verdict
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_policies.advice.explain import first_step, words
+from kafkaguard_policies.advice.schedule import PreviewRow
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import Written
     from kafkaguard_policies.running.rulings import RuledPolicy
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewRow:
-    """One wait. All values but ``attempt`` and ``reached`` are seconds.
-
-    Attributes:
-        attempt: The attempt that follows the wait.
-        expected: The average wait.
-        low: Nine of ten waits are longer than this one and ...
-        high: ... shorter than this one (5th and 95th percentile).
-        worst: The longest wait there can be, unless the broker asks for more.
-        expected_elapsed: The average of the sum of the waits so far.
-        worst_elapsed: The sum of the longest waits so far.
-        reached: The share of schedules that get here before the deadline.
-    """
-
-    attempt: int
-    expected: float
-    low: float
-    high: float
-    worst: float
-    expected_elapsed: float
-    worst_elapsed: float
-    reached: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +57,10 @@ class Preview:
 
     def to_svg(self) -> str:
         """Return a picture: when each attempt happens, expected, band and worst."""
-        from kafkaguard_policies.advice.svg import picture
+        from kafkaguard_policies.advice.schedule_picture import schedule_picture
 
-        return picture(self)
+        title = f"{self.policy} ({self.policy_id}) after {self.action}"
+        return schedule_picture(title, self.rows, self.deadline, self.ending)
 
     def __str__(self) -> str:
         """Return a table."""

@@ -19,6 +19,9 @@ from kafkaguard.testing import ClusterError, KafkaCluster
 from kafkaguard.testing.cluster.requests import ask
 from tests.groups import joining
 
+pytestmark = pytest.mark.java
+
+
 BROKER_REGISTRATION = 62
 
 

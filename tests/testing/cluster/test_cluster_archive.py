@@ -10,6 +10,9 @@ from kafkaguard.testing import StartError
 from kafkaguard.testing.cluster.archive import with_archive
 from kafkaguard.testing.cluster.runtime import Runtime
 
+pytestmark = pytest.mark.java
+
+
 RECORD = "-XX:ArchiveClassesAtExit="
 
 

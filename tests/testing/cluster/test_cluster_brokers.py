@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 from kafkaguard.testing import ClusterError, KafkaCluster
 from kafkaguard.testing.cluster.requests import knows_brokers, metadata, wait_for
 
-pytestmark = pytest.mark.xdist_group("three-brokers")
+pytestmark = [pytest.mark.xdist_group("three-brokers"), pytest.mark.java]
 ALL = {0, 1, 2}
 
 

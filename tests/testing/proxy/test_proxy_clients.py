@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.java
+
+
 FOLDER = Path(__file__).parent
 
 

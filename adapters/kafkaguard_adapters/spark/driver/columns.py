@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.settings import SinkSettings
 
+#: Why a record is refused before it comes to the sink, and its file; made by us.
+REFUSED = "_kafkaguard_refused"
 _TYPES = {
     "topic": ("string",),
     "key": ("string", "binary"),
     "value": ("string", "binary"),
     "headers": ("array<struct<key:string,value:binary>>",),
     "partition": ("int",),
+    REFUSED: ("struct<reason:string,source:string>",),
 }
 
 

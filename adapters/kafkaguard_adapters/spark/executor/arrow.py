@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaguard._delivery.dead_letters import NAMELESS
+from kafkaguard._delivery.dead_letters import NAMELESS, SOURCE, Reason
 from kafkaguard._delivery.sizes import (
     BATCH_HEADER_BYTES,
     FIXED_BYTES,
@@ -17,6 +17,7 @@ from kafkaguard._delivery.sizes import (
     batch_size,
     headers_size,
 )
+from kafkaguard_adapters.spark.driver.columns import REFUSED
 from kafkaguard_adapters.spark.executor.limits import Sizes
 
 if TYPE_CHECKING:
@@ -91,8 +92,13 @@ class Columns:
         return zip(*columns, strict=False)
 
     def record(self, row: int) -> Record:
-        """Pick one record."""
-        return next(Columns(self._batch.slice(row, 1), self._topic).records())
+        """Pick one record, with a header for the file that it is from, where known."""
+        record = next(Columns(self._batch.slice(row, 1), self._topic).records())
+        source = self._source(row)
+        if source is None:
+            return record
+        headers = [*(record.headers or []), (SOURCE, source.encode())]
+        return record._replace(headers=headers)
 
     def by_topic(self) -> Iterator[tuple[str | None, Any]]:
         """Go through the topics, each with a mask of its rows; None stands for all."""
@@ -118,6 +124,15 @@ class Columns:
         beyond = pc.or_(pc.less(column, 0), pc.greater_equal(column, partitions))
         return pc.fill_null(beyond, fill_value=False)
 
+    def refused_before(self) -> dict[int, Reason]:
+        """Return the rows that were refused before they came to the sink, and why."""
+        if REFUSED not in self._names:
+            return {}
+        column = self._batch.column(REFUSED)
+        rows = pc.indices_nonzero(pc.is_valid(column)).to_pylist()
+        reasons = pc.struct_field(column, "reason")
+        return {row: Reason(reasons[row].as_py()) for row in rows}
+
     def nameless(self) -> Any:
         """Return the mask of the rows with a header that has no name."""
         return self._with_header_name(pc.is_null)
@@ -134,6 +149,12 @@ class Columns:
         record = reduce(pc.add, fields, pa.scalar(FIXED_BYTES))
         batch = pc.add(_field(record), BATCH_HEADER_BYTES)
         return Sizes(pc.add(pc.add(key, value), own), batch)._asdict()
+
+    def _source(self, row: int) -> str | None:
+        if REFUSED not in self._names:
+            return None
+        why = self._batch.column(REFUSED)[row].as_py()
+        return None if why is None else why["source"]
 
     def _lengths(self, name: str) -> Any:
         """Count the bytes of a column's values; null has none."""

@@ -33,7 +33,7 @@ def find_refused(columns: Columns, known: KnownTopics) -> dict[int, Reason]:
             refused |= dict.fromkeys(_indices(rows), Reason.UNKNOWN_TOPIC)
         else:
             refused |= _refused_by(topic, rows, columns, known)
-    return refused
+    return refused | columns.refused_before()
 
 
 def _refused_by(

@@ -32,6 +32,8 @@ from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.topic_names import shortened
 from kafkaguard_adapters.spark.verdicts import (
     DEAD_LETTER_TOPIC_OF_A_RECORD,
+    KEY_MADE_NULL,
+    MALFORMED,
     NAMELESS_HEADER,
     NO_PARTITION_OF_A_RECORD,
     NO_TOPIC_OF_A_RECORD,
@@ -87,6 +89,14 @@ _SAID = {
         e.InvalidRecordError,
         f"a header's name has a NUL, where it would be cut; rename it or {_NAME_ONE}",
     ),
+    Reason.MALFORMED: (
+        e.InvalidRecordError,
+        "a line of the source cannot be read as its columns say",
+    ),
+    Reason.KEY_MADE_NULL: (
+        e.InvalidRecordKeyError,
+        f"a cast in select.key made null of a value; mend the value or {_NAME_ONE}",
+    ),
     Reason.SUPERSEDED: (
         e.BatchMateRefusedError,
         f"a later record of its key was accepted, but it failed; {_NAME_ONE}",
@@ -99,6 +109,8 @@ _VERDICTS = {
     Reason.UNKNOWN_PARTITION: NO_PARTITION_OF_A_RECORD,
     Reason.NAMELESS_HEADER: NAMELESS_HEADER,
     Reason.NUL_IN_HEADER: NUL_IN_HEADER,
+    Reason.MALFORMED: MALFORMED,
+    Reason.KEY_MADE_NULL: KEY_MADE_NULL,
 }
 
 

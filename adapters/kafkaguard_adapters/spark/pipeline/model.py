@@ -1,8 +1,9 @@
 """The models of a pipeline file: what goes from where into which topic."""
 
 import os
+import re
 from string import Template
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -33,9 +34,23 @@ def _expanded(value: str) -> str:
         raise ValueError("write ${NAME} for a variable, and $$ for a dollar") from None
 
 
+def _expression(value: str) -> str:
+    """Refuse a variable where it would be taken for a piece of SQL."""
+    if found := _VARIABLE.search(value):
+        name = found[1]
+        raise ValueError(
+            f"${{{name}}} is not put in here: this is an expression of SQL. Write its "
+            f"value, as '...'; for the text itself, concat('$', '{{{name}}}')"
+        )
+    return value
+
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+OnMalformed = Literal["raise", "dead_letter"]
 Option = Annotated[str, BeforeValidator(_as_option)]
 Expanded = Annotated[Option, AfterValidator(_expanded)]
 Text = Annotated[str, Field(min_length=1)]
+Expression = Annotated[Text, AfterValidator(_expression)]
 ExpandedPath = Annotated[Text, AfterValidator(_expanded), Field(min_length=1)]
 
 
@@ -50,20 +65,23 @@ class Source(Part):
     """The columns and their types, as in ``CREATE TABLE``. Default: as found."""
     options: dict[str, Expanded] = Field(default_factory=dict)
     """Options of the format; ``${NAME}`` stands for an environment variable."""
+    on_malformed: OnMalformed | None = None
+    """What becomes of a line that does not fit the columns: ``raise``, or
+    ``dead_letter`` it as it is. Default: dead letter, if there is a topic for it."""
 
 
 class Select(Part):
     """What a record is made of: Spark SQL expressions over the source's columns."""
 
-    value: Text
+    value: Expression
     """The value, text or binary."""
-    key: Text | None = None
+    key: Expression | None = None
     """The key, text or binary. Default: none."""
-    topic: Text | None = None
+    topic: Expression | None = None
     """The topic of each record, where ``sink.topic`` does not say it."""
-    partition: Text | None = None
+    partition: Expression | None = None
     """The partition. Default: by the key, as Java's clients do."""
-    headers: dict[str, Text] = Field(default_factory=dict)
+    headers: dict[str, Expression] = Field(default_factory=dict)
     """Headers by name."""
 
 
@@ -119,7 +137,7 @@ class Pipeline(Part):
     """What Spark calls the application."""
     guard: Guard = Guard()
     dead_letter: DeadLetters | None = None
-    order_by: Annotated[list[Text], BeforeValidator(_as_list)] = Field(
+    order_by: Annotated[list[Expression], BeforeValidator(_as_list)] = Field(
         default_factory=list
     )
     """An expression, or a list of them, by which the records of a key are ordered."""

@@ -15,7 +15,19 @@ from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch
 from kafkaguard_adapters.spark.driver.frame import objection
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import write
+from kafkaguard_adapters.spark.marker import error_from
+from kafkaguard_adapters.spark.pipeline.casts import under_casts
+from kafkaguard_adapters.spark.pipeline.kafka_source import check_other_topics
+from kafkaguard_adapters.spark.pipeline.malformed import (
+    add_line_number,
+    failing_at_lines,
+    failing_at_lost_keys,
+    with_lines_set_aside,
+    with_lost_keys_set_aside,
+)
+from kafkaguard_adapters.spark.pipeline.options import check_options
 from kafkaguard_adapters.spark.pipeline.places import MistakeError, place_of
+from kafkaguard_adapters.spark.pipeline.rows import FILE, LINE, on_malformed, read
 from kafkaguard_adapters.spark.report import total
 from kafkaguard_adapters.spark.settings import make_settings
 
@@ -25,49 +37,109 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kafkaguard_adapters.spark.pipeline.model import Pipeline, Select, Stream
+    from kafkaguard_adapters.spark.pipeline.model import OnMalformed, Pipeline, Stream
     from kafkaguard_adapters.spark.pipeline.places import Place
+    from kafkaguard_adapters.spark.pipeline.rows import Rows
     from kafkaguard_adapters.spark.report import WriteReport
     from kafkaguard_adapters.spark.settings import SinkSettings
 
 #: What PySpark does not translate comes as it is from the bridge to Java.
 OF_SPARK = (PySparkException, Py4JJavaError)
 _ORDER = "_order_"
+#: Whether a cast has made null of a key.
+_LOST = "_kafkaguard_lost"
 _GLANCE_S = 1
+_MAX_DEPTH = 16
 
 
 def check_target(pipeline: Pipeline) -> None:
-    """Check settings and topics; needs no Spark.
+    """Check settings and topics, and what of the source needs no Spark.
 
     Raises:
         MistakeError: A setting cannot be meant, a topic is missing, or nobody answers
             within 8 s.
         KafkaGuardError: The brokers refuse the client.
     """
+    on_malformed(pipeline)
     with _placed(pipeline):
-        look_up(_settings(pipeline))
+        settings = _settings(pipeline)
+        check_other_topics(pipeline)
+        look_up(settings)
 
 
 def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
-    """Build the frame that is written; nothing runs yet.
+    """Build the frame that is written; nothing runs yet, but to look at the input.
 
     Raises:
-        MistakeError: The source cannot be read, an expression does not fit it, or a
-            column of the result is of a type that Kafka does not take.
+        MistakeError: The source cannot be read, has no such option, an expression does
+            not fit it, or a column of the result is of a type that Kafka does not take.
     """
-    rows = _rows(spark, pipeline)
+    check_options(spark, pipeline.source)
+    malformed = on_malformed(pipeline)
+    if pipeline.source.columns is not None:
+        with _blamed("source", "columns"):
+            spark.read.schema(pipeline.source.columns)
+    with _blamed("source"):
+        rows = read(spark, pipeline, told=malformed is not None)
     for path, text in _expressions(pipeline):
-        _check(rows, path, text)
-    order = [
-        F.expr(each).alias(f"{_ORDER}{n}") for n, each in enumerate(pipeline.order_by)
-    ]
-    frame = rows.select(*_columns(pipeline.select), *order)
+        _check(rows.plain, path, text)
+    with _blamed("select"):
+        frame = _made(rows, pipeline)
+    settings = _settings(pipeline)
     with _placed(pipeline):
-        check_columns(frame.schema, _settings(pipeline))
+        check_columns(frame.schema, settings)
     if pipeline.stream and pipeline.stream.every:
         with _blamed("stream", "every"):
             frame.writeStream.trigger(processingTime=pipeline.stream.every)
-    return frame
+    return _refusing(frame, settings, malformed)
+
+
+def _made(rows: Rows, pipeline: Pipeline) -> DataFrame:
+    """Evaluate all expressions, and name the columns as the sink knows them."""
+    select = pipeline.select
+    texts: list[str] = []
+
+    def column(text: str) -> Column:
+        texts.append(text)
+        return F.col(f"_{len(texts) - 1}")
+
+    columns = [
+        column(text).alias(name)
+        for name in ("key", "value", "topic")
+        if (text := getattr(select, name))
+    ]
+    if select.partition:
+        columns.append(column(select.partition).cast("int").alias("partition"))
+    if select.headers:
+        pairs = [
+            F.struct(F.lit(name).alias("key"), _bytes(column(text)).alias("value"))
+            for name, text in select.headers.items()
+        ]
+        columns.append(F.array(*pairs).alias("headers"))
+    for number, text in enumerate(pipeline.order_by):
+        columns.append(column(text).alias(f"{_ORDER}{number}"))
+    if select.key and (cast := under_casts(select.key)):
+        lost = column(cast).isNotNull() & column(select.key).isNull()
+        columns.append(lost.alias(_LOST))
+    told = [F.col(LINE), F.col(FILE)] if rows.told else []
+    return rows.select(texts).select(*columns, *told)
+
+
+def _refusing(
+    frame: DataFrame, settings: SinkSettings, malformed: OnMalformed | None
+) -> DataFrame:
+    """Let malformed lines and lost keys be set aside, or stop the job."""
+    if malformed == "dead_letter":
+        frame = with_lines_set_aside(frame)
+    elif malformed == "raise":
+        frame = failing_at_lines(frame, settings.topic)
+    if _LOST in frame.columns:
+        lost = F.col(_LOST)
+        if settings.on_reject == "fail":
+            frame = failing_at_lost_keys(frame, lost, settings.topic)
+        else:
+            frame = with_lost_keys_set_aside(frame, lost)
+    return frame.drop(LINE, FILE, _LOST)
 
 
 @contextmanager
@@ -93,22 +165,31 @@ def _blamed(*place: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what Spark says; Java's stack comes behind it."""
+    """Return the first line of what Spark says, and that of its last cause.
+
+    Java's stack comes behind it.
+    """
     java = getattr(error, "java_exception", None)
-    text = str(error if java is None else java.getMessage())
-    return text.strip().splitlines()[0]
+    said = _line(str(error) if java is None else java.getMessage())
+    cause = None if java is None else _last_cause(java)
+    if cause is None or _line(cause.getMessage()) in said:
+        return said
+    return f"{said} Its cause: {_line(cause.getMessage())}"
 
 
-def _rows(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
-    source = pipeline.source
-    reader: Any = spark.readStream if pipeline.stream else spark.read
-    reader = reader.format(source.format).options(**source.options)
-    if source.columns is not None:
-        with _blamed("source", "columns"):
-            reader = reader.schema(source.columns)
-    with _blamed("source"):
-        rows: DataFrame = reader.load(source.path) if source.path else reader.load()
-    return rows
+def _line(text: object) -> str:
+    return str(text).strip().partition("\n")[0]
+
+
+def _last_cause(java: Any) -> Any:
+    """Return the innermost cause that says something; None: there is none."""
+    found = None
+    for _ in range(_MAX_DEPTH):
+        java = java.getCause()
+        if java is None:
+            break
+        found = java if java.getMessage() else found
+    return found
 
 
 def _expressions(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
@@ -145,6 +226,21 @@ def run(
     Raises:
         KafkaGuardError: A record failed the job.
     """
+    try:
+        return _run(frame, pipeline, on_batch)
+    except (KafkaGuardError, *OF_SPARK) as error:
+        told = error_from(error)
+        if told is None:
+            raise
+        add_line_number(told)
+        raise told from error
+
+
+def _run(
+    frame: DataFrame,
+    pipeline: Pipeline,
+    on_batch: Callable[[WriteReport, int], object],
+) -> WriteReport:
     arguments = _arguments(pipeline)
     if pipeline.stream is None:
         return write(frame, **arguments)
@@ -198,19 +294,5 @@ def _settings(pipeline: Pipeline) -> SinkSettings:
     return make_settings(arguments.pop("bootstrap_servers"), **arguments)
 
 
-def _columns(select: Select) -> list[Column]:
-    named = {name: getattr(select, name) for name in ("key", "value", "topic")}
-    columns = [F.expr(text).alias(name) for name, text in named.items() if text]
-    if select.partition:
-        columns.append(F.expr(select.partition).cast("int").alias("partition"))
-    if select.headers:
-        pairs = [
-            F.struct(F.lit(name).alias("key"), _bytes(text).alias("value"))
-            for name, text in select.headers.items()
-        ]
-        columns.append(F.array(*pairs).alias("headers"))
-    return columns
-
-
-def _bytes(text: str) -> Column:
-    return F.expr(text).cast("string").cast("binary")
+def _bytes(column: Column) -> Column:
+    return column.cast("string").cast("binary")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from html import escape
 from itertools import groupby, starmap
 from typing import TYPE_CHECKING, Final
 
+from kafkaguard._common.svg import element, picture, text
 from kafkaguard.cli.group import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 _WIDTH: Final = 720
@@ -20,8 +20,6 @@ _TOP: Final = 30
 _RIGHT: Final = 180
 _COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf")
 _TICKS: Final = 4
-_SVG: Final = "http://www.w3.org/2000/svg"
-_FONT: Final = 'font-family="sans-serif" font-size="12"'
 
 
 def check_writable(path: Path, option: str = "--plot") -> None:
@@ -41,7 +39,9 @@ def check_writable(path: Path, option: str = "--plot") -> None:
         path.unlink()
 
 
-def picture(times: Sequence[float], lags: Mapping[str, Sequence[int | None]]) -> str:
+def lag_picture(
+    times: Sequence[float], lags: Mapping[str, Sequence[int | None]]
+) -> str:
     """Draw it.
 
     Args:
@@ -52,36 +52,34 @@ def picture(times: Sequence[float], lags: Mapping[str, Sequence[int | None]]) ->
     span = max(times[-1] - start, 1e-9)
     top = max((lag or 0 for each in lags.values() for lag in each), default=0) or 1
 
-    def point(time: float, lag: float) -> str:
+    def point(time: float, lag: float) -> tuple[float, float]:
         x = _LEFT + (time - start) / span * (_WIDTH - _LEFT - _RIGHT)
         y = _HEIGHT - _BOTTOM - lag / top * (_HEIGHT - _TOP - _BOTTOM)
-        return f"{x:.1f},{y:.1f}"
+        return x, y
 
-    parts = [
-        f'<svg xmlns="{_SVG}" viewBox="0 0 {_WIDTH} {_HEIGHT}" {_FONT}>',
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{_LEFT}" y="18">lag in offsets, over {span:.0f} s</text>',
-    ]
+    parts = [text(_LEFT, 18, f"lag in offsets, over {span:.0f} s")]
     for tick in range(_TICKS + 1):
         value = top * tick / _TICKS
-        x, y = point(start, value).split(",")
-        parts.append(
-            f'<line x1="{x}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}" stroke="#ddd"/>'
-            f'<text x="{_LEFT - 6}" y="{y}" text-anchor="end">{value:,.0f}</text>'
-        )
+        x, y = point(start, value)
+        line = {"x1": x, "y1": y, "x2": _WIDTH - _RIGHT, "y2": y}
+        parts += [
+            element("line", **line, stroke="#ddd"),
+            text(_LEFT - 6, y, f"{value:,.0f}", text_anchor="end"),
+        ]
     for position, (group, values) in enumerate(lags.items()):
         colour = _COLOURS[position % len(_COLOURS)]
-        row = _TOP + 16 * position
-        parts += [
-            f'<polyline points="{" ".join(starmap(point, run))}" fill="none" '
-            f'stroke="{colour}" stroke-width="2"/>'
-            for run in _runs(times, values)
-        ]
+        parts += [_line(starmap(point, run), colour) for run in _runs(times, values)]
         parts.append(
-            f'<text x="{_WIDTH - _RIGHT + 10}" y="{row}" fill="{colour}">'
-            f"{escape(group)}</text>"
+            text(_WIDTH - _RIGHT + 10, _TOP + 16 * position, group, fill=colour)
         )
-    return "\n".join([*parts, "</svg>\n"])
+    return picture(_WIDTH, _HEIGHT, *parts)
+
+
+def _line(points: Iterable[tuple[float, float]], colour: str) -> str:
+    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return element(
+        "polyline", points=corners, fill="none", stroke=colour, stroke_width=2
+    )
 
 
 def _runs(

@@ -1,0 +1,47 @@
+"""What an SQL expression casts: a cast may make null of a value that was there."""
+
+from __future__ import annotations
+
+import re
+
+_CALL = re.compile(
+    r"(?:try_)?cast\s*\((?P<inner>.+)\s+as\s+[\w<>:,() ]+\)", re.IGNORECASE | re.DOTALL
+)
+_SUFFIX = re.compile(r"(?P<inner>.+?)\s*::\s*\w+(?:\s*\([\d, ]+\))?", re.DOTALL)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`", re.DOTALL)
+
+
+def under_casts(expression: str) -> str | None:
+    """Return what stands within the casts that an expression consists of.
+
+    >>> under_casts("cast(try_cast(k AS int) AS string)")
+    'k'
+
+    Args:
+        expression: A Spark SQL expression.
+
+    Returns:
+        The expression within the innermost of them; None if it is no cast.
+    """
+    inner = _inner(expression.strip())
+    if inner is None:
+        return None
+    return under_casts(inner) or inner
+
+
+def _inner(expression: str) -> str | None:
+    for form in (_CALL, _SUFFIX):
+        found = form.fullmatch(expression)
+        if found and _is_whole(found["inner"]):
+            return found["inner"].strip()
+    return None
+
+
+def _is_whole(expression: str) -> bool:
+    """Whether each bracket is closed where it was opened, so that nothing was cut."""
+    depth = 0
+    for character in _QUOTED.sub("", expression):
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            return False
+    return depth == 0

@@ -1,0 +1,133 @@
+"""Records that a pipeline refuses itself: malformed lines, and keys that were lost.
+
+Where such a record is set aside, the column :data:`REFUSED` tells the sink why. Where
+it is to stop the job, its columns fail it below the shuffle: before anything is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard_adapters.spark.driver.columns import REFUSED
+from kafkaguard_adapters.spark.executor.delivery import refusal
+from kafkaguard_adapters.spark.marker import as_text
+from kafkaguard_adapters.spark.pipeline.rows import FILE, LINE
+from kafkaguard_adapters.spark.verdicts import MALFORMED
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from kafkaguard.errors import KafkaGuardError
+
+_FILE, _DIGEST = "<file>", "<digest>"
+_WHICH = (
+    f"{_FILE} has a line that cannot be read as its columns say (the MD5 of the line "
+    f"is {_DIGEST})"
+)
+_FOUND = re.compile(r"MALFORMED: (\S+) has a line .*MD5 of the line is (\w{32})\)")
+
+
+def with_lines_set_aside(frame: DataFrame) -> DataFrame:
+    """Make of a malformed line a record of the line itself, and say that it is refused.
+
+    Args:
+        frame: The columns of the sink, and those of the source about malformed lines.
+    """
+    line = F.col(LINE)
+    whole = line.cast("binary")
+    made = {
+        name: F.when(line.isNull(), F.col(name))
+        for name in set(frame.columns) & {"key", "topic", "partition", "headers"}
+    }
+    made["value"] = F.coalesce(whole, F.col("value").cast("binary"))
+    return _refused(
+        frame.withColumns(made), line.isNotNull(), Reason.MALFORMED, F.col(FILE)
+    )
+
+
+def with_lost_keys_set_aside(frame: DataFrame, lost: Column) -> DataFrame:
+    """Say of a record whose key a cast made null that it is refused."""
+    no_file = F.lit(None).cast("string")
+    return _refused(frame, lost, Reason.KEY_MADE_NULL, no_file)
+
+
+def _refused(
+    frame: DataFrame, bad: Column, reason: Reason, source: Column
+) -> DataFrame:
+    why = F.struct(F.lit(str(reason)).alias("reason"), source.alias("source"))
+    why = F.when(bad, why)
+    before = [F.col(REFUSED)] if REFUSED in frame.columns else []
+    return frame.withColumn(REFUSED, F.coalesce(*before, why))
+
+
+def failing_at_lines(frame: DataFrame, topic: str | None) -> DataFrame:
+    """Fail the job at a malformed line.
+
+    Args:
+        frame: As for :func:`with_lines_set_aside`.
+        topic: Where its record would have gone; None: a column says it.
+    """
+    text = F.lit(as_text(refusal(Reason.MALFORMED, topic, _WHICH)))
+    text = F.replace(text, F.lit(_FILE), F.col(FILE))
+    text = F.replace(text, F.lit(_DIGEST), F.md5(F.col(LINE).cast("binary")))
+    return _failing(frame, F.col(LINE).isNotNull(), text)
+
+
+def failing_at_lost_keys(
+    frame: DataFrame, lost: Column, topic: str | None
+) -> DataFrame:
+    """Fail the job at a record whose key a cast made null."""
+    return _failing(frame, lost, F.lit(as_text(refusal(Reason.KEY_MADE_NULL, topic))))
+
+
+def _failing(frame: DataFrame, bad: Column, text: Column) -> DataFrame:
+    """Fail the job in each column that a check of the sink may look at first."""
+    failed = F.raise_error(text)
+    return frame.withColumns(
+        {
+            name: F.when(bad, failed).otherwise(F.col(name))
+            for name in frame.columns
+            if name in ("key", "value", "topic")
+        }
+    )
+
+
+def add_line_number(error: KafkaGuardError) -> None:
+    """Add to an error about a malformed line which line of its file that is.
+
+    Only where the file is on this machine, and not compressed.
+    """
+    found = _FOUND.search(error.summary or "")
+    if error.verdict is not MALFORMED or found is None:
+        return
+    number = line_number(found[1], found[2])
+    if number is not None:
+        error.add_note(f"it is line {number:,} of the file")
+
+
+def line_number(file: str, digest: str) -> int | None:
+    """Find a line by its MD5; None: it is not found.
+
+    Args:
+        file: The file, as an address.
+        digest: The MD5 of the line without its end, in hexadecimal.
+    """
+    address = urlsplit(file)
+    if address.scheme != "file":
+        return None
+    try:
+        with Path(unquote(address.path)).open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                content = line.rstrip(b"\r\n")
+                if hashlib.md5(content, usedforsecurity=False).hexdigest() == digest:
+                    return number
+    except OSError:
+        pass
+    return None

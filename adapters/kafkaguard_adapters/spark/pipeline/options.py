@@ -1,0 +1,97 @@
+"""Options of a source that Spark would pass over without a word."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard_adapters.spark.pipeline import kafka_source
+from kafkaguard_adapters.spark.pipeline.places import MistakeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from kafkaguard_adapters.spark.pipeline.model import Source
+
+_SPARK = "org.apache.spark.sql."
+_OF_FILES = _SPARK + "execution.datasources.FileIndexOptions"
+#: Where Spark keeps the options of its formats; it tells no others.
+_KEPT = {
+    "csv": _SPARK + "catalyst.csv.CSVOptions",
+    "json": _SPARK + "catalyst.json.JSONOptions",
+    "orc": _SPARK + "execution.datasources.orc.OrcOptions",
+    "parquet": _SPARK + "execution.datasources.parquet.ParquetOptions",
+    "text": _SPARK + "execution.datasources.text.TextOptions",
+    "xml": _SPARK + "catalyst.xml.XmlOptions",
+}
+#: Of Spark's FileStreamOptions and FileSourceOptions, which have no list.
+_OF_STREAMS = (
+    "cleanSource",
+    "discardCachedInputRatio",
+    "fileNameOnly",
+    "ignoreCorruptFiles",
+    "latestFirst",
+    "maxBytesPerTrigger",
+    "maxCachedFiles",
+    "maxFileAge",
+    "maxFilesPerTrigger",
+    "sourceArchiveDir",
+)
+
+
+def check_options(spark: SparkSession, source: Source) -> None:
+    """Check the names of a source's options, where Spark tells which it has.
+
+    Raises:
+        MistakeError: There is no such option; the text has the nearest.
+    """
+    if known := _known(spark, source.format.lower()):
+        check_names(source, known)
+
+
+def check_names(source: Source, known: Iterable[str]) -> None:
+    """Check the names of a source's options.
+
+    Args:
+        source: The source.
+        known: The names that there are. One with a dot in it may be a setting of the
+            file system, and is passed over, but where the source is Kafka.
+
+    Raises:
+        MistakeError: There is no such option; the text has the nearest.
+    """
+    by_lower = {name.lower(): name for name in known}
+    of_kafka = source.format.lower() == kafka_source.FORMAT
+    for name in source.options:
+        lower = name.lower()
+        is_setting = lower.startswith("kafka.") if of_kafka else "." in name
+        if lower in by_lower or is_setting:
+            continue
+        near = get_close_matches(lower, by_lower, n=1)
+        hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+        if of_kafka and not near:
+            hint = f"; a setting of Kafka's client is written 'kafka.{name}'"
+        raise MistakeError(
+            ("source", "options", name),
+            f"the format {source.format} has no such option, and Spark would pass over "
+            f"it{hint}",
+        )
+
+
+def _known(spark: SparkSession, name: str) -> list[str]:
+    if name == kafka_source.FORMAT:
+        return list(kafka_source.OPTIONS)
+    java: Any = getattr(spark, "_jvm", None)
+    if name not in _KEPT or java is None:
+        return []
+    return [*_listed(java, _KEPT[name]), *_listed(java, _OF_FILES), *_OF_STREAMS]
+
+
+def _listed(java: Any, path: str) -> list[str]:
+    kept = java
+    for part in path.split("."):
+        kept = getattr(kept, part)
+    names: str = kept.getAllOptions().mkString(",")
+    return names.split(",")

@@ -1,0 +1,224 @@
+"""The rows of a pipeline's source, and what of it Spark could not read as rows.
+
+Spark reads what it can of a line that does not fit, and leaves nulls for the rest. So
+a column of our own asks for such lines as they are. A user's ``*`` must not mean that
+column: with it, expressions are evaluated in a lateral subquery over the other columns,
+of which Spark's optimizer makes one projection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+
+from kafkaguard_adapters.spark.pipeline.kafka_source import FORMAT, with_beginning
+from kafkaguard_adapters.spark.pipeline.places import MistakeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafkaguard_adapters.spark.pipeline.model import OnMalformed, Pipeline, Source
+
+#: A line as it is, where it could not be read; and the file that it is from.
+LINE, FILE = "_kafkaguard_line", "_kafkaguard_file"
+_ROW = "_kafkaguard_row"
+#: Formats of which Spark tells what it could not read.
+_TELLS = ("csv", "json", "xml")
+_MODE, _LINE_OPTION = "mode", "columnnameofcorruptrecord"
+_FAIL_FAST = "FAILFAST"
+_SPARKS_LINE = "_corrupt_record"
+_CASES = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a source.
+
+    Attributes:
+        frame: The rows.
+        told: Whether it has the columns :data:`LINE` and :data:`FILE` as well.
+    """
+
+    frame: DataFrame
+    told: bool
+
+    @property
+    def plain(self) -> DataFrame:
+        """What the user's expressions are about."""
+        return self.frame.drop(LINE, FILE) if self.told else self.frame
+
+    def select(self, expressions: Sequence[str]) -> DataFrame:
+        """Evaluate expressions.
+
+        Returns:
+            Columns ``_0``, ``_1`` and so on, and :data:`LINE` and :data:`FILE` if the
+            source tells them.
+        """
+        if not self.told:
+            return self.frame.select(*_numbered(expressions))
+        if not any("*" in text for text in expressions):
+            return self.frame.select(LINE, FILE, *_numbered(expressions))
+        row = F.struct(*[F.col(f"`{name}`") for name in self.plain.columns])
+        nested = self.frame.select(LINE, FILE, row.alias(_ROW))
+        # A comment at the end of an expression ends with the line.
+        texts = ", ".join(f"{text}\n AS _{n}" for n, text in enumerate(expressions))
+        return nested.sparkSession.sql(
+            # The user's own expressions, about the user's own data.
+            f"SELECT {LINE}, {FILE}, made.* FROM {{nested}} AS nested, LATERAL "  # noqa: S608
+            f"(SELECT {texts} FROM (SELECT nested.{_ROW}.*)) AS made",
+            nested=nested,
+        )
+
+
+def _numbered(expressions: Sequence[str]) -> list[Any]:
+    return [F.expr(text).alias(f"_{n}") for n, text in enumerate(expressions)]
+
+
+def on_malformed(pipeline: Pipeline) -> OnMalformed | None:
+    """Return what becomes of a malformed line; None: the format has none.
+
+    Raises:
+        MistakeError: What is asked for cannot be.
+    """
+    source = pipeline.source
+    asked = source.on_malformed
+    if source.format.lower() not in _TELLS:
+        if asked is not None:
+            raise MistakeError(
+                ("source", "on_malformed"),
+                f"Spark tells of malformed lines for {', '.join(_TELLS)}, and not for "
+                f"{source.format}: leave it out",
+            )
+        return None
+    mode = _check_options(source)
+    if asked == "dead_letter" and pipeline.dead_letter is None:
+        raise MistakeError(
+            ("source", "on_malformed"),
+            "dead_letter needs a topic for them: name it as dead_letter.topic",
+        )
+    default: OnMalformed = "dead_letter" if pipeline.dead_letter else "raise"
+    return asked or mode or default
+
+
+def _check_options(source: Source) -> OnMalformed | None:
+    """Check the options that are about malformed lines; return what they ask for."""
+    for written, value in source.options.items():
+        place = "source", "options", written
+        if written.lower() == _LINE_OPTION:
+            raise MistakeError(
+                place,
+                "leave it out: on_malformed: dead_letter, in source, keeps the line",
+            )
+        if written.lower() != _MODE:
+            continue
+        if value.upper() == _FAIL_FAST and source.on_malformed != "dead_letter":
+            return "raise"
+        raise MistakeError(
+            place,
+            f"{value} is not obeyed here: write on_malformed: dead_letter, in source, "
+            "to set malformed lines aside, or on_malformed: raise to stop at one",
+        )
+    return None
+
+
+def read(spark: SparkSession, pipeline: Pipeline, *, told: bool) -> Rows:
+    """Read a source; nothing runs yet, but for a look at the names of columns.
+
+    Args:
+        spark: The session.
+        pipeline: The pipeline.
+        told: Whether to ask for the lines that cannot be read.
+
+    Raises:
+        MistakeError: The names in a CSV file are not those of ``source.columns``, or a
+            column has a name that means something else.
+        PySparkException: The source cannot be read.
+    """
+    source = pipeline.source
+    options = _options(pipeline)
+    reader: Any = spark.readStream if pipeline.stream else spark.read
+    if not told:
+        return Rows(_loaded(reader, source, options), told=False)
+    options |= {_MODE: "PERMISSIVE", _LINE_OPTION: LINE}
+    found = _loaded(reader, source, options)
+    if _SPARKS_LINE in found.columns:
+        raise MistakeError(
+            ("source", "columns"),
+            f"leave {_SPARKS_LINE} out: on_malformed: dead_letter, in source, keeps a "
+            "line that cannot be read",
+        )
+    if source.format.lower() == "csv" and source.columns is not None:
+        _check_names(spark, source, found.columns)
+        options.setdefault("enforceSchema", "false")
+    schema = found.drop(LINE).schema.add(LINE, "string")
+    again: Any = spark.readStream if pipeline.stream else spark.read
+    rows = _loaded(again.schema(schema), source, options, columns=False)
+    return Rows(rows.withColumn(FILE, F.col("_metadata.file_path")), told=True)
+
+
+def _options(pipeline: Pipeline) -> dict[str, str]:
+    """Return the source's options with our own defaults."""
+    given = pipeline.source.options
+    takes_what_is_there = pipeline.stream is not None and pipeline.stream.every is None
+    if pipeline.source.format.lower() == FORMAT and takes_what_is_there:
+        return with_beginning(given)
+    return dict(given)
+
+
+def _loaded(
+    reader: Any, source: Source, options: dict[str, str], *, columns: bool = True
+) -> DataFrame:
+    reader = reader.format(source.format).options(**options)
+    if columns and source.columns is not None:
+        reader = reader.schema(source.columns)
+    rows: DataFrame = reader.load(source.path) if source.path else reader.load()
+    return rows
+
+
+def _check_names(spark: SparkSession, source: Source, columns: Sequence[str]) -> None:
+    """Compare the first line of a CSV file with the columns that are declared for it.
+
+    Spark reads by place and passes over the names that stand in the file.
+    """
+    options = {name.lower(): value for name, value in source.options.items()}
+    has_header = options.pop("header", "false").lower() == "true"
+    raw = spark.read.format("csv").options(**options)
+    try:
+        first = raw.load(source.path).first()
+    except AnalysisException:
+        return  # There is nothing yet.
+    wrong = header_mistake([] if first is None else list(first), columns, has_header)
+    if wrong:
+        place = ("source", "columns") if has_header else ("source",)
+        raise MistakeError(place, wrong)
+
+
+def header_mistake(
+    first: Sequence[str | None], columns: Sequence[str], has_header: bool
+) -> str | None:
+    """Say what is wrong with the first line of a CSV file; None: nothing.
+
+    Args:
+        first: Its values.
+        columns: The names of the columns that are declared.
+        has_header: Whether the line is declared to have names.
+    """
+    found = [(value or "").strip().lower() for value in first]
+    same = found == [name.lower() for name in columns]
+    if has_header and first and not same:
+        return (
+            f"the file's header has {', '.join(value or '' for value in first)}, and "
+            "Spark reads by place: declare all of its columns, by these names and in "
+            "this order"
+        )
+    if same and not has_header:
+        return (
+            "the first line of the file has the names of the columns, and would be "
+            "read as a record: add to options: {header: true}"
+        )
+    return None

@@ -1,0 +1,44 @@
+"""Small pictures, as SVG documents."""
+
+from __future__ import annotations
+
+from html import escape
+
+
+def element(tag: str, *content: str, **attributes: object) -> str:
+    """Make an element; ``_`` in the name of an attribute stands for ``-``.
+
+    Args:
+        tag: Its name.
+        content: What is within it: elements, or text that is escaped already.
+        attributes: Its attributes; numbers are rounded to a tenth.
+    """
+    given = "".join(map(_attribute, attributes, attributes.values()))
+    return f"<{tag}{given}>{''.join(content)}</{tag}>"
+
+
+def text(x: float, y: float, words: str, **attributes: object) -> str:
+    """Make a text that begins, or by ``text_anchor`` ends, at a point."""
+    return element("text", escape(words), x=x, y=y, **attributes)
+
+
+def picture(width: int, height: int, *elements: str) -> str:
+    """Make a document with a white ground and these elements on it."""
+    ground = element("rect", width="100%", height="100%", fill="white")
+    document = element(
+        "svg",
+        *(f"\n{each}" for each in (ground, *elements)),
+        "\n",
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width} {height}",
+        width=width,
+        height=height,
+        font_family="sans-serif",
+        font_size=12,
+    )
+    return f"{document}\n"
+
+
+def _attribute(name: str, value: object) -> str:
+    shown = f"{value:.1f}" if isinstance(value, float) else str(value)
+    return f' {name.replace("_", "-")}="{escape(shown)}"'

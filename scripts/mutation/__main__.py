@@ -1,0 +1,210 @@
+"""``make mutate``: make small wrong changes in the pure rooms and see who notices.
+
+Without options every change is tried, which takes hours. For some of them:
+``make mutate MUTATE="--sample 100 --seed 7"``. The report has a score for each room,
+and every change that no test noticed; those that need not be noticed stand with the
+reason in ``accepted.txt``. Exit code 1: a room is below 90 %, or a change went
+unnoticed that is not accepted.
+
+mutmut changes the insides of undecorated functions only, while most of what decides
+here is data: rules, tables, fields of models. cosmic-ray starts pytest anew for each of
+the 6,000 changes. So changes are made here in forked processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import forks
+import session
+from changes import Change, Module
+from rooms import LEAST, ROOMS, ROOT, Room
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ACCEPTED = Path(__file__).parent / "accepted.txt"
+#: Imported once, before the forks; none of ours is among them.
+_WARM = (
+    *("aiokafka", "confluent_kafka", "kafka", "pydantic", "pydantic_settings", "yaml"),
+    *("hypothesis.stateful", "kio.schema", "tenacity", "click"),
+    *("rich.console", "rich.table", "sqlite3", "concurrent.futures.process"),
+)
+
+
+class Work(NamedTuple):
+    """A change to try."""
+
+    room: Room
+    module: Module
+    change: Change
+
+
+def main() -> int:
+    """Try changes and report."""
+    options = _options()
+    rooms = [r for r in ROOMS if not options.rooms or r.name in options.rooms]
+    work = _chosen(_all_work(rooms, options.modules), options.sample, options.seed)
+    for name in _WARM:
+        importlib.import_module(name)
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = _outcomes(work, rooms, Path(folder), options.workers)
+    complete = not (options.sample or options.modules)
+    return _report(work, outcomes, complete=complete)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    add = parser.add_argument
+    add("--sample", type=int, metavar="N", help="try N changes (default: all)")
+    add("--seed", type=int, default=0, help="which N (default: 0)")
+    add("--room", action="append", dest="rooms", choices=[r.name for r in ROOMS])
+    add("--module", action="append", dest="modules", help="only paths that end so")
+    add("--workers", type=int, default=2, help="processes (default: 2)")
+    return parser.parse_args()
+
+
+def _all_work(rooms: Iterable[Room], modules: list[str] | None) -> list[Work]:
+    found = []
+    for room in rooms:
+        for path in room.modules():
+            if not modules or path.endswith(tuple(modules)):
+                module = Module(ROOT, path)
+                found += [Work(room, module, change) for change in module.changes]
+    return found
+
+
+def _chosen(work: list[Work], sample: int | None, seed: int) -> list[Work]:
+    if sample is None or sample >= len(work):
+        return work
+    return random.Random(seed).sample(work, sample)  # noqa: S311 - a choice of tests
+
+
+def _outcomes(
+    work: list[Work], rooms: list[Room], folder: Path, workers: int
+) -> dict[str, int]:
+    """Try all changes in some processes and collect what became of each."""
+    tests = tuple(sorted({test for room in rooms for test in room.tests}))
+    baseline_file, results = folder / "baseline.json", folder / "results"
+    _tell(f"{len(work)} changes; first the tests without a change")
+    if forks.forked(lambda: _measure(tests, baseline_file), cpu_s=900, wall_s=3600):
+        sys.exit("the tests fail without a change: see above")
+    baseline = session.Baseline.load(baseline_file)
+    children = []
+    for number in range(workers):
+        child = os.fork()
+        if child == 0:
+            try:
+                _try_all(work[number::workers], tests, baseline, results)
+            finally:
+                os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    lines = results.read_text().splitlines() if results.exists() else []
+    outcomes = dict(json.loads(line) for line in lines)
+    if missing := len(work) - len(outcomes):
+        sys.exit(f"{missing} changes were not tried: a process ended early")
+    return outcomes
+
+
+def _measure(tests: tuple[str, ...], file: Path) -> int:
+    forks.silence(errors=False)
+    measure = session.Measure()
+    code = session.run_pytest(tests, measure)
+    for report in measure.failed:
+        _tell(f"fails without a change: {report.nodeid}\n{report.longreprtext}")
+    measure.baseline.save(file)
+    return 1 if code or measure.failed else 0
+
+
+def _try_all(
+    work: list[Work],
+    tests: tuple[str, ...],
+    baseline: session.Baseline,
+    results: Path,
+) -> None:
+    """Try changes within functions first, then those that need fresh modules."""
+    forks.silence(errors=False)
+    not_applied: list[str] = []
+    began, done = time.monotonic(), 0
+
+    def tell(change: Change, outcome: int) -> None:
+        nonlocal done
+        with results.open("a") as file:
+            file.write(json.dumps([change.identity, outcome]) + "\n")
+        done += outcome != forks.NOT_APPLIED
+        if done % 50 == 0:
+            _tell(f"{done} of {len(work)} after {time.monotonic() - began:.0f} s")
+
+    inside = [(w.module, w.change) for w in work if w.change.code_of]
+    if inside:
+        plugin = session.TryInside(inside, baseline, tell)
+        run = functools.partial(session.run_pytest, tests, plugin)
+        forks.forked(run, cpu_s=1e6, wall_s=1e6)
+        lines = results.read_text().splitlines() if results.exists() else []
+        told = (json.loads(line) for line in lines)
+        not_applied = [name for name, code in told if code == forks.NOT_APPLIED]
+        done = len(inside) - len(not_applied)
+    for room, module, change in work:
+        if change.code_of is None or change.identity in not_applied:
+            tell(change, session.try_import(module, change, room.tests, baseline))
+
+
+def _report(work: list[Work], outcomes: dict[str, int], *, complete: bool) -> int:
+    """Print scores and survivors; return the exit code."""
+    accepted = _accepted()
+    total, noticed = Counter[str](), Counter[str]()
+    survivors = defaultdict(list)
+    for room, _, change in work:
+        total[room.name] += 1
+        if outcomes[change.identity] == forks.SURVIVED:
+            survivors[room.name].append(change)
+        else:
+            noticed[room.name] += 1
+    open_ones, low = 0, 0
+    for name, changes in survivors.items():
+        fresh = [change for change in changes if change.identity not in accepted]
+        open_ones += len(fresh)
+        for change in sorted(fresh, key=lambda c: (c.path, c.line)):
+            where = f"{change.path}:{change.line} {change.function}"
+            print(f"not noticed ({name}): {where}: {change.words}")
+    if complete:
+        rooms = {path for room in ROOMS for path in room.modules()}
+        known = {change.identity for _, _, change in work}
+        for identity in accepted:
+            if identity not in known and identity.partition(" | ")[0] in rooms:
+                print(f"accepted.txt names a change that is gone: {identity}")
+    print(f"{'room':20}{'changes':>9}{'noticed':>9}{'accepted':>10}{'score':>8}")
+    for name in total:
+        known_ones = sum(c.identity in accepted for c in survivors[name])
+        score = noticed[name] / total[name]
+        low += score < LEAST
+        print(f"{name:20}{total[name]:9}{noticed[name]:9}{known_ones:10}{score:8.1%}")
+    return 1 if open_ones or (low and complete) else 0
+
+
+def _accepted() -> dict[str, str]:
+    """Read the changes that need not be noticed, with the reasons."""
+    lines = ACCEPTED.read_text().splitlines() if ACCEPTED.exists() else []
+    entries = (line.rpartition("  # ") for line in lines if not line.startswith("#"))
+    return {identity: reason for identity, _, reason in entries if identity}
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""The pure rooms, and the tests that must notice a change in each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The least share of changes that the tests of a room must notice.
+LEAST = 0.9
+
+_GENERATED = {
+    "kafkaguard/_verdicts/apis.py",
+    "kafkaguard/errors/_generated.py",
+    "kafkaguard/errors/_meanings.py",  # texts for people
+}
+
+
+@dataclass(frozen=True)
+class Room:
+    """Modules that decide without I/O.
+
+    Attributes:
+        name: For the report.
+        folder: Where the modules are.
+        tests: The folders of the tests that are about it.
+    """
+
+    name: str
+    folder: str
+    tests: tuple[str, ...]
+
+    def modules(self) -> list[str]:
+        """Return the paths of the modules, relative to the checkout."""
+        found = sorted((ROOT / self.folder).rglob("*.py"))
+        paths = (path.relative_to(ROOT).as_posix() for path in found)
+        return [path for path in paths if path not in _GENERATED]
+
+
+_POLICIES = "policies/kafkaguard_policies"
+ROOMS = (
+    Room("verdicts", "kafkaguard/_verdicts", ("tests/verdicts",)),
+    Room("errors", "kafkaguard/errors", ("tests/errors", "tests/verdicts")),
+    Room("retries", "kafkaguard/_retries", ("tests/retries", "tests/policies")),
+    Room("delivery", "kafkaguard/_delivery", ("tests/delivery",)),
+    Room("cluster", "kafkaguard/_cluster", ("tests/cluster",)),
+    Room("protocol", "kafkaguard/protocol", ("tests/protocol",)),
+    Room("policies: model", f"{_POLICIES}/model", ("tests/policies",)),
+    Room("policies: reading", f"{_POLICIES}/reading", ("tests/policies",)),
+    Room("policies: running", f"{_POLICIES}/running", ("tests/policies",)),
+    Room("policies: advice", f"{_POLICIES}/advice", ("tests/policies",)),
+)
+
+
+def module_name(path: str) -> str:
+    """Return the name that a module is imported by."""
+    parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
+    return ".".join(parts[1:] if parts[0] in {"policies", "adapters"} else parts)

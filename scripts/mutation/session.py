@@ -1,0 +1,253 @@
+"""The two ways to try a change with pytest, both in a child process of its own.
+
+A change within a function is made in the live function, of which pytest has collected
+all tests already: that costs what the tests cost that call it. A change that takes
+effect at import needs fresh modules, so its child imports and collects anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from forks import NOT_APPLIED, NOTICED, SURVIVED, forked, silence
+from rooms import ROOT, module_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from changes import Change, Module
+
+#: A child may take this many times the CPU time of the tests that it runs, and more.
+_FACTOR, _MORE_S = 6, 20
+_OPTIONS = (
+    *("-q", "-x", "--capture=no", "--no-header", "--tb=short", "-o", "timeout=0"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # of what is imported already
+    *("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-java"),
+)
+_Cached = type(functools.lru_cache(len))
+_OURS = "kafkaguard"
+#: Where a function is: file, qualified name, first line.
+Place = tuple[str, str, int]
+
+
+@dataclass
+class Baseline:
+    """What the tests do without a change.
+
+    Attributes:
+        seconds: CPU time of each test.
+        calls: The tests that call a function, by its place.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    calls: dict[Place, list[str]] = field(default_factory=dict)
+
+    def save(self, file: Path) -> None:
+        """Write it for the processes that try the changes."""
+        file.write_text(json.dumps([self.seconds, list(self.calls.items())]))
+
+    @classmethod
+    def load(cls, file: Path) -> Baseline:
+        """Read it."""
+        seconds, calls = json.loads(file.read_text())
+        return cls(seconds, {tuple(place): tests for place, tests in calls})
+
+
+def run_pytest(tests: Iterable[str], *plugins: Any) -> int:
+    """Run pytest in this process on tests that need no Java."""
+    os.environ["HYPOTHESIS_PROFILE"] = "mutation"
+    os.chdir(ROOT)
+    return int(pytest.main([*_OPTIONS, *tests], plugins=list(plugins)))
+
+
+class Measure:
+    """A plugin that notes for each test what it calls and how long it takes."""
+
+    def __init__(self) -> None:
+        self.baseline = Baseline()
+        self.failed: list[pytest.TestReport] = []
+        self._codes: set[CodeType] = set()
+        self._calls: dict[Place, list[str]] = defaultdict(list)
+        self._root = f"{ROOT}/"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Any:
+        """Watch one test."""
+        self._codes.clear()
+        began = time.process_time()
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+        try:
+            return (yield)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)  # type: ignore[arg-type]
+            self.baseline.seconds[item.nodeid] = time.process_time() - began
+            for code in self._codes:
+                if code.co_filename.startswith(self._root):
+                    self._calls[place_of(code)].append(item.nodeid)
+
+    def _note(self, frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            self._codes.add(frame.f_code)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Note a failure."""
+        if report.failed:
+            self.failed.append(report)
+
+    def pytest_sessionfinish(self) -> None:
+        """Keep what was noted."""
+        self.baseline.calls = dict(self._calls)
+
+
+def place_of(code: CodeType) -> Place:
+    """Return where a function is."""
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+class TryInside:
+    """A plugin that tries changes within functions in place of running the tests."""
+
+    def __init__(
+        self,
+        work: list[tuple[Module, Change]],
+        baseline: Baseline,
+        tell: Callable[[Change, int], None],
+    ) -> None:
+        self._work = work
+        self._baseline = baseline
+        self._tell = tell
+        self._failed = False
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Note that a test has noticed the change."""
+        self._failed = self._failed or report.failed
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """Try one change after the other."""
+        items = {item.nodeid: item for item in session.items}
+        live = _live_functions()
+        for module, change in self._work:
+            assert change.code_of is not None
+            place = (str(module.file), *change.code_of)
+            tests = [t for t in self._baseline.calls.get(place, ()) if t in items]
+            tests.sort(key=self._baseline.seconds.__getitem__)
+            seconds = sum(self._baseline.seconds[t] for t in tests)
+            self._tell(
+                change,
+                forked(
+                    functools.partial(
+                        self._try, module, change, live, [items[t] for t in tests]
+                    ),
+                    cpu_s=seconds * _FACTOR + _MORE_S,
+                    wall_s=(seconds * _FACTOR + _MORE_S) * 4,
+                ),
+            )
+        return True
+
+    def _try(
+        self,
+        module: Module,
+        change: Change,
+        live: dict[Place, list[FunctionType]],
+        items: list[Any],
+    ) -> int:
+        assert change.code_of is not None
+        place = (str(module.file), *change.code_of)
+        code = _find_code(module.changed(change), place)
+        if code is None or not items or place not in live:
+            return NOT_APPLIED
+        try:
+            for function in live[place]:
+                function.__code__ = code
+        except ValueError:  # it closes over other names than before
+            return NOT_APPLIED
+        silence()
+        for item, after in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+            if self._failed:
+                return NOTICED
+        return SURVIVED
+
+
+def _live_functions() -> dict[Place, list[FunctionType]]:
+    """Return our functions, and forget what caches around them remember."""
+    live = defaultdict(list)
+    for thing in gc.get_objects():
+        if isinstance(thing, FunctionType):
+            live[place_of(thing.__code__)].append(thing)
+        elif isinstance(thing, _Cached) and str(thing.__module__).startswith(_OURS):
+            thing.cache_clear()
+    return live
+
+
+def _find_code(code: CodeType, place: Place) -> CodeType | None:
+    if place_of(code) == place:
+        return code
+    inner = (c for c in code.co_consts if isinstance(c, CodeType))
+    return next(filter(None, (_find_code(c, place) for c in inner)), None)
+
+
+def try_import(
+    module: Module, change: Change, tests: tuple[str, ...], baseline: Baseline
+) -> int:
+    """Try a change that takes effect when its module is imported."""
+    seconds = sum(s for t, s in baseline.seconds.items() if t.startswith(tests))
+    cpu_s = seconds * _FACTOR + _MORE_S
+
+    def work() -> int:
+        silence()
+        _ChangedImport(module, change).install()
+        order = _FastFirst(baseline)
+        return NOTICED if run_pytest(tests, order) else SURVIVED
+
+    return forked(work, cpu_s=cpu_s, wall_s=cpu_s * 4)
+
+
+class _FastFirst:
+    """A plugin that runs the fastest tests first."""
+
+    def __init__(self, baseline: Baseline) -> None:
+        self._seconds = baseline.seconds
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Sort by the time that they took."""
+        items.sort(key=lambda item: self._seconds.get(item.nodeid, 1.0))
+
+
+class _ChangedImport(importlib.machinery.SourceFileLoader):
+    """Imports one module with a change, and leaves all others alone."""
+
+    def __init__(self, module: Module, change: Change) -> None:
+        super().__init__(module_name(module.path), str(module.file))
+        self._code = module.changed(change)
+
+    def install(self) -> None:
+        """Go before the finders of Python."""
+        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+
+    def find_spec(self, name: str, *_: Any) -> Any:
+        """Find the changed module."""
+        if name != self.name:
+            return None
+        return importlib.util.spec_from_file_location(name, self.path, loader=self)
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - as importlib calls it
+        """Return the changed code."""
+        return self._code
