@@ -212,6 +212,7 @@ def settings_of(model, without=()):
 
 #: Another value than the default, for each setting of a policy.
 CHANGES = {
+    "on_offset_reset": "raise",
     "kind": "linear",
     "base": 0.2,
     "factor": 3,

@@ -266,7 +266,10 @@ class GuardedConsumer(GuardedClient):
 
     def _hear(self, config: Mapping[str, Any]) -> None:
         """Listen where the consumer was built with our own callbacks."""
-        hears = {"error_cb": self._hear_error, "on_commit": self._hear_commit}
+        hears: dict[str, Callable[..., Any]] = {
+            "error_cb": self._hear_error,
+            "on_commit": self._hear_commit,
+        }
         for name in _CALLBACKS:
             callback = config.get(name)
             if isinstance(callback, _Chained):
