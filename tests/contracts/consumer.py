@@ -228,6 +228,7 @@ class ConsumerContract:
     def test_a_denied_topic_is_raised_with_its_place(self, kafka_users):
         """Of both classes, with verdict, topic and partition; polling goes on after."""
         topic = kafka_users.create_topic()
+        kafka_users.grant("bob", "READ", "GROUP", "confluent-consumers")
         config = {"users": kafka_users}
         with (
             self.open(None, assign=[(topic, 0)], **config) as reader,
@@ -253,7 +254,9 @@ class ConsumerContract:
         fill(kafka_cluster, kafka_topic, 5, partitions=[0])
         places = [(kafka_topic, 0), (gone, 0)]
         servers = kafka_cluster.bootstrap_servers
-        with self.open(servers, assign=places, group=kafka_topic) as reader:
+        with self.open(
+            servers, assign=places, group=kafka_topic, policy={"deadline": 3.0}
+        ) as reader:
             reader.read_until(lambda: len(reader.read) == 5)
             delete(kafka_cluster, gone)
             started = time.monotonic()

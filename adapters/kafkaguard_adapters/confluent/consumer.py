@@ -24,6 +24,7 @@ from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.consuming import commit_loop, forks
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.own_lag import own_lag
+from kafkaguard_adapters.consuming.questions import Start
 from kafkaguard_adapters.stand_in import CLOSE_S, GuardedClient
 from kafkaguard_adapters.wire.loop import run, start
 
@@ -54,6 +55,8 @@ OBEYS = frozenset(
 #: librdkafka's own defaults.
 _ISOLATION = "read_committed"
 _FOR_EVER = -1
+#: Its words for the start of the log.
+_EARLIEST = frozenset({"earliest", "beginning", "smallest"})
 #: Seconds that a poll blocks in the client at most, before it is seen what is due.
 _SLICE_S = 0.2
 #: Seconds from one look at the readers to the next, and records in between at most.
@@ -123,7 +126,9 @@ class GuardedConsumer(GuardedClient):
             holds_by_pausing=True,
         )
         self._shell = Reading(consumer)
-        self._driver = Driver(self._machine, self._shell, view, start, on_event)
+        reset = known.get("auto.offset.reset", "latest")
+        begins = Start(self._group, is_earliest=reset in _EARLIEST)
+        self._driver = Driver(self._machine, self._shell, view, start, on_event, begins)
         self._hear(known)
         self._looked_at = 0.0
         self._is_reassigned = False
@@ -236,11 +241,13 @@ class GuardedConsumer(GuardedClient):
         if error is None:
             return
         topic, partition = message.topic(), message.partition()
-        known = errors.translate(error, api=FETCH, topic=topic, partition=partition)
-        place = None
+        place, where = None, {}
         if topic is not None and partition is not None and partition >= 0:
             place = as_partition((topic, partition))
-        self._driver.handed_over(place, known)
+            where = {"partition": partition}
+        if topic is not None:
+            where |= {"api": FETCH, "topic": topic}
+        self._driver.handed_over(place, errors.translate(error, **where))
         self._driver.tell()
 
     def _look(self) -> None:
@@ -455,7 +462,10 @@ class GuardedConsumer(GuardedClient):
         kwargs.setdefault("isolation", self._isolation)
         if "timeout" in kwargs:
             kwargs["seconds"] = kwargs.pop("timeout")
-        positions = {p: each.position for p, each in self._shell.readers().items()}
+        positions = {}
+        if not self.cluster_view.is_closed:
+            readers = self._shell.readers()
+            positions = {place: each.position for place, each in readers.items()}
         return run(own_lag(self.cluster_view, self._group, positions, **kwargs))
 
     def get_watermark_offsets(

@@ -47,6 +47,7 @@ class Driver:
         view: Whom to ask.
         launch: Runs a question where it does not hold the client up.
         hook: What receives events; None: nobody.
+        start: Where the consumer begins; only for a client that shows nothing.
         clock: Seconds that only ever grow.
     """
 
@@ -57,6 +58,7 @@ class Driver:
         view: ClusterView,
         launch: Launch,
         hook: Callable[[Event], object] | None = None,
+        start: questions.Start | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.machine = machine
@@ -64,6 +66,7 @@ class Driver:
         self._view = view
         self._launch = launch
         self._hooks = () if hook is None else (hook,)
+        self._start = start or questions.Start()
         self._clock = clock
         self._answers: deque[tuple[Turn, Any]] = deque()
         self._events: deque[Event] = deque()
@@ -159,7 +162,7 @@ class Driver:
                 asking = questions.range_of(view, place)
                 turn = partial(_range_turn, machine, place)
             case c.Probe(place, position):
-                asking = questions.probe_of(view, place, position)
+                asking = questions.probe_of(view, place, position, self._start)
                 turn = partial(self._probe_turn, place)
         running = self._launch(asking)
         self._running.add(running)

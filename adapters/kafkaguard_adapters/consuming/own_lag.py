@@ -45,7 +45,12 @@ async def own_lag(
 
     Returns:
         A report of one group, with the partitions of the assignment and no others.
+
+    Raises:
+        KafkaGuardError: The client was closed, or its settings cannot be used for a
+            connection of our own.
     """
+    view.cluster()  # which refuses where it cannot be asked
     calls = AsyncClusterCalls()
     calls.cluster_view = view
     name = group or NO_GROUP

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._consuming.machine import FETCH, Refusal
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.asking.calls import AsyncReportCalls
 from kafkaguard_adapters.asking.fetch_probe import probe
 from kafkaguard_adapters.asking.leaders import leaders
 from kafkaguard_adapters.asking.list_offsets import API as LIST_OFFSETS
@@ -48,10 +50,35 @@ async def range_of(view: ClusterView, place: TopicPartition) -> tuple[int, int]:
     return ends[0], ends[1]
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a consumer begins that has no position yet.
+
+    Attributes:
+        group: At this group's commit; None: it has none.
+        is_earliest: Without a commit at the start of the log, else at its end.
+    """
+
+    group: str | None = None
+    is_earliest: bool = False
+
+
+async def _committed(
+    view: ClusterView, place: TopicPartition, group: str | None
+) -> int | None:
+    if group is None:
+        return None
+    calls = AsyncReportCalls()
+    calls.cluster_view = view
+    report = await calls.lag([group], [place.topic], timeout=QUESTION_S)
+    found = report.groups[group].partitions.get(place)
+    return None if found is None else found.committed
+
+
 async def probe_of(
-    view: ClusterView, place: TopicPartition, position: int | None
+    view: ClusterView, place: TopicPartition, position: int | None, start: Start
 ) -> Refusal | None:
-    """Read at a position, or find the log's start where there is none yet.
+    """Read at a position, or where the consumer begins if it has none yet.
 
     Returns:
         What it is refused with; None: it can be read.
@@ -61,9 +88,13 @@ async def probe_of(
     if isinstance(leader, KafkaGuardError):
         return _refusal(leader, position)
     if position is None:
+        position = await _committed(view, place, start.group)
+    if position is None:
         lister = OffsetLister(cluster, view.facts, deadline)
-        start = (await lister.list({place: EARLIEST}))[place]
-        return _refusal(start.error, None, LIST_OFFSETS)
+        first = (await lister.list({place: EARLIEST}))[place]
+        if first.error is not None or first.offset is None or not start.is_earliest:
+            return _refusal(first.error, None, LIST_OFFSETS)
+        position = first.offset
     error = await probe(cluster, leader, place, position, deadline=deadline, facts=None)
     return _refusal(error, position)
 

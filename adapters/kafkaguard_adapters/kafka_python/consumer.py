@@ -189,6 +189,7 @@ class PublicConsumer(GuardedClient):
         return {
             as_partition(place): self.client.position(place, timeout_ms=0)
             for place in self.client.assignment()
+            if not self.cluster_view.is_closed
         }
 
     # --- the end ----------------------------------------------------------------------
