@@ -11,7 +11,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as aiokafka_errors
 from kafkaguard import errors, guard
-from tests.contracts.consumer import ConsumerContract, Reader, fill
+from tests.contracts.consumer import AnswersContract, Reader, fill
 
 
 class AiokafkaReader(Reader):
@@ -39,6 +39,10 @@ class AiokafkaReader(Reader):
         """Return the committed offset."""
         return self.run(self.guarded.committed(TopicPartition(topic, partition)))
 
+    def seek(self, topic, partition, offset):
+        """Set the position."""
+        self.guarded.seek(TopicPartition(topic, partition), offset)
+
     def pause(self, topic, partition):
         """Pause."""
         self.guarded.pause(TopicPartition(topic, partition))
@@ -56,7 +60,7 @@ class AiokafkaReader(Reader):
         self.run(self.guarded.stop())
 
 
-class TestAiokafkaConsumer(ConsumerContract):
+class TestAiokafkaConsumer(AnswersContract):
     client_class = AIOKafkaConsumer
     client_name = "aiokafka"
     client_error = aiokafka_errors.KafkaError

@@ -12,9 +12,10 @@ import pickle
 import threading
 import time
 from contextlib import contextmanager
+from itertools import pairwise
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from kafkaguard import Action, errors
 from kafkaguard._consuming import events as ev
@@ -45,6 +46,10 @@ class Reader:
 
     def committed(self, topic, partition):
         """Return the committed offset, or None."""
+        raise NotImplementedError
+
+    def seek(self, topic, partition, offset):
+        """Set the position."""
         raise NotImplementedError
 
     def pause(self, topic, partition):
@@ -385,6 +390,122 @@ class ConsumerContract:
             assert said["took"] < 1
             fill(kafka_cluster, kafka_topic, 3, partitions=[0])
             reader.read_until(lambda: len(reader.read) == 6)
+
+
+class AnswersContract(ConsumerContract):
+    """A guarded consumer of a client that shows what each read is answered."""
+
+    def test_b50_a_position_within_the_log_is_not_reset(
+        self, kafka_cluster, kafka_faults
+    ):
+        """One answer "out of range" for an offset that is there: it is read again."""
+        topic = kafka_cluster.create_topic()
+        fill(kafka_cluster, topic, 10, partitions=[0])
+        with self.open(kafka_faults.bootstrap_servers, assign=[(topic, 0)]) as reader:
+            reader.read_until(lambda: len(reader.read) == 10)
+            kafka_faults.on("Fetch", topic=topic, partition=0).fail(1, times=1)
+            fill(kafka_cluster, topic, 5, partitions=[0])
+            reader.read_until(lambda: len(reader.read) == 15)
+            assert list(range(15)) == [offset for _, offset, _ in reader.read]
+            (event,) = reader.told(ev.OffsetResetEvent)
+            assert (event.outcome, event.earliest, event.lost) == ("kept", 0, 0)
+            assert event.earliest <= event.position <= event.latest
+
+    def test_a_lost_position_is_reset_by_the_client_and_told_with_the_loss(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Retention took six offsets that were not read."""
+        with self.behind(kafka_cluster, kafka_topic) as reader:
+            reader.read_until(lambda: len(reader.read) == 4)
+            assert [offset for _, offset, _ in reader.read] == [6, 7, 8, 9]
+            (event,) = reader.told(ev.OffsetResetEvent)
+            assert (
+                event.outcome,
+                event.position,
+                event.earliest,
+                event.latest,
+                event.lost,
+            ) == ("reset", 2, 6, 10, 4)
+
+    def test_a_lost_position_is_raised_where_the_policy_says_so(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Nothing is skipped; after a `seek` reading goes on."""
+        policy = {"on_offset_reset": "raise"}
+        with self.behind(kafka_cluster, kafka_topic, policy=policy) as reader:
+            with pytest.raises(errors.OffsetOutOfRangeError, match="6 to 10") as caught:
+                reader.read_until(lambda: reader.read)
+            assert isinstance(caught.value, self.client_error)
+            assert reader.read == []
+            reader.seek(kafka_topic, 0, 8)
+            reader.read_until(lambda: len(reader.read) == 2)
+
+    @contextmanager
+    def behind(self, cluster, topic, **options):
+        """A reader at offset 2 of a log that begins at 6 and ends at 10."""
+        fill(cluster, topic, 10, partitions=[0])
+        servers = cluster.bootstrap_servers
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            admin.delete_records({TopicPartition(topic, 0): 6})
+        with self.open(servers, assign=[(topic, 0)], **options) as reader:
+            reader.seek(topic, 0, 2)
+            yield reader
+
+    def test_b55_a_failed_broker_is_asked_again_with_growing_gaps(
+        self, kafka_cluster, kafka_faults
+    ):
+        """-1 on Fetch is tried a few times, and then there is data."""
+        topic = kafka_cluster.create_topic()
+        with self.open(
+            kafka_faults.bootstrap_servers,
+            assign=[(topic, 0)],
+            policy={"backoff": {"base": 0.3, "jitter": "none"}},
+        ) as reader:
+            fill(kafka_cluster, topic, 3, partitions=[0])
+            kafka_faults.on("Fetch", topic=topic, partition=0).fail(-1, times=3)
+            reader.read_until(lambda: len(reader.read) == 3)
+            times = [each.at for each in refusals(kafka_faults, topic, 0)]
+            first, second = (after - at for at, after in pairwise(times))
+            assert 0.3 <= first < second
+
+    def test_a_failed_broker_that_stays_so_is_raised_in_the_end(
+        self, kafka_cluster, kafka_faults
+    ):
+        """As often as the policy says, then polling raises it with its place."""
+        topic = kafka_cluster.create_topic()
+        kafka_faults.on("Fetch", topic=topic).fail(-1)
+        with self.open(
+            kafka_faults.bootstrap_servers,
+            assign=[(topic, 0)],
+            policy={"max_attempts": 3},
+        ) as reader:
+            with pytest.raises(errors.UnknownServerError) as caught:
+                reader.read_until(lambda: False, 15)
+            assert (topic, 0) == (caught.value.topic, caught.value.partition)
+            assert isinstance(caught.value, self.client_error)
+            assert len(refusals(kafka_faults, topic, 0)) == 3
+
+    @PARTITIONS
+    def test_a_broker_that_is_away_is_told_once(self, kafka_cluster, kafka_topic):
+        """Its partitions wait, and all is read when it is back."""
+        fill(kafka_cluster, kafka_topic, 3)
+        with (
+            FaultProxy(kafka_cluster) as proxy,
+            self.open(proxy.bootstrap_servers, assign=three(kafka_topic)) as reader,
+        ):
+            reader.read_until(lambda: len(reader.read) == 9)
+            with proxy.without(proxy_broker(proxy)):
+                self.read_for(reader, 2.0)
+            fill(kafka_cluster, kafka_topic, 3)
+            reader.read_until(lambda: len(reader.read) == 18)
+            waits = reader.told(ev.PartitionWaitsEvent)
+            assert len(waits) == len({each.partition for each in waits})
+
+
+def proxy_broker(proxy):
+    """Return the id of the only broker behind a proxy."""
+    (broker,) = proxy.brokers
+    return broker
 
 
 def three(topic):

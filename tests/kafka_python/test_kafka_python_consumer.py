@@ -9,7 +9,7 @@ from kafka import errors as kafka_errors
 from kafka.structs import OffsetAndMetadata
 
 from kafkaguard import guard
-from tests.contracts.consumer import ConsumerContract, Reader
+from tests.contracts.consumer import AnswersContract, Reader
 
 
 class KafkaPythonReader(Reader):
@@ -36,6 +36,10 @@ class KafkaPythonReader(Reader):
         """Return the committed offset."""
         return self.guarded.committed(TopicPartition(topic, partition))
 
+    def seek(self, topic, partition, offset):
+        """Set the position."""
+        self.guarded.seek(TopicPartition(topic, partition), offset)
+
     def pause(self, topic, partition):
         """Pause."""
         self.guarded.pause(TopicPartition(topic, partition))
@@ -52,7 +56,7 @@ def _offsets(offsets):
     }
 
 
-class TestKafkaPythonConsumer(ConsumerContract):
+class TestKafkaPythonConsumer(AnswersContract):
     client_class = KafkaConsumer
     client_name = "kafka-python"
     client_error = kafka_errors.KafkaError
