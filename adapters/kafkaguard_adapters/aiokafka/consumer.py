@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import time
+from asyncio import get_running_loop
 from typing import TYPE_CHECKING, Any, Self
 
 from aiokafka.errors import (
@@ -97,10 +98,11 @@ class GuardedConsumer(Client):
         self._policy = policy
         self._on_event = on_event
         self._loop = known["loop"]
-        self._is_started = False
+        self._is_usable = False
         self._shell: Fetching | None = None
         self._driver: Driver | None = None
         self._committing: Committing | None = None
+        self._getone, self._anext = consumer.getone, consumer.__anext__
         forks.watch(self)
         if not names.missing(consumer):  # it was started before it was wrapped
             self._listen()
@@ -117,9 +119,14 @@ class GuardedConsumer(Client):
         await super().start()
         self._listen()
 
+    def in_child(self) -> None:
+        """Refuse every call, since the connections are the parent's."""
+        self.is_forked = True
+        self._is_usable = False
+
     def _listen(self) -> None:
         """Look at what the client is answered from now on."""
-        self._is_started = True
+        self._is_usable = True
         missing = names.missing(self.client)
         if missing:
             _log.warning(
@@ -148,6 +155,7 @@ class GuardedConsumer(Client):
     async def _end(self) -> None:
         if self.is_forked:
             return
+        self._is_usable = False
         if self._driver is not None:
             self._driver.close()
         await super()._end()
@@ -163,7 +171,7 @@ class GuardedConsumer(Client):
                 theirs=ConsumerStoppedError,
             )
         self._check_loop()
-        if not self._is_started:
+        if not self._is_usable:
             raise errors.make(
                 ClientStateError,
                 "the consumer was not started: await consumer.start() first",
@@ -171,7 +179,7 @@ class GuardedConsumer(Client):
             )
 
     def _check_loop(self) -> None:
-        running = asyncio.get_running_loop()
+        running = get_running_loop()
         if running is not self._loop:
             raise errors.make(
                 ClientStateError,
@@ -189,9 +197,10 @@ class GuardedConsumer(Client):
             KafkaGuardError: What the client raises, also of its own class, with topic
                 and partition where they are known.
         """
-        self._check()
+        if not self._is_usable or get_running_loop() is not self._loop:
+            self._check()
         try:
-            return await self.client.getone(*partitions)
+            return await self._getone(*partitions)
         except (KafkaError, ConsumerStoppedError) as error:
             raise _ours(error) from error
 
@@ -201,7 +210,8 @@ class GuardedConsumer(Client):
         Raises:
             KafkaGuardError: As for :meth:`getone`.
         """
-        self._check()
+        if not self._is_usable or get_running_loop() is not self._loop:
+            self._check()
         try:
             return await self.client.getmany(*partitions, **limits)
         except (KafkaError, ConsumerStoppedError) as error:
@@ -218,11 +228,12 @@ class GuardedConsumer(Client):
         Raises:
             KafkaGuardError: As for :meth:`getone`.
         """
-        if self.is_ended:
-            raise StopAsyncIteration
-        self._check()
+        if not self._is_usable or get_running_loop() is not self._loop:
+            if self.is_ended:
+                raise StopAsyncIteration
+            self._check()
         try:
-            return await self.client.__anext__()
+            return await self._anext()
         except KafkaError as error:
             raise _ours(error) from error
 

@@ -143,6 +143,11 @@ class GuardedConsumer(GuardedClient):
         # In place of the method while all is well: half the cost for each record.
         self.__dict__["poll"] = self._quick_poll()
 
+    def in_child(self) -> None:
+        """Refuse every call, since the client's threads are not in this process."""
+        self.is_forked = True
+        self.__dict__.pop("poll", None)
+
     # --- polling ----------------------------------------------------------------------
 
     def poll(self, timeout: float | None = _FOR_EVER) -> Any:

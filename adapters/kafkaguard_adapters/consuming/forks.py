@@ -12,7 +12,9 @@ if TYPE_CHECKING:
         """A guarded consumer."""
 
         client: Any
-        is_forked: bool
+
+        def in_child(self) -> None:
+            """Refuse every call from now on, and touch no connection."""
 
 
 FORKED = (
@@ -32,8 +34,7 @@ def watch(guarded: Forkable) -> None:
 
 def _mark_forked() -> None:
     for each in list(_LIVE):
-        each.is_forked = True
-        vars(each).pop("poll", None)  # where a quicker one stands before the method
+        each.in_child()
         _PARENTS.append(each.client)
 
 

@@ -78,6 +78,10 @@ class PublicConsumer(GuardedClient):
         self._tiered = TieredOffsets(view, self._isolation)
         forks.watch(self)
 
+    def in_child(self) -> None:
+        """Refuse every call, since the client's thread is not in this process."""
+        self.is_forked = True
+
     # --- polling ----------------------------------------------------------------------
 
     def poll(self, *args: Any, **kwargs: Any) -> Any:
