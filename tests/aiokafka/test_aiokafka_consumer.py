@@ -21,6 +21,14 @@ class AiokafkaReader(Reader):
         super().__init__(guarded, events)
         self.run = loop.run_until_complete
 
+    def call(self, name, *args):
+        """Call what does not wait, but wants a running loop."""
+
+        async def call():
+            getattr(self.guarded, name)(*args)
+
+        self.run(call())
+
     def poll(self, seconds):
         """Poll once."""
         found = self.run(self.guarded.getmany(timeout_ms=round(seconds * 1000)))
@@ -41,15 +49,15 @@ class AiokafkaReader(Reader):
 
     def seek(self, topic, partition, offset):
         """Set the position."""
-        self.guarded.seek(TopicPartition(topic, partition), offset)
+        self.call("seek", TopicPartition(topic, partition), offset)
 
     def pause(self, topic, partition):
         """Pause."""
-        self.guarded.pause(TopicPartition(topic, partition))
+        self.call("pause", TopicPartition(topic, partition))
 
     def resume(self, topic, partition):
         """Resume."""
-        self.guarded.resume(TopicPartition(topic, partition))
+        self.call("resume", TopicPartition(topic, partition))
 
     def lag(self, *args, **kwargs):
         """Ask for the lag."""

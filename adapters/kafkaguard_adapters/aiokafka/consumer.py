@@ -202,7 +202,7 @@ class GuardedConsumer(Client):
         try:
             return await self._getone(*partitions)
         except (KafkaError, ConsumerStoppedError) as error:
-            raise _ours(error) from error
+            raise self._raised(error) from error
 
     async def getmany(self, *partitions: Any, **limits: Any) -> Any:
         """Read records, as ``AIOKafkaConsumer.getmany`` does.
@@ -215,7 +215,13 @@ class GuardedConsumer(Client):
         try:
             return await self.client.getmany(*partitions, **limits)
         except (KafkaError, ConsumerStoppedError) as error:
-            raise _ours(error) from error
+            raise self._raised(error) from error
+
+    def _raised(self, error: BaseException) -> KafkaGuardError:
+        """Tell what has happened before that, then make the error ours as well."""
+        if self._driver is not None:
+            self._driver.tell()
+        return _ours(error)
 
     def __aiter__(self) -> Self:
         """Read record after record, as the client does."""
@@ -235,7 +241,7 @@ class GuardedConsumer(Client):
         try:
             return await self._anext()
         except KafkaError as error:
-            raise _ours(error) from error
+            raise self._raised(error) from error
 
     # --- commits ----------------------------------------------------------------------
 

@@ -305,6 +305,10 @@ class GuardedConsumer(PublicConsumer):
         except KafkaError as error:
             raise _ours(error) from error
 
+    def _raised(self, error: KafkaError) -> KafkaGuardError:
+        self._driver.tell()
+        return super()._raised(error)
+
     def _note_commit(
         self, refused: dict[TopicPartition, KafkaGuardError], by_user: bool
     ) -> None:
