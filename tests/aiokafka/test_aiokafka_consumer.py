@@ -38,6 +38,10 @@ class AiokafkaReader(Reader):
             for record in records
         ]
 
+    def poll_in_child(self):
+        """Poll in a loop of the child's own: the parent's has the parent's sockets."""
+        asyncio.run(self.guarded.getmany())
+
     def commit(self, offsets, timeout):
         """Commit, and wait; how long is the policy's word."""
         wanted = {TopicPartition(*place): at for place, at in offsets.items()}

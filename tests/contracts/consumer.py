@@ -36,6 +36,10 @@ class Reader:
         """Poll once; return the records, as (partition, offset, value)."""
         raise NotImplementedError
 
+    def poll_in_child(self):
+        """Poll in a forked child."""
+        self.poll(5)
+
     def commit(self, offsets, timeout):
         """Commit offsets by (topic, partition), and wait."""
         raise NotImplementedError
@@ -283,6 +287,7 @@ class ConsumerContract:
     ):
         """Only the refused partition is in the second request, which succeeds."""
         topic = kafka_cluster.create_topic(partitions=2)
+        fill(kafka_cluster, topic, 5, partitions=[0, 1])
         with self.open(
             kafka_faults.bootstrap_servers, assign=[(topic, 0), (topic, 1)], group=topic
         ) as reader:
@@ -383,7 +388,7 @@ class ConsumerContract:
         servers = kafka_cluster.bootstrap_servers
         with self.open(servers, assign=[(kafka_topic, 0)]) as reader:
             reader.read_until(lambda: len(reader.read) == 3)
-            said = in_child(lambda: reader.poll(5))
+            said = in_child(reader.poll_in_child)
             assert "ClientStateError" in said["kind"]
             assert "fork" in said["text"]
             assert said["took"] < 1
