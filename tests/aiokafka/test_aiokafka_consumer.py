@@ -47,6 +47,16 @@ class AiokafkaReader(Reader):
         wanted = {TopicPartition(*place): at for place, at in offsets.items()}
         self.run(self.guarded.commit(wanted))
 
+    def commit_async(self, offsets):
+        """Commit in a task that nobody waits for."""
+        wanted = {TopicPartition(*place): at for place, at in offsets.items()}
+
+        async def start():
+            task = asyncio.ensure_future(self.guarded.commit(wanted))
+            task.add_done_callback(lambda done: done.exception())
+
+        self.run(start())
+
     def committed(self, topic, partition):
         """Return the committed offset."""
         return self.run(self.guarded.committed(TopicPartition(topic, partition)))

@@ -33,6 +33,12 @@ class ConfluentReader(Reader):
                 (event,) = self.told(ev.CommitFailedEvent)
                 raise event.errors[each.topic, each.partition]
 
+    def commit_async(self, offsets):
+        """Commit, and do not wait."""
+        self.guarded.commit(
+            offsets=[TopicPartition(*place, at) for place, at in offsets.items()]
+        )
+
     def committed(self, topic, partition):
         """Return the committed offset."""
         (found,) = self.guarded.committed([TopicPartition(topic, partition)], 10)
@@ -57,6 +63,7 @@ def settings(servers, group="confluent-consumers", **more):
         "isolation.level": "read_uncommitted",
         "topic.metadata.refresh.interval.ms": 1000,
         "fetch.wait.max.ms": 100,
+        "session.timeout.ms": 6000,
         **more,
     }
 

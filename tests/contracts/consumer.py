@@ -317,6 +317,24 @@ class ConsumerContract:
             (event,) = reader.told(ev.CommitFailedEvent)
             assert (Action.REJOIN, {(topic, 0)}) == (event.action, set(event.errors))
 
+    def test_a_commit_that_nobody_waits_for_is_an_event_when_it_fails(
+        self, kafka_cluster, kafka_faults
+    ):
+        """It is not lost in a debug log, and the next poll is as ever."""
+        topic = kafka_cluster.create_topic()
+        fill(kafka_cluster, topic, 5, partitions=[0])
+        kafka_faults.on("OffsetCommit").fail(22, times=1)
+        with self.open(
+            kafka_faults.bootstrap_servers, assign=[(topic, 0)], group=topic
+        ) as reader:
+            reader.read_until(lambda: len(reader.read) == 5)
+            reader.commit_async({(topic, 0): 3})
+            reader.read_until(lambda: reader.told(ev.CommitFailedEvent))
+            (event,) = reader.told(ev.CommitFailedEvent)
+            assert {(topic, 0)} == set(event.errors)
+            assert event.action == Action.REJOIN
+            assert event.error.code == 22
+
     def test_an_automatic_commit_that_fails_is_an_event(
         self, kafka_cluster, kafka_faults
     ):

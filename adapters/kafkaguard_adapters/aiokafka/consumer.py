@@ -39,6 +39,7 @@ from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.consuming import commit_loop, forks
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.obeyed import OBEYED
 from kafkaguard_adapters.consuming.own_lag import own_lag
 
 if TYPE_CHECKING:
@@ -56,17 +57,7 @@ _log = logging.getLogger("kafkaguard.consumer")
 _MS = 1000
 
 #: What it does by the policy.
-OBEYS = frozenset(
-    {
-        "backoff",
-        "deadline",
-        "max_attempts",
-        "on_offset_reset",
-        "overrides.action",
-        "overrides.backoff",
-        "overrides.max_attempts",
-    }
-)
+OBEYS = OBEYED
 
 
 class GuardedConsumer(Client):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from kafkaguard._cluster.reports import as_partition, raise_gravest
 from kafkaguard._consuming.commits import OFFSET_COMMIT, CommitRun, failed_event
 from kafkaguard._consuming.machine import FETCH, ConsumerMachine
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
-from kafkaguard.errors import ClientStateError, ClientTimeoutError, KafkaGuardError
+from kafkaguard.errors import ClientStateError, KafkaGuardError
 from kafkaguard_adapters.asking.calls import TIMEOUT_S
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
 from kafkaguard_adapters.confluent.errors import errors
@@ -23,9 +22,10 @@ from kafkaguard_adapters.confluent.reading import Reading
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.consuming import commit_loop, forks
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.obeyed import OBEYED
 from kafkaguard_adapters.consuming.own_lag import own_lag
 from kafkaguard_adapters.consuming.questions import Start
-from kafkaguard_adapters.stand_in import CLOSE_S, GuardedClient
+from kafkaguard_adapters.stand_in import GuardedClient
 from kafkaguard_adapters.wire.loop import run, start
 
 if TYPE_CHECKING:
@@ -42,16 +42,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kafkaguard.consumer")
 
 #: What it does by the policy.
-OBEYS = frozenset(
-    {
-        "backoff",
-        "deadline",
-        "max_attempts",
-        "overrides.action",
-        "overrides.backoff",
-        "overrides.max_attempts",
-    }
-)
+OBEYS = OBEYED - {"on_offset_reset"}
 #: librdkafka's own defaults.
 _ISOLATION = "read_committed"
 _FOR_EVER = -1
@@ -170,7 +161,10 @@ class GuardedConsumer(GuardedClient):
             nonlocal left
             if left > 0:
                 left -= 1
-                message = client_poll(0)
+                try:
+                    message = client_poll(0)
+                except (KafkaException, RuntimeError) as error:
+                    raise _ours(error) from error
                 if message is not None and message.error() is None:
                     return message
                 if message is not None:
@@ -502,26 +496,14 @@ class GuardedConsumer(GuardedClient):
     # --- the end ----------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close, as ``Consumer.close`` does, within 30 s.
+        """Close our own connections, then the client, as ``Consumer.close`` does.
 
-        Raises:
-            KafkaGuardError: It has not ended within 30 s, and was left.
+        The client ends by itself: without a broker within ``session.timeout.ms``.
         """
         if self.is_forked:
             return
         self._driver.close()
-        self.close_view()
-        closing = threading.Thread(
-            target=self.client.close, name="kafkaguard-close", daemon=True
-        )
-        closing.start()
-        closing.join(CLOSE_S)
-        if closing.is_alive():
-            raise errors.make(
-                ClientTimeoutError,
-                f"Consumer.close() has not ended within {CLOSE_S:g} s and was left; "
-                "what it had to commit may be lost. Is there a broker that answers?",
-            )
+        super().close()
 
 
 def _is_true(value: Any) -> bool:

@@ -22,6 +22,7 @@ from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.consuming import commit_loop, forks
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.obeyed import OBEYED
 from kafkaguard_adapters.consuming.own_lag import own_lag
 from kafkaguard_adapters.kafka_python._private.consuming import names
 from kafkaguard_adapters.kafka_python._private.consuming.committing import Committing
@@ -46,17 +47,7 @@ _log = logging.getLogger("kafkaguard.consumer")
 _MS = 1000
 
 #: What it does by the policy.
-OBEYS = frozenset(
-    {
-        "backoff",
-        "deadline",
-        "max_attempts",
-        "on_offset_reset",
-        "overrides.action",
-        "overrides.backoff",
-        "overrides.max_attempts",
-    }
-)
+OBEYS = OBEYED
 
 
 class PublicConsumer(GuardedClient):
@@ -297,9 +288,10 @@ class GuardedConsumer(PublicConsumer):
         """
         if self.is_forked:
             raise _forked()
-        if offsets is None and self.client.config["group_id"] is not None:
-            offsets = self._committing.consumed()
-        called = self._committing.callback_for(offsets, callback)
+        called = callback
+        if self.client.config["group_id"] is not None:
+            offsets = self._committing.consumed() if offsets is None else offsets
+            called = self._committing.callback_for(offsets, callback)
         try:
             return self.client.commit_async(offsets, called)
         except KafkaError as error:
