@@ -182,6 +182,31 @@ def test_a_deserializing_consumer_raises_errors_of_both_classes(
         consumer.close()
 
 
+def test_callbacks_of_the_user_are_chained(kafka_cluster, kafka_topic, kafka_faults):
+    """`on_commit` is called as ever, and the guard tells of the same failure."""
+    heard, events = [], []
+    config = settings(
+        kafka_faults.bootstrap_servers,
+        group=kafka_topic,
+        on_commit=lambda error, places: heard.append((error.code(), len(places))),
+    )
+    kafka_faults.on("OffsetCommit").fail(22)
+    consumer = guard(factory=Consumer, config=config, on_event=events.append)
+    try:
+        place = TopicPartition(kafka_topic, 0, 3)
+        consumer.assign([place])
+        consumer.commit(offsets=[place])
+        for _ in range(50):
+            consumer.poll(0.2)
+            if events:
+                break
+    finally:
+        consumer.close()
+    assert heard == [(22, 1)]
+    (event,) = events
+    assert (event.kind, event.error.code) == ("async", 22)
+
+
 def test_without_settings_it_says_what_is_not_noticed(kafka_cluster, caplog):
     """A consumer keeps its settings to itself: one line says what that costs."""
     consumer = guard(Consumer(settings(kafka_cluster.bootstrap_servers)))

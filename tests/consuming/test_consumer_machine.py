@@ -244,6 +244,34 @@ def test_a_rebalance_forgets_what_is_revoked_and_holds_what_still_waits():
     assert {P[1]} == set(one.waiting())
 
 
+@pytest.mark.parametrize(
+    ("code", "is_told", "is_raised"),
+    [(3, True, False), (-191, False, False), (29, True, True), (82, True, True)],
+    ids=["no such topic", "end of partition", "denied", "fenced"],
+)
+def test_an_error_that_the_client_hands_over_is_raised_only_at_the_end(
+    code, is_told, is_raised
+):
+    """It stays in the message, unless the client is of no use any more."""
+    error = make(code, api="Fetch", topic="t", client="confluent-kafka")
+    commands = machine().handed_over(P[0], error)
+    assert is_told == bool(told(commands))
+    assert ([error] if is_raised else []) == raised(commands)
+    assert all(is_raised == event.raised for event in told(commands))
+
+
+def test_a_topic_that_may_not_be_seen_is_raised_each_time_and_told_once():
+    """There is no read of it that could be refused."""
+    one = machine()
+    first, again = one.denied({"t"}), one.denied({"t"})
+    (event,) = told(first)
+    assert (event.topic, event.partition, event.error.code) == ("t", -1, 29)
+    assert told(again) == []
+    assert [error.code for error in raised(first + again)] == [29, 29]
+    assert one.denied(set()) == []
+    assert len(told(one.denied({"t"}))) == 1
+
+
 class World(RuleBasedStateMachine):
     """A client and a cluster in which partitions break, heal and move.
 
