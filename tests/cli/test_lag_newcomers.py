@@ -105,7 +105,7 @@ def test_without_rights_one_is_told_which_are_missing(written):
     """No table of nothing passes for an answer."""
     bob = written("SASL_PLAIN", "bob")
     code, _, said = kafkaguard("lag", *bob)
-    assert (code, "may not see it (the operation Describe)" in said) == (0, True)
+    assert (code, "may not see it (the operation Describe)" in said) == (1, True)
     code, _, said = kafkaguard("lag", *bob, "--max", 10)
     assert (code, "no lag was measured" in said) == (1, True)
     code, shown, _ = kafkaguard("lag", *bob, "--max", 10, "--json")
@@ -227,7 +227,11 @@ def test_picture_that_cannot_be_kept_is_refused_before_the_first_look(tmp_path, 
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("sasl.pasword", "sasl.password"), ("ssl.ca.locaton", "ssl.ca.location")],
+    [
+        ("sasl.pasword", "sasl.password"),
+        ("ssl.ca.locaton", "ssl.ca.location"),
+        ("securty.protocol", "security.protocol"),
+    ],
 )
 def test_misspelt_setting_is_named_with_its_line(tmp_path, name, meant):
     """The file, the line, and what was meant."""
@@ -236,7 +240,7 @@ def test_misspelt_setting_is_named_with_its_line(tmp_path, name, meant):
     code, _, said = kafkaguard("lag", "--config", path)
     assert code == 2
     assert f"{path}, line 2: " in said
-    assert f"did you mean '{meant}'?" in said
+    assert f"did you mean {meant}" in said
     assert "config=" not in said
 
 

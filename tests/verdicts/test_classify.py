@@ -279,6 +279,7 @@ EXAMPLES = [
     ("end-offset-not-known-yet", 78, {"api": "ListOffsets"}, "REFRESH", "no"),
     ("ask-the-controller", 41, {"api": "CreateTopics"}, "REFRESH", "no"),
     ("start-from-bootstrap", 129, {"api": "Metadata"}, "REFRESH", "no"),
+    ("disk-has-failed", 56, {"api": "DescribeLogDirs"}, "CONFIGURE", "no"),
     ("offset-out-of-range", 1, {"api": "Fetch"}, "REJECT", "no"),
     ("code-not-kept", aiokafka_errors.UnknownError(), {}, "IN_DOUBT", "maybe"),
     ("server-error-on-change", -1, {"api": "Produce"}, "IN_DOUBT", "maybe"),
@@ -352,6 +353,7 @@ RETRIED_ALTHOUGH_FATAL = {
 }
 STOPPED_ALTHOUGH_RETRIABLE = {
     "answer-lost",
+    "disk-has-failed",
     "election-not-needed",
     "leader-lost-after-append",
     "not-waited-for-replicas",

@@ -121,6 +121,7 @@ ORDER = (
     "end-offset-not-known-yet",
     "ask-the-controller",
     "start-from-bootstrap",
+    "disk-has-failed",
     "offset-out-of-range",
     "code-not-kept",
     "server-error-on-change",

@@ -64,6 +64,16 @@ RULES: tuple[Rule, ...] = (
         source="KIP-1102",
     ),
     rule(
+        "disk-has-failed",
+        Action.CONFIGURE,
+        "the directory is offline: look at the disk and the broker's log, mend it, and "
+        "restart the broker",
+        on=(56,),
+        apis=frozenset({"AlterReplicaLogDirs", "DescribeLogDirs"}),
+        scenario="A disk has failed, and the broker goes on with its others.",
+        source="KIP-112; Errors.KAFKA_STORAGE_ERROR",
+    ),
+    rule(
         "server-error-on-change",
         Action.IN_DOUBT,
         "the broker failed in the middle: the change may have been made",

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from kafkaguard.cli.demo.flights import unpack
 from kafkaguard.cli.demo.run import Outcome, run_demo
 from kafkaguard.cli.group import Problem
+from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.cli.progress import Progress
 from kafkaguard.cli.spark_session import connector, java_home, spark_session
 from kafkaguard.testing import ClusterError, KafkaCluster, kafka_jars
@@ -67,7 +66,7 @@ def _problems() -> Iterator[None]:
 
 def _print(outcome: Outcome) -> None:
     before, after = outcome.unguarded, outcome.guarded
-    table = Table(
+    table = PlainTable(
         title=f"{outcome.flights:,} flights of 2013, {outcome.keyless:,} of them "
         "without an aircraft"
     )
@@ -88,8 +87,8 @@ def _print(outcome: Outcome) -> None:
     }
     for name, values in rows.items():
         table.add_row(name, *map(_shown, values))
-    Console().print(table)
-    Console().print(_summary(outcome))
+    console().print(table)
+    say(_summary(outcome))
 
 
 def _summary(outcome: Outcome) -> str:
