@@ -63,6 +63,11 @@ mutate: .venv/installed ## Small wrong changes in the pure rooms, and who notice
 bench: .venv/installed ## Measure what guarding costs
 	$(BIN)/python -m benchmarks
 
+.PHONY: soak
+soak: .venv/installed ## Spark streams through outages, and killed at random (an hour)
+	$(BIN)/python -m tests.soak outages --minutes 10
+	$(BIN)/python -m tests.soak kills --runs 20
+
 .PHONY: demo
 demo: .venv/installed ## The main job, on 336,776 real flights
 	$(BIN)/kafkaguard demo
