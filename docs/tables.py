@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
@@ -70,8 +72,34 @@ class RuleTable(SphinxDirective):
         return _parse(self, _table(headings, rows))
 
 
+class FileMap(SphinxDirective):
+    """The files of a room, each with the first sentence of its docstring."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Draw a row for each module below a folder of the checkout."""
+        root = Path(__file__).resolve().parents[1]
+        folder = root / self.arguments[0]
+        rows = (
+            (f"`{file.relative_to(folder)}`", _first_sentence(file))
+            for file in sorted(folder.rglob("*.py"))
+            if file.name not in ("__init__.py", "__main__.py")
+        )
+        return _parse(self, _table(("File", "What lives there"), rows))
+
+
+def _first_sentence(file: Path) -> str:
+    """Return the first line of a module's docstring; of a generated file, its note."""
+    text = file.read_text()
+    if text.startswith("# Generated"):
+        return text.splitlines()[0].removeprefix("# ")
+    return (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directives."""
     app.add_directive("error-table", ErrorTable)
     app.add_directive("rule-table", RuleTable)
+    app.add_directive("file-map", FileMap)
     return {"parallel_read_safe": True}

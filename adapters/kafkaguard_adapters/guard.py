@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.arguments import hook, mapping
 from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._made import module_of
 from kafkaguard_adapters.stacking import compare
+from kafkaguard_adapters.wire.client_settings import SettingError, check_names
 from kafkaguard_policies import load_policy, presets
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ def guard(
     Raises:
         TypeError: There is neither a client nor a factory, or no adapter for it, or
             another argument is of the wrong type.
+        ClientConfigurationError: ``config`` has a setting that no such client has.
         StackingError: ``strict``, and the client's settings are not safe.
         PolicyError: The policy cannot be used.
     """
@@ -90,6 +93,8 @@ def guard(
     if factory is not None:
         client = _built(factory, dict(config or {}))
     home = _home_of(client)
+    if config is not None and factory is None:
+        _check_names(client, home, config)
     loaded = load_policy(policy)
     compare(client, home, config, loaded, strict=strict)
     module = import_module(home)
@@ -103,6 +108,18 @@ def guard(
         strict=strict,
         on_event=on_event,
     )
+
+
+def _check_names(client: Any, home: str, config: Mapping[str, Any]) -> None:
+    """Refuse a setting that the client cannot have been made with."""
+    folder, _, _ = home.rpartition(".")
+    known = import_module(f"{folder}.settings").setting_names(type(client))
+    try:
+        check_names(config, known or config)
+    except SettingError as error:
+        make = import_module(f"{folder}.errors").errors.make
+        text = f"guard(): config: {error}"
+        raise make(ClientConfigurationError, text) from None
 
 
 def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> None:

@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard_adapters.wire.client_settings import ALIASES
 from kafkaguard_policies import check_stacking, report_stacking
 
 if TYPE_CHECKING:
@@ -28,12 +29,6 @@ _NAMES = (
     "transactional.id",
     "transaction.timeout.ms",
 )
-#: Other names of librdkafka's for the same settings.
-_ALIASES = {
-    "message.timeout.ms": "delivery.timeout.ms",
-    "message.send.max.retries": "retries",
-    "request.required.acks": "acks",
-}
 #: What librdkafka does where nothing is said.
 _LIBRDKAFKA = {
     "producer": {
@@ -135,7 +130,7 @@ def _of_confluent(
         return None
     settings: dict[str, Any] = dict(_LIBRDKAFKA[kind])
     for name, value in config.items():
-        known = _ALIASES.get(name, name)
+        known = ALIASES.get(name, name)
         if known in _NAMES:
             settings[known] = value if known == "transactional.id" else _value(value)
     if settings.get("transactional.id"):  # librdkafka then switches it on by itself

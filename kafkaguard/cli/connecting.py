@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkaguard_adapters.asking.calls import ClusterCalls
+
+#: What kafka-python needs for a login, by the mechanism.
+_LOGIN_PACKAGES: Final = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "botocore"}
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,7 +38,7 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--config",
             "config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="A file of librdkafka settings, one a line (security.protocol=SSL).",
+            help="A file of client settings, one a line (security.protocol=SSL).",
         ),
         click.option(
             "-b",
@@ -57,11 +61,12 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
     from kafkaguard_adapters.asking.view import ClusterView
     from kafkaguard_adapters.confluent.settings import read_settings
 
-    lines: dict[str, int] = {}
-    known = {} if config is None else _read(config, lines)
+    given = {} if config is None else _read(config)
+    known = {name: value for name, (value, _) in given.items()}
     if bootstrap_servers is not None:
+        known.pop("metadata.broker.list", None)
         known["bootstrap.servers"] = bootstrap_servers
-    if "bootstrap.servers" not in known:
+    if not known.keys() & {"bootstrap.servers", "metadata.broker.list"}:
         raise Problem(
             "which cluster? Give --bootstrap-servers host:port, or --config FILE with "
             "bootstrap.servers in it, or set KAFKA_BOOTSTRAP_SERVERS"
@@ -69,36 +74,40 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
     try:
         settings = read_settings(known, make)
     except KafkaGuardError as error:
+        lines = {name: line for name, (_, line) in given.items()}
         raise Problem(_place(str(error), config, lines)) from error
+    _check_login(settings.mechanism)
     calls = ClusterCalls()
     calls.cluster_view = ClusterView(lambda: settings, make)
     return calls
 
 
+def _check_login(mechanism: str | None) -> None:
+    package = _LOGIN_PACKAGES.get(mechanism or "")
+    if package and find_spec(package) is None:
+        raise Problem(
+            f"sasl.mechanism={mechanism} needs the package {package}, which is not "
+            f"installed: pip install {package}"
+        )
+
+
 def _place(text: str, config: Path | None, lines: dict[str, int]) -> str:
     """Name the file, and the line of the setting that a text is about."""
     for name, number in lines.items():
-        if re.search(rf"(?<![\w.]){re.escape(name)}(?=[\s=])", text):
+        if re.search(rf"(?<![\w.]){re.escape(name)}(?=[\s=:])", text):
             return f"{config}, line {number}: {text}"
     return text if config is None else f"{config}: {text}"
 
 
-def _read(path: Path, numbers: dict[str, int]) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, tuple[str, int]]:
+    from kafkaguard_adapters.wire.client_settings import SettingError, read_properties
+
     try:
-        lines = path.read_text().splitlines()
+        return read_properties(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(f"{path} is not a text file that can be read: {error}") from error
-    settings = {}
-    for number, line in enumerate(lines, 1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise Problem(f"{path}, line {number}: write it as name=value")
-        settings[name.strip()] = value.strip()
-        numbers[name.strip()] = number
-    return settings
+    except SettingError as error:
+        raise Problem(f"{path}, {error}") from error
 
 
 def ask(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import builtins
+import json
 import re
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
 from kafkaguard._common.closest import closest
 from kafkaguard._verdicts.apis import API_KEYS
+from kafkaguard._verdicts.java_texts import java_text
 from kafkaguard._verdicts.signals import CONDITIONS, PYTHON, TEXTS
 from kafkaguard.cli.log_lines import key_of_line, other_protocol
 from kafkaguard.errors import BY_CODE
@@ -93,18 +96,40 @@ def find_error(text: str) -> Found | None:
             last exception counts, and what it was raised from where that says more.
     """
     text = text.strip()
-    own = _of_ours(text)
-    if own is not None:
-        return own
+    return (
+        _of_ours(text)
+        or _of_another_protocol(text)
+        or _of_a_code_or_name(text)
+        or _of_java(text)
+        or _of_traceback_or_text(text)
+    )
+
+
+def _of_another_protocol(text: str) -> Found | None:
     protocol = other_protocol(text)
-    if protocol is not None:
-        return Found(e.ClientConfigurationError, reported=True, note=protocol)
+    if protocol is None:
+        return None
+    return Found(e.ClientConfigurationError, reported=True, note=protocol)
+
+
+def _of_a_code_or_name(text: str) -> Found | None:
     if re.fullmatch(_CODE, text):
         return Found(int(text), reported=False)
     if text.upper() in NAMES:
         return Found(NAMES[text.upper()], reported=False)
-    if text.upper() in _BY_NAME:
-        return Found(_BY_NAME[text.upper()], reported=True)
+    key = _BY_NAME.get(text.upper())
+    return None if key is None else Found(key, reported=True)
+
+
+def _of_java(text: str) -> Found | None:
+    told = java_text(text)
+    if told is None:
+        return None
+    code = told.error.code
+    return Found(told.error if code is None else code, reported=True)
+
+
+def _of_traceback_or_text(text: str) -> Found | None:
     key = _of_traceback(text) if "Traceback (most" in text else _of_text(text)
     return None if key is None else Found(key, reported=True)
 
@@ -237,26 +262,22 @@ def _class_names() -> dict[str, Key]:
 
 
 def _client_codes() -> dict[str, Key]:
-    """Read the numbered classes of the clients that are installed."""
-    codes: dict[str, Key] = {}
-    try:
-        from aiokafka import errors as aiokafka_errors
-
-        codes |= {c.__name__: n for n, c in aiokafka_errors.kafka_errors.items()}
-    except ImportError:
-        pass
+    """Collect the numbered classes of kafka-python and aiokafka."""
     from kafka import errors as kafka_errors
 
-    return codes | {c.__name__: n for n, c in kafka_errors.kafka_errors.items()}
+    numbered = kafka_errors.kafka_errors.items()
+    return {**_words()["classes"], **{c.__name__: n for n, c in numbered}}
 
 
 @cache
 def _phrases() -> dict[str, int]:
-    """Ask confluent-kafka, where it is installed, for the phrases it prints."""
-    try:
-        from confluent_kafka import KafkaError
-    except ImportError:
-        return {}
-    phrases = {KafkaError(code).str(): code for code in [*BY_CODE, *LOCAL_CODES]}
-    known = {text: code for text, code in phrases.items() if not text.startswith("Err")}
-    return dict(sorted(known.items(), key=lambda item: -len(item[0])))
+    """Return what librdkafka prints for its codes, the longest first."""
+    return dict(sorted(_words()["phrases"].items(), key=lambda item: -len(item[0])))
+
+
+@cache
+def _words() -> dict[str, dict[str, int]]:
+    """Read what ``scripts/generate_client_words.py`` wrote."""
+    text = (files("kafkaguard.cli") / "client_words.json").read_text("utf-8")
+    words: dict[str, dict[str, int]] = json.loads(text)
+    return words

@@ -98,7 +98,7 @@ def _outcomes(
     tests = tuple(sorted({test for room in rooms for test in room.tests}))
     baseline_file, results = folder / "baseline.json", folder / "results"
     _tell(f"{len(work)} changes; first the tests without a change")
-    if forks.forked(lambda: _measure(tests, baseline_file), cpu_s=900, wall_s=3600):
+    if forks.forked(lambda: _measure(tests, baseline_file), cpu_s=900, idle_s=60):
         sys.exit("the tests fail without a change: see above")
     baseline = session.Baseline.load(baseline_file)
     children = []
@@ -152,7 +152,7 @@ def _try_all(
     if inside:
         plugin = session.TryInside(inside, baseline, tell)
         run = functools.partial(session.run_pytest, tests, plugin)
-        forks.forked(run, cpu_s=1e6, wall_s=1e6)
+        forks.forked(run, cpu_s=1e6, idle_s=1e6)
         lines = results.read_text().splitlines() if results.exists() else []
         told = (json.loads(line) for line in lines)
         not_applied = [name for name, code in told if code == forks.NOT_APPLIED]

@@ -50,8 +50,6 @@ ROOMS = (
     Room("policies: running", f"{_POLICIES}/running", ("tests/policies",)),
     Room("policies: advice", f"{_POLICIES}/advice", ("tests/policies",)),
 )
-#: Fixtures that need Java.
-NEEDS_JAVA = frozenset({"kafka_cluster", "kafka_users", "jar", "errors_script"})
 
 
 def module_name(path: str) -> str:

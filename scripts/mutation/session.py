@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from forks import NOT_APPLIED, NOTICED, SURVIVED, forked, silence
-from rooms import NEEDS_JAVA, ROOT, module_name
+from rooms import ROOT, module_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,7 +36,8 @@ _FACTOR, _MORE_S = 6, 20
 _OPTIONS = (
     *("-q", "-x", "--capture=no", "--no-header", "--tb=short", "-o", "timeout=0"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # of what is imported already
-    *("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"),
+    *("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-java"),
+    "--assert=plain",  # its import hook would go before ours
 )
 _Cached = type(functools.lru_cache(len))
 _OURS = "kafkaguard"
@@ -71,15 +72,7 @@ def run_pytest(tests: Iterable[str], *plugins: Any) -> int:
     """Run pytest in this process on tests that need no Java."""
     os.environ["HYPOTHESIS_PROFILE"] = "mutation"
     os.chdir(ROOT)
-    return int(pytest.main([*_OPTIONS, *tests], plugins=[_WithoutJava(), *plugins]))
-
-
-class _WithoutJava:
-    """Leaves out what needs Java or a broker."""
-
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Keep the tests that use none of those fixtures."""
-        items[:] = [i for i in items if not NEEDS_JAVA.intersection(i.fixturenames)]
+    return int(pytest.main([*_OPTIONS, *tests], plugins=list(plugins)))
 
 
 class Measure:
@@ -163,7 +156,6 @@ class TryInside:
                         self._try, module, change, live, [items[t] for t in tests]
                     ),
                     cpu_s=seconds * _FACTOR + _MORE_S,
-                    wall_s=(seconds * _FACTOR + _MORE_S) * 4,
                 ),
             )
         return True
@@ -224,7 +216,7 @@ def try_import(
         order = _FastFirst(baseline)
         return NOTICED if run_pytest(tests, order) else SURVIVED
 
-    return forked(work, cpu_s=cpu_s, wall_s=cpu_s * 4)
+    return forked(work, cpu_s=cpu_s)
 
 
 class _FastFirst:

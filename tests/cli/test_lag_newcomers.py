@@ -227,7 +227,11 @@ def test_picture_that_cannot_be_kept_is_refused_before_the_first_look(tmp_path, 
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("sasl.pasword", "sasl.password"), ("ssl.ca.locaton", "ssl.ca.location")],
+    [
+        ("sasl.pasword", "sasl.password"),
+        ("ssl.ca.locaton", "ssl.ca.location"),
+        ("securty.protocol", "security.protocol"),
+    ],
 )
 def test_misspelt_setting_is_named_with_its_line(tmp_path, name, meant):
     """The file, the line, and what was meant."""

@@ -24,20 +24,20 @@ JAVA_GROUPS = {
 
 
 @pytest.fixture(scope="module")
-def errors_script(load_script):
-    """The errors_script, imported from its script."""
+def generator(load_script):
+    """The generator, imported from its script."""
     return load_script("generate_errors")
 
 
 @pytest.fixture(scope="module")
-def jar(errors_script):
+def jar(generator):
     """What the enums in the jar say: rows of errors, and request names."""
-    return errors_script.read_jar()
+    return generator.read_jar()
 
 
-def test_generated_modules_are_up_to_date(errors_script):
-    """Running the errors_script again changes nothing."""
-    for path, text in errors_script.generate().items():
+def test_generated_modules_are_up_to_date(generator):
+    """Running the generator again changes nothing."""
+    for path, text in generator.generate().items():
         assert text == path.read_text(), f"{path} is stale: run `make generate`"
 
 

@@ -85,13 +85,14 @@ class TestReports:
         self, kafka_topic, kafka_faults
     ):
         """flush(timeout) ends in time and says pending; the next one has it."""
-        kafka_faults.on("Produce").delay(1.5)
+        answered_after = 4.0
+        kafka_faults.on("Produce").delay(answered_after)
         with guarded(kafka_faults) as producer:
             producer.send(kafka_topic, b"v", b"k")
             start = time.monotonic()
             with pytest.raises(KafkaTimeoutError) as caught:
                 producer.flush(0.5)
-            assert time.monotonic() - start < 1.0
+            assert time.monotonic() - start < answered_after
             assert isinstance(caught.value, DeliveryFailed)
             assert DeliveryReport(pending=1) == caught.value.report
             assert DeliveryReport(delivered=1) == producer.flush(10)
@@ -102,15 +103,16 @@ class TestReports:
     ):
         """Many slow batches do not add up to many times the bound."""
         topic = kafka_cluster.create_topic(partitions=6)
-        kafka_faults.on("Produce").delay(0.4)
+        bound = 0.6
+        kafka_faults.on("Produce").delay(bound + 0.1)
         with guarded(kafka_faults, max_in_flight_requests_per_connection=1) as producer:
             for n in range(6):
                 producer.send(topic, b"v", b"k", partition=n)
                 kafka_faults.wait_for("Produce", count=1)
             start = time.monotonic()
             with pytest.raises(DeliveryFailed):
-                producer.flush(0.3)
-            assert time.monotonic() - start < 0.8
+                producer.flush(bound)
+            assert time.monotonic() - start < 5 * bound
 
     def test_b83_close_gives_up_in_time_and_says_what_is_in_doubt(
         self, kafka_topic, kafka_faults
@@ -268,6 +270,7 @@ def _in_child(producer, topic):
     try:
         producer.send(topic, b"v", b"k")
     except ForkedProducerError as error:
-        fast = time.monotonic() - start < 0.1
+        # An unguarded send would block for max_block_ms, a minute.
+        fast = time.monotonic() - start < 20
         return 0 if fast and "factory=" in str(error) else 2
     return 1

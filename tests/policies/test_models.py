@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from kafkaguard import Action, TopicFacts, classify, errors
 from kafkaguard.policies import Backoff, CallContext, DeadLetter, RetryPolicy
+from kafkaguard_policies.model.base import Part
 
 
 def refusal(**settings):
@@ -192,12 +193,58 @@ def test_policy_id_is_of_the_content():
     policy = RetryPolicy()
     assert policy.policy_id == RetryPolicy(name="x", description="y").policy_id
     assert policy.policy_id == pickle.loads(pickle.dumps(policy)).policy_id
-    ids = {
-        policy.replace(**change).policy_id
-        for change in ({}, {"max_attempts": 6}, {"rescue": False}, {"budget": None})
-    }
-    assert len(ids) == 4
-    assert policy.policy_id == "f32fe838e031"
+    assert policy.policy_id == "168ce73c52ae"
+
+
+def settings_of(model, without=()):
+    """Each setting of a model, in parts too, as a change to another value."""
+    for name, field in model.model_fields.items():
+        if name in without:
+            continue
+        value = CHANGES.get(name)
+        if value is None and isinstance(field.default, Part):
+            part = type(field.default)
+            yield from ({name: inner} for inner in settings_of(part))
+        else:
+            assert value is not None, f"give another value for {name}"
+            yield {name: value}
+
+
+#: Another value than the default, for each setting of a policy.
+CHANGES = {
+    "kind": "linear",
+    "base": 0.2,
+    "factor": 3,
+    "floor": 0.05,
+    "cap": 9,
+    "jitter": "equal",
+    "honour_throttle": False,
+    "capacity": 7,
+    "deposit": 0.5,
+    "cost": {"RETRY": 2},
+    "breaker": {"failures": 3},
+    "topic": "{topic}.dead",
+    "headers": "spring",
+    "limit": {"ratio": 0.01, "consecutive": 1000},
+    "max_attempts": 6,
+    "deadline": 60,
+    "attempt_timeout": 3,
+    "max_waits": 5,
+    "on_reject": "drop",
+    "in_doubt": "resend",
+    "rescue": "never",
+    "null_key": "send",
+    "disguised_null_key": "send",
+    "overrides": [{"when": {"code": 29}, "action": "RETRY"}],
+}
+
+
+def test_policy_id_tells_each_setting_apart():
+    """Whichever is changed, it is another policy; names are not settings."""
+    changes = list(settings_of(RetryPolicy, without={"name", "description"}))
+    ids = [RetryPolicy(**change).policy_id for change in changes]
+    assert len(changes) > 20
+    assert len({RetryPolicy().policy_id, *ids}) == 1 + len(changes)
 
 
 def ruled(overrides, code, api="Produce", **context):
@@ -295,7 +342,7 @@ def test_cost_is_set_by_action():
         deadline=st.floats(0.001, 604_800) | st.just("unbounded"),
         budget=st.none() | st.just({"capacity": 7, "cost": {"RETRY": 2}}),
         on_reject=st.sampled_from(["raise", "dead_letter", "drop"]),
-        resend_in_doubt=st.booleans(),
+        in_doubt=st.sampled_from(["raise", "report", "resend"]),
         overrides=st.lists(
             st.sampled_from(
                 [

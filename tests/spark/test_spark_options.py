@@ -21,6 +21,7 @@ from kafkaguard.spark import foreach_batch
 from kafkaguard_adapters.spark.driver.columns import check_columns
 from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.wire.jaas import login
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
 
@@ -74,6 +75,9 @@ def client(**config):
         ({"kafka.interceptor.classes": "x"}, "Java classes"),
         ({"kafka.ssl.truststore.location": "x.jks"}, "kafka.ssl.ca.location"),
         ({"kafka.ssl.keystore.type": "JKS"}, "only PKCS12"),
+        ({"kafka.request.required.acks": "1"}, "only acks=all"),
+        ({"kafka.metadata.max.idle.ms": "1"}, "Java's clients have this setting"),
+        ({"kafka.securty.protocol": "SSL"}, "did you mean 'kafka.security.protocol'?"),
         ({"kafka.sasl.jaas.config": "OAuthBearer"}, "kafka.sasl.username"),
         ({"kafka.linger.ms": "soon"}, "kafka.linger.ms: the value is not a number; "),
         ({"kafka.linger.ms": "soon"}, "allowed is 0..900000"),
@@ -101,7 +105,7 @@ def test_s07_transactional_id_is_refused_and_says_why():
 
 
 @pytest.mark.parametrize(
-    "name", ["acks", "linger.ms", "key.serializer", "schema.registry.url"]
+    "name", ["acks", "linger.ms", "key.serializer", "fetch.max.wait.ms"]
 )
 def test_s45_producer_setting_without_its_prefix_is_refused(name):
     """Spark's own sink passes over it silently."""
@@ -238,6 +242,7 @@ def test_client_settings_are_known_with_and_without_sparks_prefix(name):
         ),
         ({1: 2}, "config: names of settings are text, not int"),
         ({"bootstrap.servers": "c:1"}, "it has an argument of its own"),
+        ({"metadata.broker.list": "c:1"}, "it has an argument of its own"),
         ("sasl.password=hunter2", "config is a mapping of names to values, not str"),
     ],
 )
@@ -333,3 +338,24 @@ def test_name_that_no_topic_can_have_is_refused(argument, name):
     with pytest.raises(ClientConfigurationError, match="1 to 249") as caught:
         make_settings("b:1", **{"topic": "t", argument: name})
     assert caught.value.summary.startswith(f"{argument}: no topic can be called")
+
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required "
+NESTED = PLAIN + 'serviceName="k"\n password = "a \\" username=\'x\'"\n username=u;'
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (PLAIN + 'username="u" password="p";', ("u", "p")),
+        (PLAIN + 'password="p" username="u";', ("u", "p")),
+        (PLAIN + "password='p' username='u' ;", ("u", "p")),
+        (NESTED, ("u", "a \" username='x'")),
+        ("kafkashaded." + PLAIN + "username='u' password='a;b\"c';", ("u", 'a;b"c')),
+        (PLAIN + 'username="u";', None),
+        ("x.OAuthBearerLoginModule required username='u' password='p';", None),
+    ],
+)
+def test_line_of_jaas_is_read_as_java_does(line, found):
+    """In either order, in either quotes, with quotes within quotes."""
+    assert login(line) == found

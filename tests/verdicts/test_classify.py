@@ -597,9 +597,17 @@ def test_of_a_group_the_severest_member_counts():
 
 def test_severity_is_the_order_of_the_actions():
     """Stopping wins over going on, and nothing over a fenced id."""
-    order = list(Action)
-    assert order.index(Action.RETRY) < order.index(Action.IN_DOUBT)
-    assert order[-1] is Action.FENCED
+    order = "IGNORE RETRY REFRESH WAIT REJOIN ABORT REJECT IN_DOUBT CONFIGURE RECREATE"
+    assert [*order.split(), "FENCED"] == [action.value for action in Action]
+    codes = {46: {}, 19: {}, 6: {"api": "Fetch"}, 89: {}, 27: {}, 120: {}, 10: {}}
+    codes |= {7: {}, 29: {}, 45: {}, 82: {}}
+    errors = [
+        e.for_code(code)(**{"api": "Produce", **kw}) for code, kw in codes.items()
+    ]
+    assert list(Action) == [classify(error).action for error in errors]
+    for less, more in itertools.combinations(errors, 2):
+        for group in ((less, more), (more, less)):
+            assert classify(ExceptionGroup("g", group)) is classify(more)
 
 
 @pytest.mark.parametrize("flag", ["fatal", "txn_requires_abort"])

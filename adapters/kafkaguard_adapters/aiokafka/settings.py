@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard_adapters.wire.settings import (
@@ -31,6 +32,12 @@ _READ = (
     "sasl_oauth_token_provider",
     *_SASL,
 )
+
+
+def setting_names(cls: type) -> frozenset[str] | None:
+    """Return the names that settings of a client may have; None: it takes its own."""
+    is_own = cls.__module__.startswith("aiokafka.")
+    return frozenset(signature(cls).parameters) if is_own else None
 
 
 def config_of(client: Any) -> dict[str, Any]:

@@ -1,12 +1,18 @@
-"""From confluent-kafka's settings (librdkafka's) to ours."""
+"""From confluent-kafka's settings (librdkafka's, or Java's) to ours."""
 
 from __future__ import annotations
 
 import asyncio
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard.errors import ClientConfigurationError
 from kafkaguard_adapters.confluent.unsecured_tokens import unsecured_token
+from kafkaguard_adapters.wire.client_settings import (
+    SettingError,
+    check_names,
+    known_names,
+    translate,
+)
 from kafkaguard_adapters.wire.settings import (
     Settings,
     Tls,
@@ -20,11 +26,6 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import Make
 
-#: Other names of the same settings, as librdkafka has them.
-_ALIASES = {
-    "metadata.broker.list": "bootstrap.servers",
-    "sasl.mechanisms": "sasl.mechanism",
-}
 _TLS = {
     "ssl.ca.location": "cafile",
     "ssl.ca.pem": "cadata",
@@ -56,10 +57,13 @@ _HARMLESS = {
     "sasl.kerberos.keytab": None,
     "ssl.providers": "",
 }
-_BEARING = ("ssl.", "sasl.", "enable.ssl.", "enable.sasl.", "security.")
-#: How alike a misspelt name is (1: the same).
-_NEAR = 0.87
+_BEARING = ("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 _UNUSABLE = ("plugin.library.paths", "connect_cb", "resolve_cb", "ssl_cert_verify_cb")
+
+
+def setting_names(_: type) -> frozenset[str]:
+    """Return the names that settings of a client may have; Java's are translated."""
+    return known_names("java", "librdkafka")
 
 
 def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
@@ -72,7 +76,11 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
     Raises:
         KafkaGuardError: A setting that bears on the connection cannot be carried over.
     """
-    config = {_ALIASES.get(name, name): value for name, value in config.items()}
+    try:
+        check_names(config, setting_names(object))
+        config = translate(config)
+    except SettingError as error:
+        raise make(ClientConfigurationError, str(error)) from None
     for name, value in config.items():
         _check(name, value, make)
     has_tls, has_sasl = check_protocol(config.get("security.protocol"), make)
@@ -92,19 +100,14 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
 def _check(name: str, value: Any, make: Make) -> None:
     if name in _UNUSABLE and value:
         raise refuse(make, name, "leave it out, if one can do without")
-    is_new = name.startswith(_BEARING) and name not in _READ | {"security.protocol"}
+    is_new = name.startswith(_BEARING) and name not in _READ
     if is_new and value not in (None, _HARMLESS.get(name)):
-        raise refuse(make, name, _advice(name))
-
-
-def _advice(name: str) -> str:
-    known = [*_READ, *_ALIASES, "security.protocol"]
-    if near := get_close_matches(name, known, 1, _NEAR):
-        return f"did you mean {near[0]}?"
-    return (
-        "kafkaguard does not know what it means. It can use PEM files, a user and "
-        "password, or oauth_cb"
-    )
+        raise refuse(
+            make,
+            name,
+            "kafkaguard does not know what it means. It can use PEM files, a user and "
+            "password, or oauth_cb",
+        )
 
 
 def _tls(config: Mapping[str, Any], make: Make) -> Tls:

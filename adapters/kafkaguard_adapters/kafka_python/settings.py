@@ -41,6 +41,12 @@ _READ = frozenset(
 _UNUSABLE = {"client_dns_lookup": "use_all_dns_ips"}
 
 
+def setting_names(cls: type) -> frozenset[str] | None:
+    """Return the names that settings of a client may have; None: it takes its own."""
+    known = getattr(cls, "DEFAULT_CONFIG", {})
+    return frozenset(known) if cls.__module__.startswith("kafka.") else None
+
+
 def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
     """Translate the settings of a KafkaAdminClient, KafkaProducer or KafkaConsumer.
 

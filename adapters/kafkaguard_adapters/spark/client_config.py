@@ -11,48 +11,17 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.wire.client_settings import (
+    ALIASES,
+    SettingError,
+    known_names,
+    translate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaguard.errors import KafkaGuardError
-
-#: Settings that people give without ``kafka.``, or misspell.
-COMMON = (
-    "acks",
-    "batch.size",
-    "bootstrap.servers",
-    "client.id",
-    "compression.type",
-    "delivery.timeout.ms",
-    "enable.idempotence",
-    "key.serializer",
-    "linger.ms",
-    "max.in.flight.requests.per.connection",
-    "max.request.size",
-    "message.max.bytes",
-    "metadata.max.age.ms",
-    "partitioner.class",
-    "request.timeout.ms",
-    "retries",
-    "retry.backoff.ms",
-    "sasl.jaas.config",
-    "sasl.mechanism",
-    "sasl.password",
-    "sasl.username",
-    "schema.registry.url",
-    "security.protocol",
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.endpoint.identification.algorithm",
-    "ssl.key.location",
-    "ssl.key.password",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.truststore.location",
-    "transactional.id",
-    "value.serializer",
-)
 
 _REFUSED = {
     "transactional.id": "Spark retries tasks and commits them one by one, so a "
@@ -63,26 +32,12 @@ _REFUSED = {
     "column partition decides otherwise",
     "interceptor.classes": "they are Java classes, and the sink writes from Python",
     "max.block.ms": "the sink waits as long as kafka.delivery.timeout.ms says",
-    "ssl.truststore.password": "name a PEM file with kafka.ssl.ca.location instead",
     "delivery.report.only.error": "the sink accounts for each record by it",
     "partitioner": "keys must land where Java's clients look for them",
 }
-_ONLY_PKCS12 = (
-    "only PKCS12 can be read here; or name PEM files with "
-    "kafka.ssl.certificate.location and kafka.ssl.key.location"
-)
-_RENAMED = {
-    "max.request.size": "message.max.bytes",
-    "message.timeout.ms": "delivery.timeout.ms",
-    "sasl.mechanisms": "sasl.mechanism",
-}
+#: Where a name begins that Spark's options write with their prefix.
+_PLAIN_NAME = re.compile(r"\b(?=(?:sasl|ssl)\.)")
 _NO_LIMIT = re.compile(r"\s*[+-]?(0x)?0+\s*", re.IGNORECASE)
-_LOGIN = re.compile(
-    r"\.(?:PlainLoginModule|ScramLoginModule)\s+required\b.*?"
-    r'username="(?P<username>[^"]*)".*?password="(?P<password>[^"]*)"',
-    re.DOTALL,
-)
-
 _RANGE = re.compile(r"outside allowed range (\S+)")
 _TOO_SMALL = "-2000000000"
 #: What librdkafka does not tell.
@@ -133,13 +88,15 @@ def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ClientConfigurationError: A setting cannot work here; the text says why.
     """
-    translated: dict[str, str] = {}
-    lowered = _bare(given)
-    for name, value in lowered.items():
-        settings = _translate(name, value, lowered)
-        for twice in settings.keys() & translated.keys():
-            raise _refuse(twice, "it is given under two names: drop one")
-        translated |= settings
+    bare = _bare(given)
+    for name, value in bare.items():
+        _check(name, ALIASES.get(name, name), value)
+    try:
+        translated = translate(bare)
+    except SettingError as error:
+        raise _refuse(error.name, _PLAIN_NAME.sub("kafka.", error.why)) from None
+    if memory := translated.pop("buffer.memory", None):
+        translated["queue.buffering.max.kbytes"] = _kilobytes(memory)
     idempotent = translated.get("enable.idempotence", "true").lower()
     if idempotent != "true":
         raise _refuse("enable.idempotence", "without it a retry may write twice")
@@ -161,58 +118,26 @@ def _bare(given: Mapping[str, str]) -> dict[str, str]:
         if name in bare:
             raise _refuse(name, "it is given twice: drop one")
         bare[name] = str(value)
-    if "bootstrap.servers" in bare:
-        raise _refuse("bootstrap.servers", "it has an argument of its own: use that")
     return bare
 
 
-def _translate(name: str, value: str, given: Mapping[str, str]) -> dict[str, str]:
+def _check(written: str, name: str, value: str) -> None:
     if name in _REFUSED:
-        raise _refuse(name, _REFUSED[name])
+        raise _refuse(written, _REFUSED[name])
+    if name == "bootstrap.servers":
+        raise _refuse(written, "it has an argument of its own: use that")
     if name == "acks" and value.strip() not in ("all", "-1"):
-        raise _refuse("acks", "only acks=all tells what happened to each record")
-    if _RENAMED.get(name, name) == "delivery.timeout.ms" and _NO_LIMIT.fullmatch(value):
+        raise _refuse(written, "only acks=all tells what happened to each record")
+    if name == "delivery.timeout.ms" and _NO_LIMIT.fullmatch(value):
         raise _refuse(
-            name, "0 is no limit, and nothing here waits for ever: 1 is the least"
+            written, "0 is no limit, and nothing here waits for ever: 1 is the least"
         )
-    if name == "sasl.jaas.config":
-        return _login(value)
-    if name == "buffer.memory":
-        return {"queue.buffering.max.kbytes": _kilobytes(value)}
-    if name == "ssl.truststore.location":
-        return _truststore(value, given.get("ssl.truststore.type", ""))
-    if name == "ssl.keystore.type" and value.upper() != "PKCS12":
-        raise _refuse(name, _ONLY_PKCS12)
-    if name in ("ssl.truststore.type", "ssl.keystore.type"):
-        return {}
-    return {_RENAMED.get(name, name): value}
 
 
 def _kilobytes(value: str) -> str:
     if not value.strip().isdecimal():
         raise _refuse("buffer.memory", "the value is not a number of bytes")
     return str(int(value) // 1024)
-
-
-def _login(value: str) -> dict[str, str]:
-    found = _LOGIN.search(value)
-    if not found:
-        raise _refuse(
-            "sasl.jaas.config",
-            "only PlainLoginModule and ScramLoginModule with username and password can "
-            "be translated; use kafka.sasl.username and kafka.sasl.password",
-        )
-    return {f"sasl.{part}": found[part] for part in ("username", "password")}
-
-
-def _truststore(value: str, kind: str) -> dict[str, str]:
-    if kind.upper() != "PEM" and not value.endswith(".pem"):
-        raise _refuse(
-            "ssl.truststore.location",
-            "Java key stores cannot be read here; export the certificates to a PEM "
-            "file and name it with kafka.ssl.ca.location",
-        )
-    return {"ssl.ca.location": value}
 
 
 def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
@@ -223,11 +148,8 @@ def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
     said = _complaint(settings)
     if said is None:
         return
-    unknown = re.search(r'No such configuration property: "([^"]+)"', said)
-    if unknown:
-        name = unknown[1]
-        hint = did_you_mean(f"kafka.{name}", [f"kafka.{each}" for each in COMMON])
-        raise _refuse(name, f"Kafka's client has no such setting{hint}")
+    if unknown := re.search(r'No such configuration property: "([^"]+)"', said):
+        raise _refuse(unknown[1], _unknown(unknown[1]))
     for name, value in settings.items():
         alone = _complaint({**_BESIDE.get(name, {}), name: value})
         if alone is not None:
@@ -244,6 +166,14 @@ def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
         "librdkafka's CONFIGURATION.md",
         setting=f"kafka.{guilty[0]}" if guilty else "config",
     )
+
+
+def _unknown(name: str) -> str:
+    known = known_names("java", "librdkafka")
+    if name in known:
+        return "Java's clients have this setting and the sink has not: leave it out"
+    hint = did_you_mean(f"kafka.{name}", [f"kafka.{each}" for each in known])
+    return f"Kafka's client has no such setting{hint}"
 
 
 def _missing(said: str) -> list[str]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
 from kafkaguard_adapters.spark.client_config import client_config
 from kafkaguard_adapters.spark.driver.addresses import check_servers
 from kafkaguard_adapters.spark.refusal import refuse
-from kafkaguard_adapters.spark.topic_names import ALLOWED, can_be_a_topic
 
 OnReject = Literal["fail", "dead_letter"]
 OnDoubt = Literal["fail", "report"]
@@ -31,6 +31,8 @@ class SinkSettings:
         max_record_bytes: The largest record, key, value and headers together, in bytes;
             None: as the topic says.
         report: A file that the data source appends its counts to, as JSON lines.
+        patience_s: Seconds that a question to the brokers waits for an answer, in a
+            stream. None: a batch, which fails soon.
     """
 
     client: Mapping[str, str] = field(repr=False)
@@ -41,6 +43,7 @@ class SinkSettings:
     compacted: bool | None = None
     max_record_bytes: int | None = None
     report: str | None = None
+    patience_s: float | None = None
 
     @property
     def servers(self) -> str:

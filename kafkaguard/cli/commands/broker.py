@@ -12,6 +12,7 @@ import click
 from rich.text import Text
 
 from kafkaguard._common.text import plain
+from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.numbers import BROKERS, PARTITIONS
 from kafkaguard.cli.output import PlainTable, console
@@ -43,6 +44,8 @@ def _topics(
     pairs = [value.partition(":") for value in values]
     if not all(name and bool(count) == bool(found) for name, found, count in pairs):
         raise click.BadParameter("expected NAME or NAME:PARTITIONS")
+    if wrong := [name for name, _, _ in pairs if not can_be_a_topic(name)]:
+        raise click.BadParameter(f"{wrong[0]!r} is no topic's name: {ALLOWED}")
     return {
         name: int(PARTITIONS.convert(count if found else 1, option, context))
         for name, found, count in pairs

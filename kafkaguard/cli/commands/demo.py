@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +17,11 @@ from kafkaguard.cli.demo.run import Outcome, run_demo
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.cli.progress import Progress
-from kafkaguard.cli.spark_session import connector, spark_session
-from kafkaguard.testing import ClusterError, KafkaCluster
+from kafkaguard.cli.spark_session import connector, java_home, spark_session
+from kafkaguard.testing import ClusterError, KafkaCluster, kafka_jars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 @click.command()
@@ -42,17 +43,25 @@ def demo(*, as_json: bool) -> None:
 
 
 def _play(say: Callable[[str], None]) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="kafkaguard-demo-") as folder:
+    java_home()
+    with _problems(), tempfile.TemporaryDirectory(prefix="kafkaguard-demo-") as folder:
+        kafka_jars()  # before Spark, which takes its time to start
         file = unpack(Path(folder))
         say("Starting Spark, with its own Kafka sink")
         settings = {"spark.jars.packages": connector()}
         with spark_session("kafkaguard demo", settings=settings) as spark:
             say("Starting Kafka")
-            try:
-                with KafkaCluster() as cluster:
-                    return run_demo(cluster, spark, file, say)
-            except ClusterError as error:
-                raise Problem(str(error)) from None
+            with KafkaCluster() as cluster:
+                return run_demo(cluster, spark, file, say)
+
+
+@contextmanager
+def _problems() -> Iterator[None]:
+    """Make of an error of the cluster the one line that a person needs."""
+    try:
+        yield
+    except ClusterError as error:
+        raise Problem(str(error)) from None
 
 
 def _print(outcome: Outcome) -> None:

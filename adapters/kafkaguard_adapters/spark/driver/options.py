@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.closest import did_you_mean
-from kafkaguard_adapters.spark.client_config import COMMON
 from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.wire.client_settings import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,8 @@ _OWN = (
     "topic",
 )
 # Spark itself adds the last one to a stream.
-_FROM_SPARK = frozenset({"checkpointlocation"})
+CHECKPOINT = "checkpointLocation"
+_FROM_SPARK = frozenset({CHECKPOINT.lower()})
 
 
 def from_options(options: Mapping[str, str]) -> SinkSettings:
@@ -51,7 +52,7 @@ def from_options(options: Mapping[str, str]) -> SinkSettings:
 
 
 def _unknown(name: str) -> str:
-    if name in COMMON:
+    if name in known_names("java", "librdkafka"):
         return f"option {name} does nothing without its prefix: write kafka.{name}"
     hint = did_you_mean(name, _OWN) or did_you_mean(name, [_SERVERS])
     known = ", ".join(_OWN)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard_adapters.spark.pipeline import kafka_source
 from kafkaguard_adapters.spark.pipeline.places import MistakeError
 
@@ -69,9 +69,8 @@ def check_names(source: Source, known: Iterable[str]) -> None:
         is_setting = lower.startswith("kafka.") if of_kafka else "." in name
         if lower in by_lower or is_setting:
             continue
-        near = get_close_matches(lower, by_lower, n=1)
-        hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ""
-        if of_kafka and not near:
+        hint = did_you_mean(name, by_lower.values())
+        if of_kafka and not hint:
             hint = f"; a setting of Kafka's client is written 'kafka.{name}'"
         raise MistakeError(
             ("source", "options", name),

@@ -1,0 +1,192 @@
+"""Settings of Kafka clients: Java's words for them, turned into librdkafka's.
+
+All that takes settings by Kafka's own names goes through here: Spark's ``kafka.*``, the
+files of the command line, and ``config=`` of a guarded confluent-kafka client.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaguard._common.closest import did_you_mean
+from kafkaguard_adapters.wire.jaas import login
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+#: Second names that librdkafka has, and what Java calls otherwise.
+ALIASES: Final = {
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "max.request.size": "message.max.bytes",
+    "message.send.max.retries": "retries",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "metadata.broker.list": "bootstrap.servers",
+    "request.required.acks": "acks",
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+}
+_ENTRY: Final = re.compile(r"((?:\\.|[^\\=:\s])+)(\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class SettingError(ValueError):
+    """A setting that cannot be used.
+
+    Attributes:
+        name: Which.
+        why: The reason, and what to write instead; never the value.
+    """
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+        self.name = name
+        self.why = why
+
+
+def read_properties(text: str) -> dict[str, tuple[str, int]]:
+    """Read a file of settings, in the format of Java's ``Properties``.
+
+    Returns:
+        The value of each setting, and the number of its line.
+
+    Raises:
+        SettingError: A line has no value, or a setting is given twice; its name is the
+            number of the line.
+    """
+    found: dict[str, tuple[str, int]] = {}
+    lines = enumerate(re.split(r"\r\n?|\n", text.removeprefix("\ufeff")), 1)
+    for number, line in lines:
+        entry = line.strip()
+        if not entry or entry[0] in "#!":
+            continue
+        while _goes_on(entry):
+            entry = entry[:-1] + next(lines, (0, ""))[1].strip()
+        parts = _ENTRY.fullmatch(entry)
+        if parts is None or not parts[2]:
+            raise SettingError(f"line {number}", "write it as name=value")
+        name = _unescaped(parts[1])
+        if name in found:
+            where = f"line {number}"
+            raise SettingError(where, f"{name} stands in line {found[name][1]} already")
+        found[name] = _unescaped(parts[3]), number
+    return found
+
+
+def _goes_on(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _unescaped(text: str) -> str:
+    def plain(found: re.Match[str]) -> str:
+        return chr(int(found[1], 16)) if found[1] else _CONTROLS.get(found[2], found[2])
+
+    return _ESCAPE.sub(plain, text)
+
+
+@cache
+def known_names(*clients: str) -> frozenset[str]:
+    """Return the names of all settings of ``"java"``, ``"librdkafka"`` or both."""
+    text = files(__package__).joinpath("setting_names.txt").read_text("ascii")
+    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    return frozenset(name for name, *owners in lines if {*owners} & {*clients})
+
+
+def check_names(given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse names that no client has: what is misspelt would do nothing.
+
+    Raises:
+        SettingError: There is one; the text has the closest right one.
+    """
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(str(name), known)
+            raise SettingError(str(name), f"Kafka's client has no such setting{hint}")
+
+
+def translate(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn Java's settings into librdkafka's; others stay as they are.
+
+    Args:
+        given: Values by name; both by Java's names and by librdkafka's.
+
+    Raises:
+        SettingError: One cannot be translated, or two names mean the same.
+    """
+    translated: dict[str, Any] = {}
+    for name, value in given.items():
+        settings = _translated(name, value, given)
+        for twice in settings.keys() & translated.keys():
+            raise SettingError(twice, "it is given under two names: drop one")
+        translated |= settings
+    return translated
+
+
+def _translated(name: str, value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    if name not in _TRANSLATORS:
+        return {ALIASES.get(name, name): value}
+    kind = given.get(re.sub(r"\.(?:location|password)$", ".type", name), "")
+    return _TRANSLATORS[name](str(value), str(kind).upper())
+
+
+def _login(value: str, _: str) -> dict[str, str]:
+    found = login(value)
+    if found is None:
+        raise SettingError(
+            "sasl.jaas.config",
+            "only PlainLoginModule and ScramLoginModule with username and password can "
+            "be translated; use sasl.username and sasl.password",
+        )
+    return dict(zip(("sasl.username", "sasl.password"), found, strict=True))
+
+
+def _algorithm(value: str, _: str) -> dict[str, str]:
+    return {"ssl.endpoint.identification.algorithm": value.lower() or "none"}
+
+
+def _trust_store(path: str, kind: str) -> dict[str, str]:
+    if kind != "PEM" and not path.endswith(".pem"):
+        raise SettingError(
+            "ssl.truststore.location",
+            "Java key stores cannot be read here; export the certificates to a PEM "
+            "file and name it with ssl.ca.location",
+        )
+    return {"ssl.ca.location": path}
+
+
+def _key_store(path: str, kind: str) -> dict[str, str]:
+    if kind == "PEM":
+        return {"ssl.certificate.location": path, "ssl.key.location": path}
+    return {"ssl.keystore.location": path}
+
+
+def _key_store_type(_: str, kind: str) -> dict[str, str]:
+    if kind not in ("PEM", "PKCS12"):
+        raise SettingError(
+            "ssl.keystore.type",
+            "only PKCS12 and PEM can be read here; or name PEM files with "
+            "ssl.certificate.location and ssl.key.location",
+        )
+    return {}
+
+
+def _trust_store_password(_: str, __: str) -> dict[str, str]:
+    text = "name a PEM file with ssl.ca.location instead"
+    raise SettingError("ssl.truststore.password", text)
+
+
+#: From the value of a setting of Java's, and the kind of its store, to librdkafka's.
+_TRANSLATORS: Final[dict[str, Callable[[str, str], dict[str, str]]]] = {
+    "sasl.jaas.config": _login,
+    "ssl.endpoint.identification.algorithm": _algorithm,
+    "ssl.keystore.location": _key_store,
+    "ssl.keystore.type": _key_store_type,
+    "ssl.truststore.location": _trust_store,
+    "ssl.truststore.password": _trust_store_password,
+    "ssl.truststore.type": lambda _, __: {},
+}
