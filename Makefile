@@ -28,6 +28,10 @@ quick: lint ## Lint, and all tests that need neither Java nor Spark (90 s)
 simulate: .venv/installed ## A million schedules of faults against the delivery machine
 	$(BIN)/python -m tests.delivery.simulate --schedules 1000000 $(SIMULATE)
 
+.PHONY: chaos
+chaos: .venv/installed ## A guarded producer while three brokers fail: CHAOS='--seconds 600 --seed 3'
+	$(BIN)/python -W ignore -m tests.chaos $(CHAOS)
+
 .PHONY: lint
 lint: .venv/installed ## ruff, mypy and the layers
 	$(BIN)/ruff check .

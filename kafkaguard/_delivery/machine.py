@@ -635,6 +635,11 @@ class DeliveryMachine:
         """Take note of a record that was never handed over: the rest is incomplete."""
         self._fates.transaction_failure = self._fates.transaction_failure or error
 
+    def recreated(self) -> Sequence[Command]:
+        """Take note that a new client takes over the ``transactional.id``."""
+        self._fates.tell(RecreateEvent, None)
+        return self._go_on(0.0)
+
     def new_transaction(self) -> None:
         """Forget the failure of a transaction that has ended."""
         self._fates.transaction_failure = None

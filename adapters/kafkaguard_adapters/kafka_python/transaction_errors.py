@@ -14,10 +14,10 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata
 
+from kafkaguard._delivery.judging import ABORT as ABORTED
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, ClientStateError, UnrelatedError
-from kafkaguard_adapters.kafka_python import _failures
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.errors import errors
 
@@ -42,6 +42,8 @@ INIT = Call("init_transactions", "InitProducerId")
 SEND = Call("send", "Produce", "enqueue")
 
 _SERVER_ERROR = -1
+#: The calls came in a wrong order; no client is dead.
+_OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
 _COMMIT_IN_DOUBT = classify(KafkaTimeoutError(), api="EndTxn", phase="commit")
 #: What is missing, by the client's name for where it stands.
 _NEXT_STEPS = {
@@ -130,7 +132,7 @@ def out_of_order(error: BaseException, call: Call, state: str) -> KafkaGuardErro
         error,
         message=f"{call.method}() came in a wrong order, and nothing was done: "
         f"{_next_step(state)}",
-        verdict=_failures.OUT_OF_ORDER,
+        verdict=_OUT_OF_ORDER_CALL,
     )
 
 
@@ -141,7 +143,7 @@ def not_begun(error: BaseException, topic: str, state: str) -> KafkaGuardError:
         message=f"nothing was sent, since {_next_step(state)}",
         api=SEND.api,
         topic=topic,
-        verdict=_failures.OUT_OF_ORDER,
+        verdict=_OUT_OF_ORDER_CALL,
     )
 
 
@@ -215,10 +217,10 @@ def abort_first(
         api=call.api,
         topic=failed.topic,
         partition=failed.partition,
-        verdict=_failures.ABORT,
+        verdict=ABORTED,
         message=_how_failed(failed),
     )
-    made.code = _failures.ABORT.error_class.code
+    made.code = ABORTED.error_class.code
     if hasattr(made, "errno"):
         made.__dict__["errno"] = made.code
     made.__cause__ = failed

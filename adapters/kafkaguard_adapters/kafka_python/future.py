@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafka.errors import KafkaTimeoutError
 
-from kafkaguard_adapters.kafka_python._fate import Fate, fate_of
-from kafkaguard_adapters.kafka_python._private.reading import result_of
+from kafkaguard._delivery.records import Record
+from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.kafka_python._tracking import Tracker
-
-_log = logging.getLogger("kafkaguard.producer")
+    from kafkaguard_adapters.producing.driver import ThreadDriver
 
 
 class GuardedFuture:
@@ -31,11 +27,11 @@ class GuardedFuture:
     both kafkaguard's and kafka-python's.
     """
 
-    __slots__ = ("_inner", "_tracker")
+    __slots__ = ("_driver", "_inner")
 
-    def __init__(self, inner: Any, tracker: Tracker) -> None:
+    def __init__(self, inner: Any, driver: ThreadDriver) -> None:
         self._inner = inner
-        self._tracker = tracker
+        self._driver = driver
 
     @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
     def __class__(self) -> type:
@@ -62,16 +58,23 @@ class GuardedFuture:
     @property
     def is_done(self) -> bool:
         """Whether the record was delivered or has failed for good."""
-        fate = self._fate()
-        if fate is None:
+        record = self._record()
+        if record is None:
             return bool(self._inner.is_done)
-        return fate.error is not None
+        return record.outcome is not None
 
     @property
     def value(self) -> Any:
         """The RecordMetadata of a delivered record, else None."""
-        value = self._inner.value if self._fate() is None else None
-        return None if isinstance(value, Fate) else value
+        record = self._record()
+        if record is None:
+            return self._inner.value
+        outcome = record.outcome
+        if outcome is None or outcome.error is not None:
+            return None
+        if outcome.offset is not None:
+            return reading.metadata_at(record.token, outcome.offset)
+        return reading.metadata_of(record.token)
 
     @property
     def exception(self) -> BaseException | None:
@@ -115,22 +118,20 @@ class GuardedFuture:
             KafkaGuardError: Why it failed; also of kafka-python's class.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
+        while (record := self._record()) is None:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            fate = self._fate()
-            if fate is None:
-                inner = self._inner
-                try:
-                    return inner.get(left)
-                except Exception as error:
-                    if inner.failed():
-                        continue
+            try:
+                return self._inner.get(left)
+            except Exception as error:
+                if not self._inner.failed():
                     raise self._still_open(error, timeout) from error
-            if fate.error is not None:
-                fate.seen = True
-                raise fate.error
-            if not fate.decided.wait(left):
-                raise self._still_open(KafkaTimeoutError(), timeout)
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if not self._driver.wait_until_settled(record, left):
+            raise self._still_open(KafkaTimeoutError(), timeout)
+        failure = self._look()
+        if failure is not None:
+            raise failure
+        return self.value
 
     def add_callback(self, f: Any, *args: Any, **kwargs: Any) -> GuardedFuture:
         """Call ``f`` with the RecordMetadata once the record is delivered."""
@@ -164,15 +165,20 @@ class GuardedFuture:
     def _hook(self, on_success: bool, f: Any, args: Any, kwargs: Any) -> GuardedFuture:
         if args or kwargs:
             f = partial(f, *args, **kwargs)
-        Hook(self, f, on_success=on_success).watch()
+        hook = Hook(self, f, on_success=on_success)
+        if record_of(self._inner) is None:
+            self._inner.add_both(hook.look)
+        else:
+            hook.look(None)
         return self
 
-    def watch(self, hook: Hook) -> None:
-        """Have a hook told of the outcome: by the client if it is good, else by us."""
-        self._fate()
-        inner = self._inner
-        self._tracker.watch(hook, inner)
-        inner.add_callback(hook.fire)
+    def when_settled(self, call: Callable[[], object]) -> None:
+        """Call something once the record has its outcome, after the client's word."""
+        record = self._record()
+        if record is None:
+            call()
+        else:
+            self._driver.when_settled(record, call)
 
     def run(self, f: Callable[[Any], Any], *, on_success: bool) -> None:
         """Call the application's function, if the outcome is the one that it is for."""
@@ -180,37 +186,35 @@ class GuardedFuture:
         if on_success != (error is None):
             return
         try:
-            f(self._inner.value if error is None else self._look())
-        except Exception as raised:  # noqa: BLE001 - it is the application's
-            _log.exception("a callback of the application raised")
-            self._tracker.ledger.callback_raised(raised)
+            f(self.value if error is None else self._look())
+        except BaseException as raised:  # noqa: BLE001 - it must not end our thread
+            self._driver.callback_raised(raised)
 
-    def _fate(self) -> Fate | None:
-        """Return the guard's decision, None as long as the client's future counts."""
-        while True:
-            inner = self._inner
-            fate = fate_of(inner)
-            if fate is None and inner.failed():
-                self._tracker.settle_failed(inner)
-                fate = fate_of(inner)
-            if fate is None or not fate.rescued:
-                return fate
-            self._inner = fate.inner
+    def _record(self) -> Record | None:
+        """Return the guard's record, None as long as the client's future counts."""
+        inner = self._inner
+        record = record_of(inner)
+        if record is None and inner.failed():
+            self._driver.look(inner)
+            record = record_of(inner)
+        return record
 
     def _error(self) -> KafkaGuardError | None:
-        fate = self._fate()
-        return None if fate is None else fate.error
+        record = self._record()
+        if record is None or record.outcome is None:
+            return None
+        return record.outcome.error
 
     def _look(self) -> KafkaGuardError | None:
         """Return the error and note that the application has seen it."""
-        fate = self._fate()
-        if fate is None or fate.error is None:
+        record = self._record()
+        if record is None or record.outcome is None:
             return None
-        fate.seen = True
-        return fate.error
+        record.outcome.seen = True
+        return record.outcome.error
 
     def _still_open(self, original: Exception, timeout: float | None) -> Exception:
-        topic, partition = result_of(self._inner).topic_partition
+        topic, partition = reading.result_of(self._inner).topic_partition
         return errors.translate(
             original,
             message=f"no outcome within {timeout:g} s; the record may still be "
@@ -222,7 +226,7 @@ class GuardedFuture:
 
 
 class Hook:
-    """A callback of the application, which is called at most once.
+    """A callback of the application.
 
     Args:
         future: Whose outcome it waits for.
@@ -230,7 +234,7 @@ class Hook:
         on_success: With the metadata of a delivered record, or else with the error.
     """
 
-    __slots__ = ("_f", "_future", "_on_success", "_once")
+    __slots__ = ("_f", "_future", "_on_success")
 
     def __init__(
         self, future: GuardedFuture, f: Callable[[Any], Any], *, on_success: bool
@@ -238,14 +242,16 @@ class Hook:
         self._future = future
         self._f = f
         self._on_success = on_success
-        self._once = threading.Lock()
 
-    def watch(self) -> None:
-        """Wait for the outcome; it may be there."""
-        self._future.watch(self)
-        self.fire()
+    def look(self, _: Any) -> None:
+        """Run once the outcome is there; the client has said its word."""
+        self._future.when_settled(self._run)
 
-    def fire(self, _: Any = None) -> None:
-        """Run, if the outcome is there and no other thread did."""
-        if self._future.is_done and self._once.acquire(blocking=False):
-            self._future.run(self._f, on_success=self._on_success)
+    def _run(self) -> None:
+        self._future.run(self._f, on_success=self._on_success)
+
+
+def record_of(inner: Any) -> Record | None:
+    """Return what the guard knows of a record that has failed, by its first future."""
+    value = inner.value
+    return value if isinstance(value, Record) else None

@@ -10,19 +10,24 @@ of the old one, so it does not take over where another instance has done so befo
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaError, ProducerFencedError
 
+from kafkaguard._delivery.judging import ends_all
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.kafka_python import _failures, _reporting, _transaction_errors
-from kafkaguard_adapters.kafka_python._private import moving, reading, transactions
-from kafkaguard_adapters.kafka_python._successor import retire
-from kafkaguard_adapters.kafka_python._transaction_errors import (
+from kafkaguard_adapters.kafka_python import transaction_errors
+from kafkaguard_adapters.kafka_python._private import (
+    reading,
+)
+from kafkaguard_adapters.kafka_python._private import (
+    transactions as inside,
+)
+from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.kafka_python.transaction_errors import (
     ABORT,
     BEGIN,
     COMMIT,
@@ -30,12 +35,13 @@ from kafkaguard_adapters.kafka_python._transaction_errors import (
     OFFSETS,
     Call,
 )
-from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.producing import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkaguard_adapters.kafka_python._session import Session
+    from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
+    from kafkaguard_adapters.producing.driver import ThreadDriver
 
 _log = logging.getLogger("kafkaguard.producer")
 
@@ -48,42 +54,41 @@ class Transactions:
     """Begins and ends transactions.
 
     Args:
-        session: Whose.
+        shell: The client.
+        driver: Follows its records.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        #: The old producer has a hole in its sequence.
-        self._is_worn = False
+    def __init__(self, shell: KafkaPythonShell, driver: ThreadDriver) -> None:
+        self._shell = shell
+        self._driver = driver
+        #: The producer has a hole in its sequence.
+        self._needs_new_epoch = False
         self._open_end: tuple[bool, Any, Any] | None = None
         self._forget()
+        if shell.is_transactional:
+            inside.mend(shell.producer)
 
     def _forget(self) -> None:
         """Know of no transaction any more."""
-        self._failure: KafkaGuardError | None = None
-        self._has_hole = False
+        self._driver.machine.new_transaction()
         self._is_stuck = False
         self._lost_commit: BaseException | None = None
         self._open_offsets: tuple[Any, Any, Any] | None = None
         self._began = float("inf")
 
-    def adopt(self, producer: Any) -> None:
-        """Use another producer from now on."""
-        if self._session.is_transactional:
-            transactions.mend(producer)
-
-    def failed(self, error: KafkaGuardError) -> None:
-        """Take note that a record of this transaction failed on its way."""
-        self._failure = self._failure or error
-        self._has_hole = True
+    @property
+    def _failure(self) -> KafkaGuardError | None:
+        return self._driver.machine.transaction_failure
 
     def refused_at_once(self, error: KafkaGuardError) -> None:
         """Take note of a record that was never handed over: the rest is incomplete.
 
         As Java's producer does, which then takes no commit either.
         """
-        if reading.is_in_transaction(self._session.producer):
-            self._failure = self._failure or error
+        if self._shell.is_transactional and reading.is_in_transaction(
+            self._shell.producer
+        ):
+            self._driver.machine.spoil_transaction(error)
 
     def has_failed(self) -> bool:
         """Tell whether the transaction can only be aborted."""
@@ -91,7 +96,7 @@ class Transactions:
 
     def is_not_begun(self) -> bool:
         """Tell whether there is no transaction to send anything in."""
-        in_use = self._session.producer
+        in_use = self._shell.producer
         return not (reading.is_in_transaction(in_use) or self.has_failed())
 
     def init(self) -> None:
@@ -102,7 +107,7 @@ class Transactions:
         """
         self._check(INIT)
         try:
-            self._session.producer.init_transactions()
+            self._shell.producer.init_transactions()
         except KafkaError as error:
             raise errors.translate(error, api=INIT.api) from error
 
@@ -113,11 +118,13 @@ class Transactions:
             KafkaGuardError: It cannot begin.
         """
         self._check(BEGIN)
-        is_unfit = self._is_worn or self._is_stuck or self._lost_commit is not None
+        is_unfit = (
+            self._needs_new_epoch or self._is_stuck or self._lost_commit is not None
+        )
         with self._judging(BEGIN):
             if is_unfit and not self._is_over_for_good():
                 self._renew()
-            transactions.begin_transaction(self._session.producer)
+            inside.begin_transaction(self._shell.producer)
         self._forget()
         self._began = time.monotonic()
 
@@ -160,7 +167,7 @@ class Transactions:
         Returns:
             Whether a transaction was open that had not failed.
         """
-        if not reading.is_in_transaction(self._session.producer):
+        if not reading.is_in_transaction(self._shell.producer):
             return False
         was_sound = not self.has_failed()
         try:
@@ -177,7 +184,7 @@ class Transactions:
         with self._judging(ABORT):
             self._abort(seconds)
             self._await_records(ABORT, seconds)
-        self._is_worn = self._is_worn or self._has_hole
+        self._needs_new_epoch = self._needs_new_epoch or self._driver.machine.has_hole
         self._forget()
 
     def _abort(self, seconds: float | None) -> None:
@@ -200,18 +207,14 @@ class Transactions:
             TypeError: They are no offsets.
         """
         self._check(OFFSETS)
-        _transaction_errors.check_offsets(offsets)
+        transaction_errors.check_offsets(offsets)
         with self._judging(OFFSETS):
             if self._open_offsets is None or self._open_offsets[:2] != (offsets, group):
                 # kafka-python mixes two such requests up.
                 self._raise_unconfirmed()
-                result = transactions.add_offsets(
-                    self._session.producer, offsets, group
-                )
+                result = inside.add_offsets(self._shell.producer, offsets, group)
                 self._open_offsets = (dict(offsets), group, result)
-            happened = _transaction_errors.unconfirmed(
-                offsets, group, self._limit(None)
-            )
+            happened = transaction_errors.unconfirmed(offsets, group, self._limit(None))
             try:
                 self._await(self._open_offsets[2], OFFSETS, happened, None)
             finally:
@@ -225,15 +228,15 @@ class Transactions:
         offsets, group, result = self._open_offsets
         if result.succeeded:
             return
-        happened = _transaction_errors.unconfirmed(offsets, group, self._limit(None))
-        failed = _transaction_errors.not_in_time(OFFSETS, happened)
+        happened = transaction_errors.unconfirmed(offsets, group, self._limit(None))
+        failed = transaction_errors.not_in_time(OFFSETS, happened)
         error = IllegalStateError("offsets are not confirmed")
-        raise _transaction_errors.abort_first(error, failed, COMMIT) from failed
+        raise transaction_errors.abort_first(error, failed, COMMIT) from failed
 
     def _end(self, call: Call, seconds: float | None = None) -> None:
-        producer, commit = self._session.producer, call is COMMIT
+        producer, commit = self._shell.producer, call is COMMIT
         if self._open_end is None or self._open_end[:2] != (commit, producer):
-            result = transactions.end_transaction(producer, commit=commit)
+            result = inside.end_transaction(producer, commit=commit)
             self._open_end = (commit, producer, result)
         result = self._open_end[2]
         happened = (
@@ -251,30 +254,26 @@ class Transactions:
                 self._note_lost_commit(result)
 
     def _note_lost_commit(self, result: Any) -> None:
-        if _transaction_errors.may_be_done(result):
+        if transaction_errors.may_be_done(result):
             self._lost_commit = result.exception
 
     def _raise_doubt(self) -> None:
         """Say again that a commit is in doubt: its transaction is over."""
         if self._lost_commit is not None and not self._is_over_for_good():
-            raise _transaction_errors.commit_in_doubt(self._lost_commit)
+            raise transaction_errors.commit_in_doubt(self._lost_commit)
 
     def _await_records(self, call: Call, seconds: float | None) -> None:
         """Wait until each record has its outcome."""
-        session = self._session
-        end = time.monotonic() + self._limit(seconds)
-        with moving.flushing(session.producer):
-            done = session.tracker.wait(session.tracker.batches(), end)
-        if done and session.recovery.wait(max(0.0, end - time.monotonic())):
+        if not self._driver.wait(time.monotonic() + self._limit(seconds)):
             return
-        raise _transaction_errors.not_in_time(
+        raise transaction_errors.not_in_time(
             call,
             f"records had no outcome within {self._limit(seconds):g} s "
             f"(max_block_ms): call the same method again ({call.method})",
         )
 
     def _limit(self, seconds: float | None) -> float:
-        limit: float = self._session.producer.config["max_block_ms"] / 1000
+        limit: float = self._shell.producer.config["max_block_ms"] / 1000
         return limit if seconds is None else min(limit, seconds)
 
     def _await(
@@ -282,31 +281,24 @@ class Transactions:
     ) -> None:
         if not result.wait(timeout_ms=self._limit(seconds) * 1000):
             self._is_stuck = self._is_stuck or call is ABORT
-            raise _transaction_errors.not_in_time(call, happened)
+            raise transaction_errors.not_in_time(call, happened)
 
     def _renew(self) -> None:
         """Let a new producer take over the ``transactional.id``."""
-        session, old = self._session, self._session.producer
-        session.teller.recreated(None)
-        successor = session.builder.build(old)
-        transactions.mend(successor)
+        old = self._shell.producer
+        self._driver.recreated()
         try:
-            transactions.init_after(successor, reading.identity(old))
+            self._shell.renew(lambda new: _take_over(new, reading.identity(old)))
         except KafkaError as error:
-            retire(successor)
             raise self._not_renewed(error, old) from error
-        session.put_in_use(successor)
-        self._is_worn, self._open_end = False, None
+        self._needs_new_epoch, self._open_end = False, None
+        self._driver.retire()
         _log.info("after a failed transaction a new producer took over its id")
-        threading.Thread(
-            target=retire, args=(old,), name="kafkaguard-retire", daemon=True
-        ).start()
-        session.teller.tell()
 
     def _not_renewed(self, error: KafkaError, old: Any) -> KafkaGuardError:
         made = errors.translate(error, api=INIT.api, context={"transactional": True})
         if isinstance(error, ProducerFencedError):
-            transactions.condemn(old, error)
+            inside.condemn(old, error)
         if made.verdict.action is Action.FENCED:
             self._explain(made)
         return made
@@ -314,14 +306,14 @@ class Transactions:
     def _is_over_for_good(self) -> bool:
         """Tell whether a new producer would do harm, or not help."""
         cause = self._cause()
-        return cause is not None and _failures.ends_all(cause)
+        return cause is not None and ends_all(cause)
 
     def _is_open(self) -> bool:
         return self._began != float("inf")
 
     def _cause(self) -> BaseException | None:
         """Return what the client's bare "in an error state" hides."""
-        producer = self._session.producer
+        producer = self._shell.producer
         end = time.monotonic() + _FENCED_S
         while reading.is_bumping(producer) and time.monotonic() < end:
             if reading.is_sender_thread(producer):
@@ -331,7 +323,7 @@ class Transactions:
 
     def _why_over(self) -> str | None:
         """Say that a transaction was open for too long, if so: codes do not tell."""
-        limit = self._session.producer.config["transaction_timeout_ms"] / 1000
+        limit = self._shell.producer.config["transaction_timeout_ms"] / 1000
         lasted = time.monotonic() - self._began
         if lasted < limit:
             return None
@@ -343,14 +335,14 @@ class Transactions:
 
     def _check(self, call: Call) -> None:
         """Refuse what cannot succeed here, before anything is done or waited for."""
-        producer = self._session.producer
-        if not self._session.is_transactional:
-            raise _transaction_errors.not_transactional(call)
+        producer = self._shell.producer
+        if not self._shell.is_transactional:
+            raise transaction_errors.not_transactional(call)
         if reading.is_sender_thread(producer):
-            raise _reporting.waits_for_itself(call.method)
+            raise told.waits_for_itself(errors, call.method)
         is_settled = self._lost_commit is None and self._open_end is None
         if is_settled and reading.is_closed(producer):
-            raise _transaction_errors.closed(call)
+            raise transaction_errors.closed(call)
 
     @contextmanager
     def _judging(self, call: Call) -> Iterator[None]:
@@ -358,7 +350,7 @@ class Transactions:
         try:
             yield
         except KafkaError as error:
-            self._session.tracker.settle_done()
+            self._shell.tell_done()
             if isinstance(error, KafkaGuardError):
                 raise
             judged = self.judged(error, call)
@@ -366,11 +358,11 @@ class Transactions:
 
     def _explain(self, error: KafkaGuardError) -> None:
         in_doubt = self._lost_commit is not None
-        _transaction_errors.fenced(error, self._why_over(), in_doubt=in_doubt)
+        transaction_errors.fenced(error, self._why_over(), in_doubt=in_doubt)
 
     def judged(self, error: KafkaError, call: Call) -> KafkaGuardError:
         """Say what a failed call means."""
-        producer = self._session.producer
+        producer = self._shell.producer
         cause = self._cause()  # which is a record's, if there is one
         context = {"transactional": True, "phase": call.phase}
         judged = errors.translate(
@@ -382,16 +374,21 @@ class Transactions:
         if judged.verdict.action is Action.FENCED:
             judged.api = call.api
             self._explain(judged)
-        if _transaction_errors.stops(judged):
+        if transaction_errors.stops(judged):
             return judged
         if self._lost_commit is not None:
-            return _transaction_errors.commit_in_doubt(self._lost_commit)
+            return transaction_errors.commit_in_doubt(self._lost_commit)
         has_failed = cause is not None and (
             reading.is_in_transaction(producer) or self._is_open()
         )
         if self._failure is not None or has_failed:
-            return _transaction_errors.abort_first(error, self._failure or judged, call)
-        if _transaction_errors.is_out_of_order(error):
+            return transaction_errors.abort_first(error, self._failure or judged, call)
+        if transaction_errors.is_out_of_order(error):
             state = reading.transaction_state(producer)
-            return _transaction_errors.out_of_order(error, call, state)
+            return transaction_errors.out_of_order(error, call, state)
         return errors.translate(error, api=call.api, context=context)
+
+
+def _take_over(successor: Any, identity: Any) -> None:
+    inside.mend(successor)
+    inside.init_after(successor, identity)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import InvalidRecordKeyError
-from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.topic_facts import TopicFactsLookup
+    from kafkaguard_adapters.client_errors import ClientErrors
 
 _INVALID_RECORD = 87
 _log = logging.getLogger("kafkaguard.producer")
@@ -24,6 +24,7 @@ class NullKeyCheck:
 
     Args:
         lookup: Knows, or finds out, which topics are compacted.
+        errors: Makes the client's errors.
         disguised: What to do about a key of None that a serialiser turned into the
             text ``null`` or ``None``: ``"warn"``, ``"reject"`` or ``"send"``.
         transactional: Within transactions, which a refusal spoils.
@@ -32,11 +33,13 @@ class NullKeyCheck:
     def __init__(
         self,
         lookup: TopicFactsLookup,
+        errors: ClientErrors,
         *,
         disguised: str = "warn",
         transactional: bool = False,
     ) -> None:
         self._lookup = lookup
+        self._errors = errors
         self._verdict = classify(
             _INVALID_RECORD, api="Produce", null_key=True, transactional=transactional
         )
@@ -88,7 +91,7 @@ class NullKeyCheck:
                     topic,
                 )
             return
-        raise errors.make(
+        raise self._errors.make(
             InvalidRecordKeyError,
             "topic is compacted and the record has no key; nothing was sent. Give it "
             "a key, or send it to another topic",

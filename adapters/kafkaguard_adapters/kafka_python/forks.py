@@ -32,7 +32,7 @@ class ForkGuard:
     def is_forked(self) -> bool:
         """Tell whether this process is a child that has no producer yet."""
         guarded = self._guarded()
-        return guarded is not None and guarded._session.gate == self.in_child  # noqa: SLF001 - a part of it
+        return guarded is not None and guarded._sending.wait == self.in_child  # noqa: SLF001 - a part of it
 
     def pass_by(self) -> None:
         """Do what a child has to do before it uses the producer."""
@@ -44,14 +44,13 @@ class ForkGuard:
         guarded = self._guarded()
         if guarded is None:
             return
-        session = guarded._session  # noqa: SLF001 - a part of it
-        moving.disown(session.producer)
-        session.watch.stop()
-        _PARENTS.append(session.producer)
+        producer = guarded._shell.producer  # noqa: SLF001 - a part of it
+        moving.disown(producer)
+        _PARENTS.append(producer)
         self._lock = threading.Lock()
-        session.gate = self.in_child
+        guarded._sending.hold_all(self.in_child)  # noqa: SLF001 - a part of it
 
-    def in_child(self, _: float | None = None) -> None:
+    def in_child(self, *_: object) -> None:
         """Build a producer of the child's own, or say that it must do so.
 
         Raises:
