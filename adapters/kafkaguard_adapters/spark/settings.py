@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
 from kafkaguard_adapters.spark.client_config import client_config
 from kafkaguard_adapters.spark.driver.addresses import check_servers
 from kafkaguard_adapters.spark.refusal import refuse
-from kafkaguard_adapters.spark.topic_names import ALLOWED, can_be_a_topic
 
 OnReject = Literal["fail", "dead_letter"]
 OnDoubt = Literal["fail", "report"]

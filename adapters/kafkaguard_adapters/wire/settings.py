@@ -6,12 +6,13 @@ connection and cannot be carried over is an error that names it, never left out.
 
 from __future__ import annotations
 
+import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._common import arguments
+from kafkaguard._common.addresses import read_address
 from kafkaguard.errors import ClientConfigurationError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import Make
 
-DEFAULT_PORT = 9092
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -64,18 +64,17 @@ def read_bootstrap(
 
 
 def _address(text: str, make: Make) -> tuple[str, int]:
-    text = text.rpartition("://")[2]
-    host, _, number = text.rpartition(":")
-    if not host or (":" in host and not host.startswith("[")):
-        host, number = text, str(DEFAULT_PORT)
-    port = arguments.port(number)
-    if port is None:
+    is_bare_ipv6 = text.count(":") > 1 and not re.search(r"\[|://", text)
+    address = read_address(f"[{text}]" if is_bare_ipv6 else text)
+    if address is None:
+        # What stands before an @ may be a password.
+        shown = text.rpartition("@")[2]
         raise refuse(
             make,
-            f"bootstrap server {text!r}",
+            f"bootstrap server {shown!r}",
             "write it as host:port, with a port up to 65535",
         )
-    return host.strip("[]"), port
+    return address
 
 
 def check_protocol(value: str | None, make: Make) -> tuple[bool, bool]:

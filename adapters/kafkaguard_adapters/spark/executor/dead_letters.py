@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaguard._common.topic_names import shortened
 from kafkaguard._delivery.dead_letters import fitting, read_headers, reason_headers
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import MessageTooLargeError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, Record
-from kafkaguard_adapters.spark.topic_names import shortened
 from kafkaguard_adapters.spark.verdicts import DEAD_LETTER_TOO_LARGE
 
 if TYPE_CHECKING:

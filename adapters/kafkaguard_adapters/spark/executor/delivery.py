@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard import classify
 from kafkaguard import errors as e
+from kafkaguard._common.topic_names import shortened
 from kafkaguard._delivery.dead_letters import Reason, reason_of
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard_adapters.confluent.errors import errors
@@ -29,7 +30,6 @@ from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.limits import exceeded
 from kafkaguard_adapters.spark.executor.sender import borrow
 from kafkaguard_adapters.spark.report import TaskCounts
-from kafkaguard_adapters.spark.topic_names import shortened
 from kafkaguard_adapters.spark.verdicts import (
     DEAD_LETTER_TOPIC_OF_A_RECORD,
     KEY_MADE_NULL,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
+from kafkaguard._common.topic_names import can_be_a_topic
 from kafkaguard_adapters.spark.driver.topics import Brokers
 from kafkaguard_adapters.spark.executor.limits import Limit
-from kafkaguard_adapters.spark.topic_names import can_be_a_topic
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import TopicFacts
