@@ -16,7 +16,7 @@ from kafkaguard.errors import KafkaGuardError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkaguard_adapters.asking.calls import ClusterCalls
+    from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,8 +52,8 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
     Raises:
         Problem: It was not named, or the settings cannot be used.
     """
-    from kafkaguard_adapters.asking.calls import ClusterCalls
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.confluent.settings import read_settings
 
     given = {} if config is None else _read(config)

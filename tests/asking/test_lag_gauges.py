@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kafkaguard._cluster.lag import GroupLag, LagReport, measure
 from kafkaguard._cluster.reports import TopicPartition
-from kafkaguard_adapters.asking.gauges import PrometheusLag, register_otel
+from kafkaguard_adapters.asking.lag_gauges import PrometheusLag, register_otel
 
 PLACES = [TopicPartition("t", n) for n in range(2)]
 

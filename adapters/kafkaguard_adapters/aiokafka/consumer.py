@@ -8,7 +8,7 @@ from aiokafka.structs import OffsetAndTimestamp
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard_adapters.aiokafka.settings import consumer_config_of
-from kafkaguard_adapters.aiokafka.starting import Client
+from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.stand_in import wrapper
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kafkaguard._cluster.offsets import PartitionOffset
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 
-class GuardedConsumer(Client):
+class GuardedConsumer(StandIn):
     """An AIOKafkaConsumer that can also ask for log directories and lag.
 
     Its own look-ups of offsets wait for remote storage, up to ``request_timeout_ms``.

@@ -20,6 +20,7 @@ from kafkaguard._cluster.lag import (
 from kafkaguard._cluster.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard.errors import KafkaGuardError, UnknownTopicOrPartitionError
+from kafkaguard_adapters.asking.group_members import Described, describe
 from kafkaguard_adapters.asking.groups import (
     Committed,
     CommittedReader,
@@ -28,7 +29,6 @@ from kafkaguard_adapters.asking.groups import (
 )
 from kafkaguard_adapters.asking.leaders import leaders
 from kafkaguard_adapters.asking.log_ends import Logs
-from kafkaguard_adapters.asking.members import Described, describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,18 +9,18 @@ from confluent_kafka import OFFSET_END, TopicPartition
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
-from kafkaguard_adapters.asking.calls import TIMEOUT_S
+from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.stand_in import GuardedClient
-from kafkaguard_adapters.wire.loop import run
+from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkaguard._cluster.offsets import OffsetsReport
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 #: librdkafka's own defaults.
 _ISOLATION = "read_committed"

@@ -13,13 +13,13 @@ from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.kafka_python.view import view_of
 from kafkaguard_adapters.stand_in import GuardedClient, wrapper
-from kafkaguard_adapters.wire.loop import run
+from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kafkaguard._cluster.offsets import OffsetsReport, PartitionOffset
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 
 class GuardedConsumer(GuardedClient):

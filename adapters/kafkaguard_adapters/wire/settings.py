@@ -59,7 +59,7 @@ def read_bootstrap(
     parts = value.split(",") if isinstance(value, str) else list(value)
     addresses = tuple(_address(part.strip(), make) for part in parts if part.strip())
     if not addresses:
-        raise refuse(make, "bootstrap servers", "name at least one as host:port")
+        raise unusable(make, "bootstrap servers", "name at least one as host:port")
     return addresses
 
 
@@ -69,7 +69,7 @@ def _address(text: str, make: Make) -> tuple[str, int]:
     if address is None:
         # What stands before an @ may be a password.
         shown = text.rpartition("@")[2]
-        raise refuse(
+        raise unusable(
             make,
             f"bootstrap server {shown!r}",
             "write it as host:port, with a port up to 65535",
@@ -81,7 +81,7 @@ def check_protocol(value: str | None, make: Make) -> tuple[bool, bool]:
     """Read a security protocol; return whether it has TLS, and whether SASL."""
     protocol = (value or "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
-        raise refuse(
+        raise unusable(
             make,
             f"security protocol {value!r}",
             f"it is one of {', '.join(_PROTOCOLS)}",
@@ -89,7 +89,7 @@ def check_protocol(value: str | None, make: Make) -> tuple[bool, bool]:
     return protocol.endswith("SSL"), protocol.startswith("SASL")
 
 
-def refuse(make: Make, what: str, advice: str) -> Any:
+def unusable(make: Make, what: str, advice: str) -> Any:
     """Make the error for a setting with which no connection can be made."""
     return make(
         ClientConfigurationError,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kafkaguard._cluster.lag import GroupLag, LagReport, PartitionLag
-    from kafkaguard_adapters.asking.calls import ClusterCalls
+    from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 
 _INCOMPLETE = 1
 _BEHIND = 3

@@ -38,7 +38,7 @@ def backoff(
     return delay
 
 
-async def settle(
+async def ask_until_answered(
     items: Iterable[ItemT],
     ask: Callable[[Collection[ItemT], int], Awaitable[Mapping[ItemT, Any]]],
     deadline: float,
@@ -59,7 +59,7 @@ async def settle(
     find = error_of or _itself
     loop = asyncio.get_running_loop()
     pending = list(items)
-    settled: dict[ItemT, Any] = dict.fromkeys(pending)  # in the order of the question
+    found: dict[ItemT, Any] = dict.fromkeys(pending)  # in the order of the question
     tries = 0
     while pending:
         answers = await ask(pending, tries)
@@ -69,14 +69,14 @@ async def settle(
                 for item, answer in answers.items()
                 if not isinstance(find(answer), ClientTimeoutError)
             }
-        settled.update(answers)
+        found.update(answers)
         tries += 1
-        pending = [each for each in pending if _again(find(settled[each]), tries)]
+        pending = [each for each in pending if _again(find(found[each]), tries)]
         delay = backoff(tries)
         if not pending or loop.time() + delay >= deadline:
             break
         await asyncio.sleep(delay)
-    return settled
+    return found
 
 
 def _itself(answer: Any) -> KafkaGuardError | None:
