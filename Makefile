@@ -22,6 +22,11 @@ test: lint unit wheel docs ## Everything that must pass: lint, types, layers, te
 .PHONY: quick
 quick: lint ## Lint, and all tests that need neither Java nor Spark (90 s)
 	$(PYTEST) -n 2 --no-java
+	$(BIN)/python -m tests.delivery.simulate --schedules 10000
+
+.PHONY: simulate
+simulate: .venv/installed ## A million schedules of faults against the delivery machine
+	$(BIN)/python -m tests.delivery.simulate --schedules 1000000 $(SIMULATE)
 
 .PHONY: lint
 lint: .venv/installed ## ruff, mypy and the layers
@@ -58,15 +63,21 @@ mutate: .venv/installed ## Small wrong changes in the pure rooms, and who notice
 bench: .venv/installed ## Measure what guarding costs
 	$(BIN)/python -m benchmarks
 
+.PHONY: soak
+soak: .venv/installed ## Spark streams through outages, and killed at random (an hour)
+	$(BIN)/python -m tests.soak outages --minutes 10
+	$(BIN)/python -m tests.soak kills --runs 20
+
 .PHONY: demo
 demo: .venv/installed ## The main job, on 336,776 real flights
 	$(BIN)/kafkaguard demo
 
 .PHONY: generate
-generate: .venv/installed ## Make the generated files again: errors from the jar, verdicts
+generate: .venv/installed ## Make the generated files again: errors, verdicts, clients' words
 	$(BIN)/python scripts/generate_errors.py
 	$(BIN)/python scripts/generate_setting_names.py
 	$(BIN)/python scripts/generate_verdicts.py
+	$(BIN)/python scripts/generate_client_words.py
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -36,7 +36,7 @@ AT_REST = {"linger_ms": 20_000, "batch_size": 500_000}
 KINDS = {
     "bare": KafkaProducer,
     "rescue off": lambda **config: guard(
-        KafkaProducer(**config), policy={"rescue": False}
+        KafkaProducer(**config), policy={"rescue": "never"}
     ),
     "rescue on": lambda **config: guard(KafkaProducer(**config)),
 }

@@ -1,6 +1,7 @@
 """Tests against a real broker that misbehaves on demand, to copy.
 
-Run it with ``pytest``; the fixtures come with ``pip install 'kafkaguard[testing]'``.
+To run it: ``pip install 'kafkaguard[aiokafka,confluent,testing]' pytest-asyncio``, and
+``pytest test_with_faults.py``.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def test_written_and_reported_as_failed(kafka_faults, kafka_topic):
     assert len(kafka_faults.requests("Produce", topic=kafka_topic)) == 3
 
 
+@pytest.mark.asyncio
 @pytest.mark.kafka_topic(partitions=3, config={"retention.ms": 60_000})
 async def test_a_slow_broker(kafka_faults, kafka_topic):
     """Asynchronous code; the marker says how the topic is made."""

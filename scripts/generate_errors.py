@@ -28,6 +28,7 @@ HEADER = (
     " ({source}). Do not edit.\n"
 )
 ERRORS_PATH = ROOT / "kafkaguard/errors/_generated.py"
+TEXTS_PATH = ROOT / "kafkaguard/errors/_java_texts.py"
 APIS_PATH = ROOT / "kafkaguard/_verdicts/apis.py"
 
 # KIP-1050 names a group that Java's classes do not show.
@@ -46,6 +47,7 @@ class Row:
     java: str
     retriable: bool
     ancestors: tuple[str, ...]
+    text: str
 
 
 def read_jar() -> tuple[list[Row], list[tuple[int, str]]]:
@@ -85,6 +87,7 @@ def _row(error: object, retriable: object) -> Row | None:
         str(cls.getSimpleName()),
         bool(retriable.isInstance(exception)),  # type: ignore[attr-defined]
         tuple(ancestors),
+        str(exception.getMessage()),
     )
 
 
@@ -173,6 +176,20 @@ def errors_module(rows: list[Row]) -> str:
     )
 
 
+def texts_module(rows: list[Row]) -> str:
+    """Write what Java says where a broker gives no text of its own."""
+    known = {row.text.rstrip(".").strip(): row.code for row in rows}
+    table = "".join(f"    {text!r}: {code},\n" for text, code in sorted(known.items()))
+    return (
+        HEADER.format(version=VERSION, source="org.apache.kafka.common.protocol.Errors")
+        + "# ruff: noqa: E501 - texts of Java's\n"
+        + '"""Kafka says: the default text of each code, as it stands in logs."""\n\n'
+        + "from __future__ import annotations\n\n"
+        + "#: Codes by Java's text, without the full stop at its end.\n"
+        + f"JAVA_TEXTS: dict[str, int] = {{\n{table}}}\n"
+    )
+
+
 def apis_module(apis: list[tuple[int, str]]) -> str:
     """Write the request names by their keys."""
     table = "".join(f'    {key}: "{name}",\n' for key, name in apis)
@@ -203,6 +220,7 @@ def generate() -> dict[Path, str]:
     rows, apis = read_jar()
     return {
         ERRORS_PATH: formatted(errors_module(rows)),
+        TEXTS_PATH: formatted(texts_module(rows)),
         APIS_PATH: formatted(apis_module(apis)),
     }
 

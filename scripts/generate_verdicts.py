@@ -7,18 +7,25 @@ all that it changes before it is merged. The documentation shows the same file.
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
+import socket
+import ssl
 import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from confluent_kafka import KafkaError
+import aiokafka.errors
+import kafka.errors
+from confluent_kafka import KafkaError, KafkaException
 
 from kafkaguard import errors as e
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.rules import RULES, Rule
 from kafkaguard._verdicts.rules.rule import ADMIN, CHANGES
+from kafkaguard._verdicts.signals import TEXTS, signal_of
 from kafkaguard._verdicts.verdict import Phase, TopicFacts
 from kafkaguard.errors import BY_CODE, _special
 from kafkaguard.errors._librdkafka import LOCAL_CODES
@@ -268,6 +275,50 @@ def _contexts(contexts: Collection[str]) -> str:
     return "; ".join((*words, *(c for c in CONTEXTS if c in left)))
 
 
+def exceptions() -> list[Any]:
+    """Return one of each exception that has no code, of clients and of Python."""
+    found: list[Any] = []
+    for package in (kafka.errors, aiokafka.errors):
+        for _, cls in sorted(vars(package).items()):
+            is_error = isinstance(cls, type) and issubclass(cls, package.KafkaError)
+            if is_error and getattr(cls, "errno", None) is None:
+                found.append(cls.__new__(cls))  # some want more than a text
+    timeouts = ("Unable to bootstrap from x", "Failed to update metadata after 1 s", "")
+    closed = ("Consumer closed", "Producer closed", "Producer has been closed", "bug")
+    return [
+        *found,
+        *(kafka.errors.KafkaTimeoutError(text) for text in timeouts),
+        *(aiokafka.errors.KafkaTimeoutError(text) for text in timeouts),
+        *(BufferError(text) for text in ("Local: Queue full", "Existing exports")),
+        *(RuntimeError(text) for text in closed),
+        *(ConnectionError(), ConnectionResetError(), BrokenPipeError(), OSError()),
+        *(
+            TimeoutError(),
+            asyncio.CancelledError(),
+            concurrent.futures.CancelledError(),
+        ),
+        *(KeyboardInterrupt(), SystemExit(), GeneratorExit(), ValueError()),
+        *(socket.gaierror(), ssl.SSLError(), ssl.SSLCertVerificationError()),
+        *(KafkaException(), KafkaException(KafkaError(-195))),
+    ]
+
+
+def exception_rows() -> list[str]:
+    """Draw what exceptions are read as, and the next step where nothing is named."""
+    drawn = []
+    for error in exceptions():
+        signal = signal_of(error)
+        assert signal is not None
+        key = signal.key if isinstance(signal.key, int) else signal.key.__name__
+        cls = type(error)
+        text = f": {error.args[0]!r}" if cls.__name__ in TEXTS and error.args else ""
+        decided = classify(error)
+        cells = (f"{cls.__module__}.{cls.__qualname__}{text}", key, signal.client or "")
+        row = (*cells, decided.action, decided.rule.id)
+        drawn.append(f"| {' | '.join(map(str, row))} |")
+    return drawn
+
+
 def page() -> str:
     """Return the text of the whole page."""
     alike: dict[str, list[str]] = defaultdict(list)
@@ -283,7 +334,9 @@ def page() -> str:
         if others:
             lines += ["The same for:", "", *(f"* {name}" for name in others), ""]
         lines += [HEADINGS, "|---" * HEADINGS.count(" | ") + "|---|", drawn]
-    return "\n".join(lines) + "\n"
+    headings = "| Exception | Read as | Client | Next step | Rule |"
+    lines += ["", "## Exceptions without a code", "", headings, "|---" * 5 + "|"]
+    return "\n".join((*lines, *exception_rows())) + "\n"
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._cluster.numbers import known
 from kafkaguard._cluster.reports import Make, TopicPartition, make, raise_gravest
 from kafkaguard.errors import (
     ClientNotConnectedError,
@@ -15,12 +16,11 @@ from kafkaguard.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 API = "DescribeLogDirs"
 #: From this version on a broker says itself why it tells nothing (KIP-784).
 FIRST_WITH_ERROR = 3
-_UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,15 @@ class Replica:
     Attributes:
         topic: The topic.
         partition: The partition.
-        size: Bytes of this one copy, local segments only (KAFKA-19527).
+        size: Bytes of this one copy, local segments only (KAFKA-19527); None where the
+            broker cannot say.
         offset_lag: How far it is behind, in offsets; None where the broker cannot say.
         is_future: It is being moved here from another directory of the same broker.
     """
 
     topic: str
     partition: int
-    size: int
+    size: int | None
     offset_lag: int | None
     is_future: bool = False
 
@@ -70,9 +71,9 @@ class LogDir:
         return self.path.startswith("remote://")
 
     @property
-    def size(self) -> int:
-        """Bytes of the replicas that live here."""
-        return sum(replica.size for replica in self.replicas)
+    def size(self) -> int | None:
+        """Bytes of the replicas that live here; None where that cannot be read."""
+        return None if self.error else _sum(each.size for each in self.replicas)
 
     @property
     def used(self) -> float | None:
@@ -143,30 +144,51 @@ class LogDirsReport:
                 for replica in log_dir.replicas:
                     yield broker.broker, log_dir, replica
 
-    def local_size(self, topic: str, partition: int | None = None) -> int:
+    def local_size(self, topic: str, partition: int | None = None) -> int | None:
         """Sum the bytes of all replicas on the brokers' own disks.
 
         Args:
             topic: The topic.
             partition: Only this partition. Default: all.
+
+        Returns:
+            None where the report is not complete: what is missing may hold more.
         """
-        return sum(
+        if not self.complete:
+            return None
+        return _sum(
             replica.size
             for _, log_dir, replica in self.replicas()
             if not log_dir.is_remote and _is_meant(replica, topic, partition)
         )
 
-    def remote_size(self, topic: str, partition: int | None = None) -> int:
+    def remote_size(self, topic: str, partition: int | None = None) -> int | None:
         """Sum the bytes in storage that the brokers share, each partition once.
 
         Some servers list a ``remote://`` directory once for each broker.
+
+        Returns:
+            None where the report is not complete: what is missing may hold more.
         """
-        largest: dict[TopicPartition, int] = {}
+        if not self.complete:
+            return None
+        largest: dict[TopicPartition, int | None] = {}
         for _, log_dir, replica in self.replicas():
             if log_dir.is_remote and _is_meant(replica, topic, partition):
                 key = TopicPartition(replica.topic, replica.partition)
-                largest[key] = max(replica.size, largest.get(key, 0))
-        return sum(largest.values())
+                told = [each for each in (replica.size, largest.get(key)) if each]
+                largest[key] = max(told, default=replica.size)
+        return _sum(largest.values())
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    """Sum sizes; None where one of them is not known."""
+    total = 0
+    for size in sizes:
+        if size is None:
+            return None
+        total += size
+    return total
 
 
 def _is_meant(replica: Replica, topic: str, partition: int | None) -> bool:
@@ -259,8 +281,8 @@ def _log_dir(broker: int, version: int, result: Any, make: Make) -> LogDir:
     return LogDir(
         result.log_dir,
         error,
-        _known(result.total_bytes, since=4, version=version),
-        _known(result.usable_bytes, since=4, version=version),
+        known(result.total_bytes) if version >= 4 else None,  # noqa: PLR2004 - KIP-827
+        known(result.usable_bytes) if version >= 4 else None,  # noqa: PLR2004 - likewise
         result.is_cordoned if version >= 5 else None,  # noqa: PLR2004 - KIP-1066
         tuple(replica for replica in replicas if not replica.is_future),
         tuple(replica for replica in replicas if replica.is_future),
@@ -277,12 +299,7 @@ def _replica(topic: str, partition: Any) -> Replica:
     return Replica(
         topic,
         partition.partition_index,
-        partition.partition_size,
-        _known(partition.offset_lag),
+        known(partition.partition_size),
+        known(partition.offset_lag),
         partition.is_future_key,
     )
-
-
-def _known(value: int | None, *, since: int = 0, version: int = 0) -> int | None:
-    """Turn Kafka's -1, or a field that the version lacks, into None."""
-    return None if version < since or value == _UNKNOWN else value

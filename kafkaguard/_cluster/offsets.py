@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafkaguard._cluster.reports import raise_gravest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard.errors import KafkaGuardError
@@ -16,12 +16,28 @@ if TYPE_CHECKING:
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
+#: Times that are markers, and the version of ListOffsets from which on each is one;
+#: below it is an ordinary time (KIP-734, KIP-405, KIP-1005, KIP-1023).
+SPECIAL_TIMES = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, -4: 8, -5: 9, -6: 11}
+#: From this version of ListOffsets on there is an isolation level.
+FIRST_WITH_ISOLATION = 2
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 ISOLATION_LEVELS = {
     "read_uncommitted": READ_UNCOMMITTED,
     "read_committed": READ_COMMITTED,
 }
+
+
+def lowest_version(times: Iterable[int], isolation: int) -> int:
+    """Return the lowest version of ListOffsets in which a question is understood.
+
+    Args:
+        times: What is asked for: milliseconds, or :data:`SPECIAL_TIMES`.
+        isolation: 0 or 1.
+    """
+    least = FIRST_WITH_ISOLATION if isolation == READ_COMMITTED else 1
+    return max([least, *(SPECIAL_TIMES.get(time, 1) for time in times)])
 
 
 @dataclass(frozen=True, slots=True)

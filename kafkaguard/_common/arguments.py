@@ -65,6 +65,37 @@ def ids(argument: str, given: Any) -> tuple[int, ...] | None:
     return tuple(dict.fromkeys(map(int, listed)))
 
 
+def whole_number(
+    argument: str, given: Any, lowest: int = -(2**63), highest: int = 2**63 - 1
+) -> int:
+    """Read a whole number, by default any that Kafka's int64 holds.
+
+    Raises:
+        TypeError: It is none.
+        ValueError: It is out of bounds.
+    """
+    if not isinstance(given, Integral) or isinstance(given, bool):
+        raise wrong_type(argument, "a whole number (int)", given)
+    number = int(given)
+    if not lowest <= number <= highest:
+        raise ValueError(f"{argument} takes a whole number from {lowest} to {highest}")
+    return number
+
+
+def milliseconds(argument: str, given: Any) -> int:
+    """Read a time as Kafka has it, in milliseconds; parts of one are dropped.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is more than Kafka's int64 holds, or has no end.
+    """
+    if not isinstance(given, Real) or isinstance(given, bool):
+        raise wrong_type(argument, "milliseconds (int or float)", given)
+    if not isinstance(given, Integral) and not math.isfinite(given):
+        raise ValueError(f"{argument} takes milliseconds with an end, not {given}")
+    return whole_number(argument, math.trunc(given))
+
+
 def items(argument: str, given: Any, wanted: str) -> Iterable[Any]:
     """Return what can be gone through item by item; a text is one thing.
 

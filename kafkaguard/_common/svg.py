@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from kafkaguard._common.text import plain
+
 
 def element(tag: str, *content: str, **attributes: object) -> str:
     """Make an element; ``_`` in the name of an attribute stands for ``-``.
@@ -18,8 +20,11 @@ def element(tag: str, *content: str, **attributes: object) -> str:
 
 
 def text(x: float, y: float, words: str, **attributes: object) -> str:
-    """Make a text that begins, or by ``text_anchor`` ends, at a point."""
-    return element("text", escape(words), x=x, y=y, **attributes)
+    """Make a text that begins, or by ``text_anchor`` ends, at a point.
+
+    What XML has no character for, as an escape sequence, is written out.
+    """
+    return element("text", escape(plain(words)), x=x, y=y, **attributes)
 
 
 def picture(width: int, height: int, *elements: str) -> str:

@@ -91,8 +91,10 @@ class Replace:
     *Reply*: ``replaced`` or ``not_replaced``.
 
     Attributes:
-        locking_out: A batch of the dead client that may be written yet, which the
-            successor shuts out by its epoch, where it can; None: there is none.
+        locking_out: A batch of this dead client, or of one before it, that may be
+            written yet. The successor shuts it out, where it can: by the batch's
+            producer id, with an epoch newer than the batch's and the dead client's.
+            None: there is none.
     """
 
     locking_out: Batch | None

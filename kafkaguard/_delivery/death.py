@@ -22,7 +22,8 @@ class ClientLife:
         state: Its state.
         cause: Of what it died.
         where: The place whose answer killed it, if it was one.
-        locking_out: A batch of the dead client that may be written yet.
+        locking_out: The last batch of a dead client that may be written yet. It stays
+            when the successor dies as well, which may not have written everywhere.
         error: Why no successor could be built the last time.
         not_before: When building may be tried again, while it is paused.
     """
@@ -35,6 +36,7 @@ class ClientLife:
         self.error: BaseException | None = None
         self.not_before = 0.0
         self._failures = 0
+        self._has_doubt = False
 
     @property
     def is_alive(self) -> bool:
@@ -53,12 +55,12 @@ class ClientLife:
     def die(self, cause: BaseException, where: Place | None) -> None:
         """Take note of its death."""
         self.happens(ClientEvent.DIED)
-        self.cause, self.where, self.locking_out = cause, where, None
+        self.cause, self.where, self._has_doubt = cause, where, False
 
     def leaves_in_doubt(self, batch: Batch) -> None:
         """Take note of a batch that may be written yet."""
-        if not self.is_alive and self.locking_out is None:
-            self.locking_out = batch
+        if not (self.is_alive or self._has_doubt):
+            self.locking_out, self._has_doubt = batch, True
 
     def revive(self) -> None:
         """Take note of a successor."""

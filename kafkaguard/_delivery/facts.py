@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
-
-    from kafkaguard._delivery.records import Record
 
 Header = tuple[str, bytes | None]
 #: Where a record stands among those of its place: the batch's position, its index.
@@ -173,6 +171,8 @@ class Refusal:
         sent: ``"never"``, ``"maybe"``: it was sent, and no answer came;
             ``"answered"``.
         first_try: The batch was sent once; None: not known.
+        was_unanswered: An earlier time that the client sent it had no answer, so it may
+            have been written, whatever the last answer says.
         expired: It failed since its time was over.
         null_key: The record has no key, after serialisers; None: not known.
         partition: The partition that the client chose, where the batch does not say.
@@ -184,6 +184,7 @@ class Refusal:
     blame: Literal["record", "mate", "batch", "client", "unknown"]
     sent: Literal["never", "maybe", "answered"]
     first_try: bool | None = None
+    was_unanswered: bool = False
     expired: bool = False
     null_key: bool | None = None
     partition: int | None = None
@@ -201,16 +202,3 @@ class Answer:
 
     base_offset: int | None = None
     refusals: Sequence[Refusal] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What was on its way at one moment: :meth:`DeliveryMachine.open_work`.
-
-    Attributes:
-        batches: Batches without an outcome.
-        records: Records that have failed and are not settled.
-    """
-
-    batches: tuple[Batch, ...] = ()
-    records: tuple[Record, ...] = field(default=())

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Ending
     from kafkaguard._delivery.shell import ClientErrors, Policy
     from kafkaguard._retries.events import Event
-    from kafkaguard._retries.machine import OnReject
+    from kafkaguard._retries.machine import InDoubt, OnReject, Ruling
     from kafkaguard.errors import KafkaGuardError
 
 _NO_BYTES = "its bytes cannot be had"
@@ -100,6 +100,8 @@ class Fates:
         """Take note that the client has a record again."""
         self.happens(record, RecordEvent.HANDED_OVER)
         if not record.is_letter:
+            if record.token is not record.first_token:
+                del self._by_token[record.token]
             self._by_token[token] = record
         record.token = token
 
@@ -164,7 +166,9 @@ class Fates:
         """Give a record its outcome, the only one that it ever gets."""
         self.happens(record, RecordEvent.SETTLE)
         is_handled = ending in ("dead_lettered", "dropped") or (
-            ending == "in_doubt" and self._policy.in_doubt == "report"
+            error is not None
+            and ending == "in_doubt"
+            and self.in_doubt(error) == "report"
         )
         record.outcome = Outcome(ending, error, offset, seen=is_handled)
         del self.open[record]
@@ -183,15 +187,25 @@ class Fates:
         """Return what the policy does with a record that has failed so."""
         if not may_be_set_aside(error):
             return "raise"
-        ruling = self._policy.ruling(error.verdict, self._context(error.topic), error)
+        ruling = self._ruling(error)
         return ruling.on_reject if ruling.action is Action.REJECT else "raise"
+
+    def in_doubt(self, error: KafkaGuardError) -> InDoubt:
+        """Return what the policy does with a record that may have been written."""
+        ruling = self._ruling(error)
+        is_doubt = error.verdict.action is Action.IN_DOUBT
+        return ruling.in_doubt if is_doubt else "raise"
+
+    def _ruling(self, error: KafkaGuardError) -> Ruling:
+        return self._policy.ruling(error.verdict, self._context(error.topic), error)
 
     # --- dead letters -----------------------------------------------------------------
 
     def _set_aside(self, record: Record, error: KafkaGuardError, now: float) -> None:
         why = self._why_no_letter(record, error)
         if why is not None:
-            add_words(error, f"no dead letter was sent: {why}")
+            if record.raw is not None or record.batch is not None:
+                add_words(error, f"no dead letter was sent: {why}")
             self.fail(record, error)
             return
         assert error.topic is not None

@@ -37,6 +37,8 @@ _REFUSED_BATCH = frozenset({MESSAGE_TOO_LARGE, 18})
 _SEQUENCE_ERRORS = frozenset({45, 59})
 #: What holds for each record of a transaction that has failed (KIP-1050).
 ABORT = classify(120, api="EndTxn")
+#: There is no answer.
+IN_DOUBT = classify(ClientTimeoutError(), api="Produce")
 #: The client did not get to it; the record may be sent by another one.
 NOT_SENT = classify(ClientTimeoutError(), api="Produce", phase="enqueue")
 _STOPS = frozenset({Action.FENCED, Action.CONFIGURE})
@@ -101,6 +103,8 @@ class Judge:
             return self._given_up(refusal, known)
         if refusal.sent == "never":
             return Judgement(self._translated(refusal, known))
+        if refusal.was_unanswered and not self._traits.transactional:
+            return Judgement(self._in_doubt(refusal, known))
         if self._is_mate(refusal, known):
             error = self._mate(refusal, known)
             return Judgement(error, innocent=not self._traits.transactional)
@@ -205,11 +209,10 @@ class Judge:
             )
         if code not in _REFUSED_RECORD:
             return False
-        if refusal.null_key and (
-            known.facts is None or known.facts.compacted is not False
-        ):
-            return False
-        return refusal.blame == "unknown" or known.count > 1
+        if refusal.blame == "unknown":
+            is_compacted = known.facts is not None and known.facts.compacted is True
+            return not (refusal.null_key and is_compacted)
+        return known.count > 1 and not refusal.null_key
 
     def _mate(self, refusal: Refusal, known: Known) -> KafkaGuardError:
         why = (
@@ -225,15 +228,30 @@ class Judge:
             **_place(known),
         )
 
+    def _in_doubt(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+        """Judge a refusal of a batch that may have been written by then."""
+        return self._errors.translate(
+            refusal.cause,
+            message="it was refused when the client sent it again; the answer to an "
+            "earlier time did not come, so it may have been written",
+            verdict=IN_DOUBT,
+            **_place(known),
+        )
+
     def _refused(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+        # An answer about the record itself says better what its topic takes.
+        is_vague = refusal.blame == "unknown" and not known.alone
         context: dict[str, Any] = {
             "null_key": refusal.null_key,
-            "facts": known.facts,
+            "facts": known.facts if is_vague else None,
             "idempotent": False,
             "transactional": self._traits.transactional,
         }
-        is_named = refusal.blame != "unknown" or known.alone
-        if is_named and not refusal.null_key and _code_of(refusal) == _INVALID_RECORD:
+        if (
+            not is_vague
+            and not refusal.null_key
+            and _code_of(refusal) == _INVALID_RECORD
+        ):
             context["phase"] = "single"
         return self._errors.translate(refusal.cause, context=context, **_place(known))
 

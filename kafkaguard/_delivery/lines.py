@@ -55,7 +55,7 @@ class Lines:
         self.shorten(batch.place)
 
     def shorten(self, place: Place) -> None:
-        """Forget batches at the front of a line that nothing is left to do about."""
+        """Forget the batches at the front of a line about which all is settled."""
         line = self._lines[place]
         done = 0
         for batch in line:
@@ -159,7 +159,7 @@ class Lines:
         return fresh, failed
 
     def _fresh(self, batch: Batch) -> int:
-        """Count the records that were not sent again: those count by themselves."""
+        """Count the records that never failed; others are counted by themselves."""
         if not self.again:
             return batch.count
         return batch.count - sum(token in self.again for token in batch.tokens())

@@ -19,9 +19,6 @@ from typing import TYPE_CHECKING
 from kafkaguard._delivery import commands
 from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.death import ANSWER_S, ClientLife
-from kafkaguard._delivery.facts import (
-    Work,
-)
 from kafkaguard._delivery.fates import Fates
 from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
@@ -33,7 +30,7 @@ from kafkaguard._delivery.judging import (
 )
 from kafkaguard._delivery.limits import Limits
 from kafkaguard._delivery.lines import Lines
-from kafkaguard._delivery.records import Record
+from kafkaguard._delivery.records import Record, Work
 from kafkaguard._delivery.rescue import SETTLE_S
 from kafkaguard._delivery.rounds import Rounds
 from kafkaguard._delivery.table import (
@@ -44,7 +41,6 @@ from kafkaguard._delivery.table import (
     TopicEvent,
 )
 from kafkaguard._retries.events import RecreateEvent
-from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientTimeoutError
 
 if TYPE_CHECKING:
@@ -135,6 +131,8 @@ class DeliveryMachine:
     def _go_on(self, now: float) -> Sequence[Command]:
         """Do what has become possible, and hand all commands out."""
         if self._rounds.topics:
+            if self._client.state is ClientState.LOST:
+                self._lose_waiting(now)
             self._rounds.go_on(now)
         if not self._out:
             return _NOTHING
@@ -311,20 +309,17 @@ class DeliveryMachine:
     def _may_go_again(self, record: Record, judgement: Judgement, now: float) -> bool:
         """Tell whether a record is sent again, by the policy and what is known."""
         if (
-            self._policy.rescue == "never"
-            or self._is_closing
+            self._is_closing
             or self._traits.transactional
             or record.raw is None
             or record.due <= now
         ):
             return False
-        verdict = judgement.error.verdict
-        if verdict.written != "no":
-            return (
-                self._policy.in_doubt == "resend"
-                and verdict.action is Action.IN_DOUBT
-                and not record.resent
-            )
+        if judgement.error.verdict.written != "no":
+            is_wanted = self._fates.in_doubt(judgement.error) == "resend"
+            return is_wanted and not record.resent
+        if self._policy.rescue == "never":
+            return False
         if judgement.unsent:
             return True
         return judgement.innocent and not record.is_alone
@@ -476,12 +471,15 @@ class DeliveryMachine:
         is_final = self._is_closing or not (may_pass and is_awaited)
         self._client.fail(error, now, is_final=is_final)
         if is_final:
-            for record in list(self._rounds.waiting()):
-                if record.state is RecordState.HELD:
-                    self._fates.not_sent_again(record, error, now)
-            self._rounds.drop_all()
             self._emit(commands.FreeSends(None))
         return self._go_on(now)
+
+    def _lose_waiting(self, now: float) -> None:
+        """End the records that wait for a client that does not come."""
+        for record in list(self._rounds.waiting()):
+            if record.state is RecordState.HELD:
+                self._fates.not_sent_again(record, self._client.error, now)
+        self._rounds.drop_all()
 
     def wanted(self, now: float) -> Sequence[Command]:
         """Take note that a send waits while :attr:`lost`: try to build one again."""
@@ -521,7 +519,7 @@ class DeliveryMachine:
         waiting.away = 0
         for record, token in zip(waiting.group, handed, strict=True):
             if isinstance(token, Exception):
-                self._not_handed_over(record, token, now)
+                self._not_handed_over(record, token, now, waiting.was_interrupted)
                 continue
             waiting.away += 1
             self._lines.again[token] = record
@@ -539,16 +537,18 @@ class DeliveryMachine:
             self._emit(commands.SendNow())
         return self._go_on(now)
 
-    def _not_handed_over(self, record: Record, why: Exception, now: float) -> None:
+    def _not_handed_over(
+        self, record: Record, why: Exception, now: float, was_interrupted: bool
+    ) -> None:
         if record.state is not RecordState.SENDING:
             return  # it was given up before
         self._fates.happens(record, RecordEvent.NOT_HANDED_OVER)
         if record.due <= now:
             self._rounds.expire(record, now)
-        elif self._client.is_alive or self._is_closing:
+        elif was_interrupted and not self._is_closing:
+            self._fates.send_again(record)  # by the successor
+        else:
             self._fates.not_sent_again(record, why, now)
-        else:  # it died meanwhile; its successor takes the record
-            self._fates.send_again(record)
 
     def limit(self, topic: str, most: int | None, now: float) -> Sequence[Command]:
         """Reply to AskLimit: the topic's largest batch in bytes; None: not known."""
@@ -598,6 +598,8 @@ class DeliveryMachine:
         """Settle what waits: nobody waits for it any longer."""
         self._is_closing = True
         self._fates.give_up(why, now)
+        if self._client.state is ClientState.PAUSED:
+            self._client.happens(ClientEvent.NEVER)
         self.holds.clear()
         self._emit(commands.FreeSends(None))
         return self._go_on(now)

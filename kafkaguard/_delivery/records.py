@@ -125,3 +125,16 @@ class Record:
         """Show where it stands, never its bytes."""
         kind = "letter" if self.is_letter else "record"
         return f"<{kind} {self.token} for {self.place.topic}: {self.state}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What was on its way at one moment: :meth:`DeliveryMachine.open_work`.
+
+    Attributes:
+        batches: Batches without an outcome.
+        records: Records that have failed and are not settled.
+    """
+
+    batches: tuple[Batch, ...] = ()
+    records: tuple[Record, ...] = ()

@@ -41,6 +41,7 @@ class Topic:
         state: Where its round stands.
         group: The records that were handed over together.
         away: How many of them the client has.
+        was_interrupted: The client has died since the driver began to hand them over.
         until: When their outcome is not waited for any longer.
         deferred: Batches that ended while records were handed over, with the refusals.
     """
@@ -50,6 +51,7 @@ class Topic:
         self.state = TopicState.OPEN
         self.group: Sequence[Record] = ()
         self.away = 0
+        self.was_interrupted = False
         self.until = float("inf")
         self.deferred: list[tuple[Batch, Sequence[Refusal]]] = []
         self._waiting: list[Record] = []

@@ -122,7 +122,7 @@ class Rounds:
             return
         is_first = topic.state is TopicState.OPEN
         topic.happens(TopicEvent.LETTERS if is_first else TopicEvent.SEND)
-        topic.group = group
+        topic.group, topic.was_interrupted = group, False
         for record in group:
             self.fates.happens(record, RecordEvent.SEND)
         self._emit(commands.Send(topic.name, tuple(group)))
@@ -246,7 +246,9 @@ class Rounds:
     def died(self) -> None:
         """Let all topics wait; one that is being handed over does afterwards."""
         for topic in self.topics.values():
-            if not topic.is_sending:
+            if topic.is_sending:
+                topic.was_interrupted = True
+            else:
                 self.stall(topic)
 
     def replaced(self, now: float) -> None:

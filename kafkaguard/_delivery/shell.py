@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
 Rescue = Literal["ordered", "any_order", "never"]
-InDoubt = Literal["raise", "report", "resend"]
 
 
 class ClientErrors(Protocol):
@@ -76,10 +75,6 @@ class Policy(Protocol):
     @property
     def rescue(self) -> Rescue:
         """Whether records are sent again that failed only with their batch."""
-
-    @property
-    def in_doubt(self) -> InDoubt:
-        """What happens to a record that may have been written."""
 
     @property
     def dead_letter(self) -> DeadLetters:

@@ -157,13 +157,14 @@ RECORDS: Table[RecordState, RecordEvent] = Table(
         (_R.SIZING, _RE.SET_ASIDE): _R.SET_ASIDE,
         (_R.SIZING, _RE.SETTLE): _R.SETTLED,
         (_R.UNANSWERED, _RE.FAILED): _R.JUDGED,
-        (_R.UNANSWERED, _RE.HOLD): _R.HELD,
         (_R.UNANSWERED, _RE.SETTLE): _R.SETTLED,
         (_R.HELD, _RE.SEND): _R.SENDING,
         (_R.HELD, _RE.SET_ASIDE): _R.SET_ASIDE,
         (_R.HELD, _RE.SETTLE): _R.SETTLED,
         (_R.SENDING, _RE.HANDED_OVER): _R.AGAIN,
         (_R.SENDING, _RE.NOT_HANDED_OVER): _R.JUDGED,
+        # Nobody waits for it any longer: the producer is closed.
+        (_R.SENDING, _RE.SETTLE): _R.SETTLED,
         (_R.AGAIN, _RE.FAILED): _R.JUDGED,
         (_R.AGAIN, _RE.SETTLE): _R.SETTLED,
         (_R.SET_ASIDE, _RE.SETTLE): _R.SETTLED,
@@ -207,6 +208,7 @@ CLIENTS: Table[ClientState, ClientEvent] = Table(
         (_C.BUILDING, _CE.NOT_YET): _C.PAUSED,
         (_C.BUILDING, _CE.NEVER): _C.LOST,
         (_C.PAUSED, _CE.PAUSE_OVER): _C.BUILDING,
+        # The producer is closed.
         (_C.PAUSED, _CE.NEVER): _C.LOST,
         # The next attempt waits for its pause.
         (_C.LOST, _CE.WANTED): _C.PAUSED,

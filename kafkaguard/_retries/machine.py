@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 OnReject = Literal["raise", "dead_letter", "drop"]
+InDoubt = Literal["raise", "report", "resend"]
 
 
 class StopReason(StrEnum):
@@ -100,7 +101,7 @@ class Ruling:
         max_waits: How many waits that cost no attempt.
         deadline: Seconds that the call may take in all.
         backoff: How long to wait.
-        resend_in_doubt: Whether to do again what may have been done.
+        in_doubt: What happens to what may have been done.
         on_reject: What happens to a rejected record.
         cost: Tokens that a retry takes from the budget.
         override: The index of the override that decided; None for none.
@@ -111,7 +112,7 @@ class Ruling:
     max_waits: int
     deadline: float
     backoff: Backoff
-    resend_in_doubt: bool
+    in_doubt: InDoubt
     on_reject: OnReject
     cost: float
     override: int | None = None
@@ -225,7 +226,7 @@ class Machine:
             return Step("stop", reason=StopReason.FENCED)
         if action is Action.IGNORE:
             return DONE
-        if doubt and not ruling.resend_in_doubt:
+        if doubt and ruling.in_doubt != "resend":
             return self._stop_in_doubt(ruling)
         if action in _ENDS:
             return Step("stop", reason=_ENDS[action])

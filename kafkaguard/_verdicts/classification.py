@@ -67,7 +67,8 @@ def classify(
         phase: ``"enqueue"``: raised before the client took the record. ``"single"``:
             about this record alone. ``"background"``: reported by the client aside
             (``error_cb``). ``"commit"``, ``"abort"``: ending a transaction, which is
-            an ``"EndTxn"``. Default: an ordinary answer.
+            an ``"EndTxn"``. ``"repeated"``: asked for again, since whether it was done
+            the first time is not known. Default: an ordinary answer.
 
     Returns:
         The verdict; the same object for the same decision.

@@ -53,14 +53,14 @@ def clients() -> tuple[str, ...]:
     return tuple(_recorded()["clients"])
 
 
-def source() -> str:
-    """Say which versions were recorded."""
+def source(habits: list[Habits]) -> str:
+    """Say where they come from: which versions were recorded, if any was."""
+    java = f"Java: the table of kafka-clients {errors.KAFKA_VERSION}"
+    if all(NOT_RECORDED in one.does.values() for one in habits):
+        return java
     recorded = _recorded()
     versions = ", ".join(f"{n} {v}" for n, v in recorded["clients"].items())
-    return (
-        f"{versions}: answered twice, on Kafka {recorded['kafka']}; Java: the table of "
-        f"kafka-clients {errors.KAFKA_VERSION}"
-    )
+    return f"{versions}: answered twice, on Kafka {recorded['kafka']}; {java}"
 
 
 def _java(code: int) -> str:

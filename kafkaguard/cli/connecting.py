@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kafkaguard._cluster.reports import make
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.numbers import SECONDS
+from kafkaguard.cli.output import say
 from kafkaguard.errors import KafkaGuardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+
+#: What kafka-python needs for a login, by the mechanism.
+_LOGIN_PACKAGES: Final = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "botocore"}
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,9 +76,19 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
     except KafkaGuardError as error:
         lines = {name: line for name, (_, line) in given.items()}
         raise Problem(_place(str(error), config, lines)) from error
+    _check_login(settings.mechanism)
     calls = ClusterCalls()
     calls.cluster_view = ClusterView(lambda: settings, make)
     return calls
+
+
+def _check_login(mechanism: str | None) -> None:
+    package = _LOGIN_PACKAGES.get(mechanism or "")
+    if package and find_spec(package) is None:
+        raise Problem(
+            f"sasl.mechanism={mechanism} needs the package {package}, which is not "
+            f"installed: pip install {package}"
+        )
 
 
 def _place(text: str, config: Path | None, lines: dict[str, int]) -> str:
@@ -110,4 +125,4 @@ def ask(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
 def tell(errors: Iterable[KafkaGuardError]) -> None:
     """Print each error once, however many items it concerns."""
     for text in dict.fromkeys(str(error) for error in errors):
-        click.echo(text, err=True)
+        say(text, err=True)

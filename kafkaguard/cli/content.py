@@ -30,12 +30,12 @@ def without_credentials(value: Any) -> Any:
     return value
 
 
-def plain(value: Any) -> Any:
+def as_json_knows(value: Any) -> Any:
     """Turn content into what JSON knows: ids as Kafka prints them, bytes as digits."""
     if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): as_json_knows(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [plain(inner) for inner in value]
+        return [as_json_knows(inner) for inner in value]
     if isinstance(value, UUID):
         return format_uuid(value)
     return value.hex() if isinstance(value, bytes) else value

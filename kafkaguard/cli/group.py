@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from kafkaguard._common.extras import SPARK, require
+from kafkaguard._common.text import plain_lines
 from kafkaguard._version import __version__
 
 #: Command, and what it does; ``cli.commands.<name>`` holds it under its name.
@@ -133,6 +134,8 @@ def _run(arguments: list[str]) -> int:
         if "--json" in arguments:
             click.echo(json.dumps({"error": problem.format_message()}))
         else:
-            problem.show()
+            shown = io.StringIO()
+            problem.show(shown)
+            click.echo(plain_lines(shown.getvalue().rstrip()), err=True)
         return problem.exit_code
     return done if isinstance(done, int) else 0

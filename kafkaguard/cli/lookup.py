@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import builtins
+import json
 import re
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
 from kafkaguard._common.closest import closest
+from kafkaguard._verdicts.apis import API_KEYS
+from kafkaguard._verdicts.java_texts import java_text
 from kafkaguard._verdicts.signals import CONDITIONS, PYTHON, TEXTS
+from kafkaguard.cli.log_lines import key_of_line, other_protocol
 from kafkaguard.errors import BY_CODE
 from kafkaguard.errors._generated import JAVA_NAMES
 from kafkaguard.errors._librdkafka import LOCAL_CODES
@@ -38,6 +43,16 @@ _NUMBERED = re.compile(
     r"\[Error (-?\d{1,9})\]|\bval=(-?\d{1,9})\b|\berror code:? (-?\d{1,9})\b"
 )
 _EXCEPTION = re.compile(r"^(?:[\w$]+\.)*([A-Za-z_]\w*)(?::\s*(.*))?$")
+#: "NAME (code) [place]: words -> ACTION: what to do", as str() of our errors has it.
+_OWN = re.compile(
+    r"\b([A-Z][A-Z0-9_]+)(?: \((-?\d{1,9})\))?(?: \[([^\n]*?)\](?=:| ->))?"
+    r"(?:: [^\n]*)? -> [A-Z_]+: "
+)
+_BY_NAME = {cls.name: cls for cls in _CLASSES.values() if cls.name not in NAMES}
+#: Of these the class says more than their code.
+_SPECIAL = frozenset({"InvalidRecordKeyError", "RemoteStorageNotReadyError"})
+#: librdkafka's codes that only wrap what a (de)serialiser has raised.
+_WRAPS = range(-162, -158)
 _CAUSE = "The above exception was the direct cause of the following exception"
 _CONTEXT = "During handling of the above exception, another exception occurred"
 
@@ -50,10 +65,14 @@ class Found:
         key: Its code, or the class of a condition that has none.
         reported: It was an exception, so the client had given up; False for a bare
             code or a code's name.
+        api: The request that the text names, where it is one of ours.
+        note: What else the text shows.
     """
 
     key: Key
     reported: bool
+    api: str | None = None
+    note: str | None = None
 
     @property
     def error_class(self) -> type[e.KafkaGuardError]:
@@ -77,10 +96,40 @@ def find_error(text: str) -> Found | None:
             last exception counts, and what it was raised from where that says more.
     """
     text = text.strip()
+    return (
+        _of_ours(text)
+        or _of_another_protocol(text)
+        or _of_a_code_or_name(text)
+        or _of_java(text)
+        or _of_traceback_or_text(text)
+    )
+
+
+def _of_another_protocol(text: str) -> Found | None:
+    protocol = other_protocol(text)
+    if protocol is None:
+        return None
+    return Found(e.ClientConfigurationError, reported=True, note=protocol)
+
+
+def _of_a_code_or_name(text: str) -> Found | None:
     if re.fullmatch(_CODE, text):
         return Found(int(text), reported=False)
     if text.upper() in NAMES:
         return Found(NAMES[text.upper()], reported=False)
+    key = _BY_NAME.get(text.upper())
+    return None if key is None else Found(key, reported=True)
+
+
+def _of_java(text: str) -> Found | None:
+    told = java_text(text)
+    if told is None:
+        return None
+    code = told.error.code
+    return Found(told.error if code is None else code, reported=True)
+
+
+def _of_traceback_or_text(text: str) -> Found | None:
     key = _of_traceback(text) if "Traceback (most" in text else _of_text(text)
     return None if key is None else Found(key, reported=True)
 
@@ -88,6 +137,20 @@ def find_error(text: str) -> Found | None:
 def nearest_name(text: str) -> str | None:
     """Return the known name that looks most like a misspelt one."""
     return closest(text, [*NAMES, *_class_names()])
+
+
+def _of_ours(text: str) -> Found | None:
+    """Read an error as our own classes print it: name, code, place, words, verdict."""
+    for name, code, place in reversed(_OWN.findall(text)):
+        key: Key | None = int(code) if code else None
+        cls = _BY_NAME.get(name)
+        if cls is not None and (key is None or cls.__name__ in _SPECIAL):
+            key = cls
+        if key is not None:
+            api = place.partition(",")[0]
+            known = api if api in API_KEYS else None
+            return Found(key, reported=True, api=known)
+    return None
 
 
 def _of_traceback(text: str) -> Key | None:
@@ -140,7 +203,10 @@ def _of_exception(name: str, message: str | None) -> Key | None:
     """Resolve ``Name: message``, the last line of a traceback."""
     numbered = _numbered(message or "")
     if numbered is not None:
-        return numbered
+        return _unwrapped(numbered, message or "")
+    line = key_of_line(message or "")
+    if line is not None:
+        return line
     for text, condition in TEXTS.get(name, ()):
         if text in (message or ""):
             return condition
@@ -155,13 +221,26 @@ def _of_words(text: str) -> Key | None:
     """Find a number, a phrase of librdkafka's, or a name among other words."""
     numbered = _numbered(text)
     if numbered is not None:
-        return numbered
+        return _unwrapped(numbered, text)
     for phrase, code in _phrases().items():
         if phrase in text:
             return code
-    known: dict[str, Key] = {**_class_names(), **NAMES}
+    return key_of_line(text) or _named(text)
+
+
+def _named(text: str) -> Key | None:
+    """Find the last name of a class or a code among other words."""
+    known: dict[str, Key] = {**_class_names(), **_BY_NAME, **NAMES}
     named = [known[word] for word in re.findall(r"\w+", text) if word in known]
     return named[-1] if named else None
+
+
+def _unwrapped(code: int, text: str) -> Key:
+    """Return what a code stands for; of one that only wraps, what it wraps."""
+    if code not in _WRAPS:
+        return code
+    _, _, inner = text.partition("str=")
+    return key_of_line(inner) or _named(inner) or code
 
 
 def _numbered(text: str) -> int | None:
@@ -183,26 +262,22 @@ def _class_names() -> dict[str, Key]:
 
 
 def _client_codes() -> dict[str, Key]:
-    """Read the numbered classes of the clients that are installed."""
-    codes: dict[str, Key] = {}
-    try:
-        from aiokafka import errors as aiokafka_errors
-
-        codes |= {c.__name__: n for n, c in aiokafka_errors.kafka_errors.items()}
-    except ImportError:
-        pass
+    """Collect the numbered classes of kafka-python and aiokafka."""
     from kafka import errors as kafka_errors
 
-    return codes | {c.__name__: n for n, c in kafka_errors.kafka_errors.items()}
+    numbered = kafka_errors.kafka_errors.items()
+    return {**_words()["classes"], **{c.__name__: n for n, c in numbered}}
 
 
 @cache
 def _phrases() -> dict[str, int]:
-    """Ask confluent-kafka, where it is installed, for the phrases it prints."""
-    try:
-        from confluent_kafka import KafkaError
-    except ImportError:
-        return {}
-    phrases = {KafkaError(code).str(): code for code in [*BY_CODE, *LOCAL_CODES]}
-    known = {text: code for text, code in phrases.items() if not text.startswith("Err")}
-    return dict(sorted(known.items(), key=lambda item: -len(item[0])))
+    """Return what librdkafka prints for its codes, the longest first."""
+    return dict(sorted(_words()["phrases"].items(), key=lambda item: -len(item[0])))
+
+
+@cache
+def _words() -> dict[str, dict[str, int]]:
+    """Read what ``scripts/generate_client_words.py`` wrote."""
+    text = (files("kafkaguard.cli") / "client_words.json").read_text("utf-8")
+    words: dict[str, dict[str, int]] = json.loads(text)
+    return words

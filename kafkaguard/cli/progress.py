@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
+from kafkaguard.cli.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Progress:
         """Say something, unless it was the last thing said."""
         if text != self._last:
             self._last = text
-            click.echo(f"[{time.monotonic() - self._started:3.0f} s] {text}", err=True)
+            say(f"[{time.monotonic() - self._started:3.0f} s] {text}", err=True)
 
     def batch(self, report: WriteReport, batch_id: int) -> None:
         """Say what became of a micro-batch."""

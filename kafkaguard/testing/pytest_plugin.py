@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaguard._common.closest import did_you_mean
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
@@ -21,6 +23,7 @@ _TOPIC_MARK = (
     "how the topic of the fixture kafka_topic is made"
 )
 
+_TOPIC_OPTIONS = frozenset({"partitions", "replication_factor", "config"})
 _SHOWN_LINES = 50
 
 
@@ -61,7 +64,20 @@ def kafka_cluster(kafka_options: dict[str, Any]) -> Iterator[KafkaCluster]:
 def kafka_topic(kafka_cluster: KafkaCluster, request: pytest.FixtureRequest) -> str:
     """An empty topic that no other test uses, made as the marker says."""
     marker = request.node.get_closest_marker("kafka_topic")
-    return kafka_cluster.create_topic(**(marker.kwargs if marker else {}))
+    return kafka_cluster.create_topic(**(_options(marker) if marker else {}))
+
+
+def _options(marker: pytest.Mark) -> dict[str, Any]:
+    """Read the marker, or say what does not fit and where the words stand."""
+    unknown = sorted(set(marker.kwargs) - _TOPIC_OPTIONS)
+    if marker.args or unknown:
+        named = ", ".join([*map(repr, marker.args), *unknown])
+        hint = did_you_mean(unknown[0], _TOPIC_OPTIONS) if unknown else ""
+        raise pytest.UsageError(
+            f"@pytest.mark.kafka_topic takes {', '.join(sorted(_TOPIC_OPTIONS))} by "
+            f"name, not {named}{hint}"
+        )
+    return dict(marker.kwargs)
 
 
 @pytest.fixture

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -16,24 +18,29 @@ if TYPE_CHECKING:
 #: How a child process ended.
 SURVIVED, NOTICED, NOT_APPLIED, TIMED_OUT = 0, 1, 3, 4
 _CRASHED = 5
+#: A child that has used no CPU time for so long waits for what will never come.
+_IDLE_S = 6.0
+_PR_SET_PDEATHSIG = 1
 
 
-def forked(work: Callable[[], int], *, cpu_s: float, wall_s: float) -> int:
+def forked(work: Callable[[], int], *, cpu_s: float, idle_s: float = _IDLE_S) -> int:
     """Run ``work`` in a child and return what it returned.
 
-    A child that takes more CPU time or real time than allowed is ended together with
-    what it started, and counts as TIMED_OUT; one that dies as NOTICED.
+    A child that takes more CPU time than allowed, or none for ``idle_s``, is ended
+    together with what it started, and counts as TIMED_OUT; one that dies as NOTICED.
     """
     child = os.fork()
     if child == 0:
         _in_child(work, cpu_s)
-    end = time.monotonic() + wall_s
+    used, since = "", time.monotonic()
     pause = 0.001
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return _outcome(status)
-        if time.monotonic() > end:
+        if (now := _cpu_time(child)) != used:
+            used, since = now, time.monotonic()
+        elif time.monotonic() > since + idle_s:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
             return TIMED_OUT
@@ -41,10 +48,20 @@ def forked(work: Callable[[], int], *, cpu_s: float, wall_s: float) -> int:
         pause = min(pause * 1.5, 0.05)
 
 
+def _cpu_time(process: int) -> str:
+    """Return what the process has used; where that is not told, the time."""
+    try:
+        return " ".join(Path(f"/proc/{process}/stat").read_text().split()[13:17])
+    except OSError:
+        return str(time.monotonic())
+
+
 def _in_child(work: Callable[[], int], cpu_s: float) -> NoReturn:
     code = _CRASHED
     try:
         os.setsid()
+        if sys.platform == "linux":  # it ends with whoever started it
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
         limit = int(used + cpu_s) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 2))

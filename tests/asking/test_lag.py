@@ -103,7 +103,7 @@ def test_columns_on_request(kafka_cluster, config, admin):
         bare.log_start,
         bare.time_lag,
         bare.member,
-    ) == (3, None, None, None)
+    ) == (3, 0, None, None)
     one = full.partitions[topic, 0]
     assert full.state == "Stable"
     assert (
@@ -278,7 +278,7 @@ def test_b60_marker_of_a_transaction_is_not_a_backlog(
     transactional.begin_transaction()
     transactional.produce(kafka_topic, b"x")
     transactional.commit_transaction(30)
-    with KafkaConsumer(
+    with joining(
         kafka_topic, group_id=kafka_topic, auto_offset_reset="earliest", **config
     ) as consumer:
         poll_until(lambda: consumer.poll(200))

@@ -81,7 +81,7 @@ def test_b54_answer_for_followers_is_not_repeated(kafka_faults, admin, topic):
 
 
 def test_b64_requests_do_not_grow_with_partitions_and_groups(kafka_cluster):
-    """200 partitions, 3 groups, one broker: four requests in all."""
+    """200 partitions, 3 groups, one broker: four requests, and three for a lag."""
     name = kafka_cluster.create_topic(partitions=200)
     groups = [f"{name}-{n}" for n in range(3)]
     for group in groups:
@@ -97,23 +97,35 @@ def test_b64_requests_do_not_grow_with_partitions_and_groups(kafka_cluster):
             proxy.journal.clear()
             admin.lag(groups, columns=["log_start", "last_stable"])
             more = Counter(each.api for each in proxy.requests())
+            with KafkaProducer(
+                bootstrap_servers=kafka_cluster.bootstrap_servers
+            ) as producer:
+                producer.send(name, b"x")
+            proxy.journal.clear()
+            admin.lag(groups)
+            behind = Counter(each.api for each in proxy.requests())
     assert report.complete
     assert sum(len(group.partitions) for group in report.groups.values()) == 600
     expected = {"FindCoordinator": 1, "OffsetFetch": 1, "Metadata": 1, "ListOffsets": 1}
     assert expected == counts
     assert {**expected, "Fetch": 1} == more
+    described = {"ConsumerGroupDescribe": 1, "DescribeGroups": 1}
+    assert {**expected, "ListOffsets": 2, **described} == behind
 
 
 @pytest.mark.parametrize("code", [5, 6, 74, 75, 78])
 def test_b66_after_an_election_only_the_partition_concerned_is_asked_again(
     kafka_faults, admin, topic, code
 ):
-    """Both numbers come, and the second request has one partition."""
+    """Both numbers come, and the second request has one partition.
+
+    The last one is for the starts, since the group is behind.
+    """
     kafka_faults.on("ListOffsets", topic=topic, partition=0).fail(code, times=1)
     report = admin.lag(topic)
     assert report.complete
     assert report.groups[topic].total == 4
-    assert asked(kafka_faults) == [[0, 1], [0]]
+    assert asked(kafka_faults) == [[0, 1], [0], [0, 1]]
 
 
 def test_b67_unstable_commits_are_waited_for_only_when_asked(

@@ -185,8 +185,8 @@ def test_protocol_that_does_not_fit_the_port_ends_in_time(secured, protocol):
     ("listener", "protocol", "text"),
     [
         ("SASL_PLAIN", "PLAINTEXT", "asks for SASL or TLS"),
-        ("SASL_PLAIN", "SASL_SSL", "speak TLS at all"),
-        ("PLAINTEXT", "SSL", "speak TLS at all"),
+        ("SASL_PLAIN", "SASL_SSL", "security protocol of this port"),
+        ("PLAINTEXT", "SSL", "security protocol of this port"),
     ],
 )
 def test_port_of_another_protocol_is_a_matter_of_configuration(

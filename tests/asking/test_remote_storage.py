@@ -163,10 +163,11 @@ def test_each_call_waits_and_asks_for_the_partition_concerned_only(
                     assert ask()
                 requests = proxy.requests("ListOffsets")
                 names = [sorted(t for t, _ in each.partitions) for each in requests]
-                assert names == [sorted(topics), [remote], [remote]]
+                assert names[:3] == [sorted(topics), [remote], [remote]]
+                assert names[3:] in ([], [sorted(topics)])  # the starts, for a lag
                 gaps = [
                     after.at - before.at - before.took
-                    for before, after in pairwise(requests)
+                    for before, after in pairwise(requests[:3])
                 ]
                 assert all(gap >= 0.1 for gap in gaps)
 

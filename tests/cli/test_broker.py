@@ -92,7 +92,7 @@ def test_it_ends_with_its_brokers(tmp_path):
         (["--user", ":secret"], "expected NAME:PASSWORD"),
         (["--set", "num.io.threads"], "expected KEY=VALUE"),
         (["--set", "num.io.threads=many"], "Invalid value many"),
-        (["--topic", "a/b"], "cannot create topic a/b"),
+        (["--topic", "a/b:2"], "'a/b' is no topic's name: 1 to 249 of the characters"),
     ],
 )
 def test_mistakes_end_with_2_and_a_reason(arguments, message):

@@ -180,7 +180,7 @@ def test_what_is_not_there_is_null_in_json_and_blank_in_a_table(
     else:
         assert (partitions, group["reason"]) == ([], "no group")
     _, printed = call("lag", *arguments)
-    assert re.search(rf"{kafka_topic}\s+│\s+│ unknown │", printed.out)
+    assert re.search(rf"{kafka_topic}\s+│\s+│ unknown\s+│", printed.out)
 
 
 def test_topic_that_is_not_there_is_a_remark_of_log_dirs_in_json(call):

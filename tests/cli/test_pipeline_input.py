@@ -6,6 +6,7 @@ import json
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 
 from kafkaguard_adapters.spark.pipeline import kafka_source
 from tests.cli.pipeline_results import records, refused
@@ -168,6 +169,39 @@ def test_stream_of_kafka_takes_what_is_there(run, pipeline, kafka_cluster, topic
     result = run(copy, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["delivered"] == 2
+
+
+def test_records_pass_whole_from_kafka_to_kafka(run, kafka_cluster):
+    """Repeated and null headers in their order, bytes, null values, and the time."""
+    source, target = kafka_cluster.create_topic(), kafka_cluster.create_topic()
+    servers = kafka_cluster.bootstrap_servers
+    headers = [("a", b"1"), ("b", b"\xff"), ("a", None)]
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(source, None, b"\xfe", headers=headers, timestamp=1234567890123)
+    producer.produce(source, b"\xfd", None, timestamp=1234567890456)
+    producer.flush(20)
+    options = {"kafka.bootstrap.servers": servers, "subscribe": source}
+    names = ("key", "value", "headers", "timestamp")
+    copy = {
+        "source": {"format": "kafka", "options": options | {"includeHeaders": True}},
+        "select": dict(zip(names, names, strict=True)),
+        "sink": {"bootstrap_servers": servers, "topic": target},
+    }
+    result = run(copy, "--json")
+    assert result.exit_code == 0, result.output
+    assert [whole(m) for m in read(kafka_cluster, target)] == [
+        (b"\xfe", None, headers, 1234567890123),
+        (None, b"\xfd", None, 1234567890456),
+    ]
+    copy["select"] |= {"headers": {"k": "key"}}
+    assert run(copy, "--json").exit_code == 0
+    assert read(kafka_cluster, target)[2].headers() == [("k", b"\xfe")]
+
+
+def whole(message):
+    """Return all that a message has."""
+    _, at = message.timestamp()
+    return message.key(), message.value(), message.headers(), at
 
 
 def test_options_of_the_kafka_source_are_those_of_spark(spark):

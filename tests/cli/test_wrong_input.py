@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 
@@ -64,15 +65,17 @@ def test_a_broker_that_there_is_not_is_no_lost_record(kafka_cluster, capsys):
         ("explain 87", 0),
         ("decode --api Produce", 2),
         ("policy check nope --json", 2),
-        ("proxy --upstream 127.0.0.1:1 --for 0.01", 0),
+        ("proxy --upstream 127.0.0.1:{port} --for 0.01", 0),
     ],
 )
 def test_a_closed_stream_changes_nothing_but_what_is_seen(command, code, closed):
     """Who closes an output wants the exit code only; no traceback ends the command."""
-    line = f"exec {sys.executable} -m kafkaguard.cli {command} {closed}"
-    ended = subprocess.run(
-        ["sh", "-c", line], input="", capture_output=True, text=True, timeout=60
-    )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        arguments = command.format(port=listener.getsockname()[1])
+        line = f"exec {sys.executable} -m kafkaguard.cli {arguments} {closed}"
+        ended = subprocess.run(
+            ["sh", "-c", line], input="", capture_output=True, text=True, timeout=60
+        )
     assert ended.returncode == code
     assert "Traceback" not in ended.stderr
 

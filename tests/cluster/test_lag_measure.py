@@ -13,8 +13,11 @@ from kafkaguard._cluster.lag import (
     LagReport,
     LagState,
     PartitionLag,
+    TimeReason,
     group_state,
     measure,
+    partition_states,
+    time_facts,
 )
 from kafkaguard._cluster.reports import (
     TopicPartition,
@@ -62,7 +65,7 @@ def test_beyond_the_last_stable_offset_is_not_beyond_the_end():
 def test_lost_and_blocked():
     """What retention took, and what open transactions hold back."""
     found = measure(PLACE, 5, 20, log_start=8, high_watermark=35, last_stable=20)
-    assert (found.lost, found.blocked, found.lag) == (3, 15, 15)
+    assert (found.lost, found.blocked, found.lag) == (3, 15, 12)
     bare = measure(PLACE, 5, 20)
     assert bare.lost is None
     assert bare.blocked is None
@@ -86,12 +89,104 @@ def test_b60_a_lag_of_one_may_be_a_marker():
     assert "transaction marker" in one.notes[0]
     assert not one.is_caught_up()
     assert one.is_caught_up(tolerance=1)
-    sure = measure(PLACE, 1, 3, time_lag=0.0)
+    sure = measure(PLACE, 1, 3, has_record=False)
     assert "no record is left" in sure.notes[0]
     assert sure.is_caught_up()
     group = GroupLag("g", partitions={PLACE: one})
+    assert measure(PLACE, 1, 2, has_record=True).notes == ()
     assert group.with_positions({TheirPartition("t", 0): 2}).is_caught_up()
     assert group.with_positions({("u", 0): 2}) == group
+
+
+@pytest.mark.parametrize("position", [None, -1, -1001])
+def test_position_that_is_not_known_yet_leaves_the_commit(position):
+    """Clients say so with None, or with a negative number."""
+    group = GroupLag("g", partitions={PLACE: measure(PLACE, 1, 9)})
+    assert group == group.with_positions({PLACE: position})
+    with pytest.raises(TypeError, match="a position takes a whole number"):
+        group.with_positions({PLACE: "1"})
+
+
+def test_time_of_the_commit_is_not_that_of_a_position():
+    """What was found at the committed offset says nothing about another one."""
+    found = measure(PLACE, 1, 9, next_timestamp=5.0, time_lag=4.0, has_record=True)
+    group = GroupLag("g", partitions={PLACE: found}).with_positions({PLACE: 7})
+    (moved,) = group.partitions.values()
+    assert (
+        moved.lag,
+        moved.time_lag,
+        moved.next_timestamp,
+        moved.has_record,
+    ) == (2, None, None, None)
+
+
+@given(offsets, offsets, offsets)
+def test_offsets_that_are_gone_are_lost_and_no_lag(committed, start, more):
+    """Lag and loss together are the distance from the commit to the end."""
+    end = start + more
+    found = measure(PLACE, min(committed, end), end, log_start=start)
+    assert max(0, start - committed) == found.lost
+    assert end - min(committed, end) == found.lag + found.lost
+    assert found.lag <= more
+
+
+@pytest.mark.parametrize(
+    ("written", "time_lag", "reason"),
+    [
+        (90.0, 10.0, None),
+        (100.5, 0.0, None),  # clocks differ
+        (160.0, None, TimeReason.FUTURE),
+        (None, None, TimeReason.NO_TIMESTAMP),
+    ],
+)
+def test_time_in_the_future_and_no_time_are_no_zero(written, time_lag, reason):
+    """There is a record all the same, so the group is behind."""
+    facts = time_facts(written, 100.0, is_of_batch=False)
+    found = measure(PLACE, 0, 1000, **facts)
+    assert (time_lag, reason) == (found.time_lag, found.time_reason)
+    assert not found.is_caught_up()
+    assert not any("no record" in note for note in found.notes)
+    group = GroupLag("g", "Stable", partitions={PLACE: found})
+    assert group_state(group, group) == LagState.STALLED
+
+
+def test_time_of_a_batch_is_marked_as_an_estimate():
+    """There is a number, and a reason beside it."""
+    facts = time_facts(90.0, 100.0, is_of_batch=True)
+    assert (facts["time_lag"], facts["time_reason"]) == (10.0, TimeReason.BATCH)
+
+
+def test_topic_that_the_group_has_left_is_told_and_not_counted():
+    """It is no backlog of a group that reads other topics now."""
+    other = TopicPartition("old", 0)
+    left = measure(other, 5, 100, is_left=True)
+    group = GroupLag("g", "Stable", partitions={PLACE: measure(PLACE, 3, 3)})
+    both = GroupLag("g", "Stable", partitions={**group.partitions, other: left})
+    assert (left.lag, left.reason) == (95, LagReason.LEFT)
+    assert (both.total, both.unknown) == (0, 0)
+    assert both.is_caught_up()
+    assert group_state(both, both) == LagState.OK
+    assert {PLACE: LagState.OK, other: LagState.LEFT} == partition_states(both, both)
+    alone = GroupLag("g", "Stable", partitions={other: left})
+    assert (alone.total, group_state(alone, alone)) == (None, LagState.LEFT)
+    assert not alone.is_caught_up()
+
+
+def test_marker_in_place_of_a_commit_is_noted():
+    """Librdkafka's -1001 was committed: there is no offset, and it is told why."""
+    found = measure(PLACE, None, 1030, marker=-1001)
+    assert (found.lag, found.reason) == (None, LagReason.NO_COMMIT)
+    assert "-1001" in found.notes[0]
+
+
+def test_log_that_is_bare_holds_nobody_up():
+    """All was deleted before the group committed anything: there is nothing to read."""
+    bare = GroupLag("g", "Stable", partitions={PLACE: measure(PLACE, None, 9)})
+    assert group_state(bare, bare) == LagState.STALLED
+    known = measure(PLACE, None, 9, log_start=9)
+    assert partition_states(None, GroupLag("g", partitions={PLACE: known})) == {
+        PLACE: LagState.OK
+    }
 
 
 def test_b70_compacted_topics_are_flagged():
@@ -163,27 +258,28 @@ def test_notes_say_what_the_number_does_not():
     """Each in its case, in this order."""
     marker, left, gaps = (
         "may be a transaction marker (control record)",
-        "no record is left: these offsets are transaction markers",
+        "no record is left: these offsets are transaction markers, or aborted",
         "compacted topic: fewer records than offsets",
     )
     for committed, end, known, notes in (
         (9, 10, {}, (marker,)),
         (8, 10, {}, ()),
-        (10, 10, {"time_lag": 0.0}, ()),
-        (9, 10, {"time_lag": 0.0, "compacted": True}, (left, gaps)),
-        (9, 10, {"time_lag": 3.0}, (marker,)),
-        (8, 10, {"time_lag": 3.0, "compacted": True}, (gaps,)),
+        (10, 10, {"has_record": False}, ()),
+        (9, 10, {"has_record": False, "compacted": True}, (left, gaps)),
+        (9, 10, {"has_record": True}, ()),
+        (8, 10, {"has_record": True, "compacted": True}, (gaps,)),
         (8, 10, {"compacted": False}, ()),
     ):
         assert measure(PLACE, committed, end, **known).notes == notes
 
 
 def test_caught_up_means_nothing_left_to_read():
-    """By the offsets, within the tolerance, or by time."""
+    """By the offsets, within the tolerance, or since no record is left."""
     assert measure(PLACE, 10, 10).is_caught_up()
     assert not measure(PLACE, 7, 10).is_caught_up(tolerance=2)
     assert measure(PLACE, 7, 10).is_caught_up(tolerance=3)
-    assert not measure(PLACE, 7, 10, time_lag=1.0).is_caught_up()
+    assert not measure(PLACE, 7, 10, time_lag=0.0, has_record=True).is_caught_up()
+    assert measure(PLACE, 7, 10, has_record=False).is_caught_up()
     assert not measure(PLACE, None, 10).is_caught_up(tolerance=10)
     behind = GroupLag("g", partitions={PLACE: measure(PLACE, 7, 10)})
     assert behind.is_caught_up(tolerance=3)

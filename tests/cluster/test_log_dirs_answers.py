@@ -201,3 +201,27 @@ def test_raise_for_errors_raises_the_gravest_and_notes_the_others():
             caught = error
     assert len(caught.__notes__) == 1
     assert "log directory /a" in caught.__notes__[0]
+
+
+def test_numbers_that_a_broker_cannot_tell_are_none():
+    """A negative one is a marker, wherever it stands, and is in no sum."""
+    odd = directory("/a", (0, -1, -7, False), total=-2, usable=-1)
+    found = report(4, answer(4, odd))
+    (log_dir,) = found.brokers[0].dirs.values()
+    assert (log_dir.total_bytes, log_dir.usable_bytes, log_dir.used) == (None,) * 3
+    assert log_dir.replicas[0].offset_lag is None
+    assert (log_dir.size, found.local_size("t"), found.local_size("u")) == (
+        None,
+        None,
+        0,
+    )
+
+
+def test_directory_that_is_offline_has_no_size():
+    """It holds what it held; the sum over the others is none of the whole."""
+    dead = directory("/dead", error_code=56)
+    found = report(4, answer(4, dead, directory("/a", (0, 10, 0, False))))
+    assert [each.size for each in found.brokers[0].dirs.values()] == [None, 10]
+    assert (found.local_size("t"), found.remote_size("t")) == (None, None)
+    (error,) = found.errors
+    assert (error.code, error.verdict.action) == (56, "CONFIGURE")

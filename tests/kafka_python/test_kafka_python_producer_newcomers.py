@@ -106,7 +106,7 @@ def test_without_rescue_what_was_not_sent_may_be_sent_again(kafka_cluster):
     client = KafkaProducer(
         bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=50
     )
-    with guard(client, policy={"extends": "default", "rescue": False}) as producer:
+    with guard(client, policy={"extends": "default", "rescue": "never"}) as producer:
         big = producer.send(topic, b"x" * 30_000, key=b"big")
         others = [producer.send(topic, b"%d" % n, key=b"k") for n in range(100)]
         for future in (big, *others):
@@ -133,7 +133,7 @@ def test_more_failures_than_are_kept_are_told_as_such():
 
 def test_settings_of_a_policy_that_mean_nothing_here_are_named(kafka_cluster, caplog):
     """Actions of overrides are not obeyed: nobody shall believe they are."""
-    own = {"overrides": [{"when": {"code": 29}, "action": "RETRY"}], "rescue": False}
+    own = {"overrides": [{"when": {"code": 29}, "action": "RETRY"}], "rescue": "never"}
     client = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
     with caplog.at_level("WARNING", "kafkaguard.guard"), guard(client, policy=own):
         pass

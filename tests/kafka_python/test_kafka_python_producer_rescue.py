@@ -205,8 +205,8 @@ class TestInDoubt:
     def test_the_policy_may_send_them_again(
         self, kafka_cluster, kafka_topic, kafka_faults, make
     ):
-        """`resend_in_doubt` delivers them, and here writes them twice."""
-        policy = {"resend_in_doubt": True}
+        """`in_doubt` delivers them, and here writes them twice."""
+        policy = {"in_doubt": "resend"}
         _, other = self.lose_answer(
             kafka_cluster, kafka_faults, kafka_topic, make, policy
         )
@@ -248,7 +248,7 @@ class TestInDoubt:
     ):
         """`rescue: false`: not written, RETRY, and the producer lives on."""
         topic, stale = stale_topic(kafka_cluster)
-        producer = make(kafka_cluster, stale, {"rescue": False}, linger_ms=50)
+        producer = make(kafka_cluster, stale, {"rescue": "never"}, linger_ms=50)
         mate, keyless = producer.send(topic, b"v", b"k"), producer.send(topic, b"-")
         assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
         error = outcome(mate)

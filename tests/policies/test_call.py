@@ -21,7 +21,7 @@ from kafkaguard.policies import (
     outcome_of,
 )
 from kafkaguard_policies.running.watchdog import _watchdogs
-from policies._helpers import FakeTime, Script, retrier
+from tests.policies.helpers import FakeTime, Script, retrier
 
 LOADING = errors.CoordinatorLoadInProgressError
 DENIED = errors.TopicAuthorizationFailedError
@@ -581,7 +581,7 @@ POLICIES = st.builds(
     breaker=st.sampled_from(
         [None, {"failures": 2, "open_for": 3, "when_open": "pause"}]
     ),
-    resend_in_doubt=st.booleans(),
+    in_doubt=st.sampled_from(["raise", "report", "resend"]),
 )
 
 

@@ -129,7 +129,7 @@ def test_diff_names_what_differs():
             ("10", "--api", "Produce", "--policy", "bulk-load"),
             "goes to the dead-letter topic",
         ),
-        (("7", "--api", "Produce", "--policy", "default"), "resend_in_doubt"),
+        (("7", "--api", "Produce", "--policy", "default"), "in_doubt"),
         (
             ("3", "--api", "Metadata", "--policy", "admin"),
             "refreshes metadata or the coordinator, then waits up to 0.1 s and tries again, at most 8 attempts in all, within 30 s",

@@ -27,7 +27,7 @@ from kafkaguard.policies import (
     outcome_of,
     retry_testing,
 )
-from policies._helpers import FakeTime, Script, retrier
+from tests.policies.helpers import FakeTime, Script, retrier
 
 LOADING = errors.CoordinatorLoadInProgressError
 FAST = RetryPolicy(backoff={"kind": "fixed", "base": 1, "jitter": "none"})

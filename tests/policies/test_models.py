@@ -193,7 +193,7 @@ def test_policy_id_is_of_the_content():
     policy = RetryPolicy()
     assert policy.policy_id == RetryPolicy(name="x", description="y").policy_id
     assert policy.policy_id == pickle.loads(pickle.dumps(policy)).policy_id
-    assert policy.policy_id == "f32fe838e031"
+    assert policy.policy_id == "168ce73c52ae"
 
 
 def settings_of(model, without=()):
@@ -225,13 +225,14 @@ CHANGES = {
     "breaker": {"failures": 3},
     "topic": "{topic}.dead",
     "headers": "spring",
+    "limit": {"ratio": 0.01, "consecutive": 1000},
     "max_attempts": 6,
     "deadline": 60,
     "attempt_timeout": 3,
     "max_waits": 5,
     "on_reject": "drop",
-    "resend_in_doubt": True,
-    "rescue": False,
+    "in_doubt": "resend",
+    "rescue": "never",
     "null_key": "send",
     "disguised_null_key": "send",
     "overrides": [{"when": {"code": 29}, "action": "RETRY"}],
@@ -341,7 +342,7 @@ def test_cost_is_set_by_action():
         deadline=st.floats(0.001, 604_800) | st.just("unbounded"),
         budget=st.none() | st.just({"capacity": 7, "cost": {"RETRY": 2}}),
         on_reject=st.sampled_from(["raise", "dead_letter", "drop"]),
-        resend_in_doubt=st.booleans(),
+        in_doubt=st.sampled_from(["raise", "report", "resend"]),
         overrides=st.lists(
             st.sampled_from(
                 [

@@ -92,7 +92,7 @@ def test_what_ends_a_call_has_no_wait_and_says_why(action, said):
 @pytest.mark.parametrize("action", Action)
 def test_preview_is_what_the_engine_does_with_the_first_failure(action):
     """With and without leave to do again what is in doubt."""
-    for policy in (RetryPolicy(), RetryPolicy(resend_in_doubt=True)):
+    for policy in (RetryPolicy(), RetryPolicy(in_doubt="resend")):
         code = next(c for c in BY_CODE if classify(c).action is action)
         said = explain_ruling(policy, classify(code), error=code)
         preview = policy.preview(action=action, runs=5)

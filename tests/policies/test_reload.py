@@ -10,7 +10,7 @@ import pytest
 
 from kafkaguard import RetryPolicy, errors
 from kafkaguard.policies import PolicyError, PolicyWatcher, ReloadEvent, Retrier
-from policies._helpers import FakeTime, Script, retrier
+from tests.policies.helpers import FakeTime, Script, retrier
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from kafkaguard._retries.machine import Machine
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
 from kafkaguard.policies import CallContext, Retrier, StopReason, outcome_of, presets
-from policies._helpers import FakeTime, Script, retrier
+from tests.policies.helpers import FakeTime, Script, retrier
 
 FIXED = {"kind": "fixed", "base": 1, "jitter": "none"}
 
@@ -79,6 +79,7 @@ FATAL_BUT_REPEATED = {
 }
 RETRIABLE_BUT_NOT_REPEATED = {
     "answer-lost",  # 7 and 13 of a write
+    "disk-has-failed",  # 56 of DescribeLogDirs: the disk does not come back
     "election-not-needed",  # 84 in ElectLeaders is no failure
     "leader-lost-after-append",  # 6 of a write
     "not-waited-for-replicas",  # 20 of a write
@@ -169,8 +170,8 @@ def test_b37_a_write_that_timed_out_is_not_sent_again(lost, idempotent):
 
 
 def test_b37_sending_it_again_is_opted_in_to_and_marked():
-    """With resend_in_doubt there is a second request, and the result says so."""
-    policy = RetryPolicy(resend_in_doubt=True, backoff=FIXED)
+    """With in_doubt there is a second request, and the result says so."""
+    policy = RetryPolicy(in_doubt="resend", backoff=FIXED)
     events = []
     one = retrier(policy, api="Produce", hooks=[events.append])
     assert one.run(Script(kafka.errors.KafkaTimeoutError(), "written")) == "written"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafkaguard import Action, classify, errors
 from kafkaguard._retries.breaker import BreakerState
 from kafkaguard.policies import RetryPolicy, StopReason, outcome_of
-from policies._helpers import FakeTime, Script, retrier
+from tests.policies.helpers import FakeTime, Script, retrier
 
 #: An error for each action, as answers to a Produce request.
 SAID = {

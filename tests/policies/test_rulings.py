@@ -23,7 +23,7 @@ SETTINGS = st.fixed_dictionaries(
         "max_attempts": st.integers(1, 4),
         "deadline": st.sampled_from([0.5, 7.0]),
         "backoff": st.just({"base": 3.0, "floor": 0}),
-        "resend_in_doubt": st.booleans(),
+        "in_doubt": st.sampled_from(["raise", "report", "resend"]),
         "on_reject": st.sampled_from(["raise", "drop"]),
         "cost": st.sampled_from([0, 2.5]),
     },
@@ -87,7 +87,7 @@ def expected(policy, overrides, verdict, failure):
         max_waits=policy.max_waits,
         deadline=said.get("deadline", policy.deadline),
         backoff=Backoff(**said["backoff"]) if "backoff" in said else policy.backoff,
-        resend_in_doubt=said.get("resend_in_doubt", policy.resend_in_doubt),
+        in_doubt=said.get("in_doubt", policy.in_doubt),
         on_reject=said.get("on_reject", policy.on_reject),
         cost=said.get("cost", policy.budget.cost.get(action, 1.0)),
         override=index,
@@ -97,14 +97,14 @@ def expected(policy, overrides, verdict, failure):
 @given(
     st.lists(st.tuples(WHENS, SETTINGS), min_size=1, max_size=4),
     st.lists(FAILURES, min_size=2, max_size=12),
-    st.booleans(),
+    st.sampled_from(["raise", "resend"]),
 )
 def test_one_policy_rules_each_failure_by_itself(overrides, failures, resend):
     """Whatever it ruled before: topic, API, client and code decide anew each time."""
     overrides = [{"when": when, **settings} for when, settings in overrides]
     policy = RetryPolicy(
         overrides=overrides,
-        resend_in_doubt=resend,
+        in_doubt=resend,
         on_reject="dead_letter",
         budget={"cost": {"REFRESH": 3}},
         max_waits=7,
@@ -117,6 +117,25 @@ def test_one_policy_rules_each_failure_by_itself(overrides, failures, resend):
         assert expected(policy, overrides, verdict, failure) == ruling
 
 
+@pytest.mark.parametrize(
+    ("fact", "one", "other"),
+    [
+        ("api", "Fetch", "ListOffsets"),
+        ("topic", "a", "b"),
+        ("client", "aiokafka", "kafka-python"),
+    ],
+)
+def test_what_was_ruled_elsewhere_says_nothing_here(fact, one, other):
+    """The same failure of another request, topic or client, one after the other."""
+    policy = RetryPolicy(overrides=[{"when": {fact: one}, "max_attempts": 2}])
+    verdict = classify(6, api="Fetch")
+    ruled = [
+        policy.ruling(verdict, CallContext(**{fact: said}), 6)
+        for said in (other, one, other)
+    ]
+    assert [ruling.max_attempts for ruling in ruled] == [5, 2, 5]
+
+
 def test_codes_that_share_a_verdict_are_told_apart():
     """9 and -1 of a tiered topic have one rule and one class."""
     policy = RetryPolicy(overrides=[{"when": {"code": -1}, "max_attempts": 2}])
@@ -127,16 +146,16 @@ def test_codes_that_share_a_verdict_are_told_apart():
     assert attempts == [5, 2]
 
 
-def test_false_and_zero_of_an_override_count():
+def test_the_default_and_zero_of_an_override_count():
     """They are values, and not the absence of one."""
     policy = RetryPolicy(
-        resend_in_doubt=True,
+        in_doubt="resend",
         budget={"cost": {"IN_DOUBT": 5}},
-        overrides=[{"when": {"code": 7}, "resend_in_doubt": False, "cost": 0}],
+        overrides=[{"when": {"code": 7}, "in_doubt": "raise", "cost": 0}],
     )
     verdict = classify(7, api="Produce")
     ruling = policy.ruling(verdict, CallContext(api="Produce"), 7)
-    assert (ruling.resend_in_doubt, ruling.cost) == (False, 0)
+    assert (ruling.in_doubt, ruling.cost) == ("raise", 0)
 
 
 def test_without_overrides_the_policy_itself_rules():
@@ -146,13 +165,13 @@ def test_without_overrides_the_policy_itself_rules():
         max_waits=4,
         deadline=5,
         backoff={"base": 0.5},
-        resend_in_doubt=True,
+        in_doubt="resend",
         on_reject="drop",
         budget={"cost": {"REFRESH": 2}},
     )
     ruling = policy.ruling(classify(6, api="Fetch"), CallContext(api="Fetch"), 6)
     assert ruling == Ruling(
-        Action.REFRESH, 3, 4, 5, Backoff(base=0.5), True, "drop", 2, None
+        Action.REFRESH, 3, 4, 5, Backoff(base=0.5), "resend", "drop", 2, None
     )
 
 

@@ -84,7 +84,7 @@ def test_the_page_of_a_preset_says_what_the_file_says(name):
         assert word in section
     policy = load_policy(name)
     table = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|$", section, re.MULTILINE))
-    for setting in ("max_attempts", "deadline", "on_reject", "resend_in_doubt"):
+    for setting in ("max_attempts", "deadline", "on_reject", "in_doubt"):
         assert (
             json.dumps(policy.model_dump(mode="json")[setting]).strip('"')
             == table[setting]

@@ -19,7 +19,7 @@ from kafkaguard.policies import (
     outcome_of,
     retry_testing,
 )
-from policies._helpers import FakeTime, Script, retrier
+from tests.policies.helpers import FakeTime, Script, retrier
 
 _BOMB = "a: &a [1]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n"
@@ -45,8 +45,12 @@ _BOMB = "a: &a [1]\n" + "".join(
         ("a.yaml", b"deadline: 010\n", "line 1: deadline: 010 is 8 in YAML"),
         ("a.yaml", b"deadline: 1:30\n", "write 90"),
         ("a.yaml", b"deadline: .inf\n", "or the word 'unbounded'"),
-        ("a.yaml", b'rescue: "yes"\n', "line 1: rescue: must be true or false"),
-        ("a.yaml", b"rescue: 1\n", "line 1: rescue: must be true or false"),
+        (
+            "a.yaml",
+            b'rescue: "maybe"\n',
+            "line 1: rescue: must be 'ordered', 'any_order' or",
+        ),
+        ("a.yaml", b"rescue: 1\n", "line 1: rescue: must be 'ordered', 'any_order' or"),
         ("a.yaml", b'dead_letter: {topic: "{topic}"}\n', "the record's own topic"),
         ("a.yaml", b'dead_letter: {topic: ".."}\n', "no topic can be called so"),
         ("a.toml", b"", "must be a mapping of settings, not nothing"),
@@ -105,7 +109,7 @@ def test_only_the_word_removes_a_bound():
     with pytest.raises(ValueError, match="unbounded"):
         RetryPolicy(deadline=float("inf"))
     policy = RetryPolicy(deadline="unbounded", max_attempts="unbounded")
-    assert policy.replace(rescue=False).deadline == float("inf")
+    assert policy.replace(rescue="never").deadline == float("inf")
 
 
 def test_a_watcher_reports_a_wrong_file_once(tmp_path, caplog):
@@ -200,7 +204,7 @@ def test_words_and_digits_in_the_environment(monkeypatch):
     monkeypatch.setenv("KAFKAGUARD_POLICY_RESCUE", "no")
     monkeypatch.setenv("KAFKAGUARD_POLICY_NAME", "7")
     policy = load_policy("env")
-    assert (policy.rescue, policy.name) == (False, "7")
+    assert (policy.rescue, policy.name) == ("never", "7")
 
 
 @pytest.mark.parametrize(

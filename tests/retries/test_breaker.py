@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafkaguard._retries.breaker import (
+    BreakerOpenError,
     BreakerState,
     Change,
     CircuitBreaker,
@@ -104,4 +105,46 @@ def test_one_breaker_for_each_cluster_and_api():
     """Produce may be broken where Fetch works."""
     ours = shared_breaker("test-c:9092", "Produce", 2, 10, 1)
     assert ours is shared_breaker("test-c:9092", "Produce", 2, 10, 1)
-    assert ours is not shared_breaker("test-c:9092", "Fetch", 2, 10, 1)
+    others = [
+        shared_breaker("test-d:9092", "Produce", 2, 10, 1),
+        shared_breaker("test-c:9092", "Fetch", 2, 10, 1),
+        shared_breaker("test-c:9092", "Produce", 3, 10, 1),
+        shared_breaker("test-c:9092", "Produce", 2, 11, 1),
+        shared_breaker("test-c:9092", "Produce", 2, 10, 2),
+    ]
+    assert len({id(each) for each in (ours, *others)}) == 6
+    assert (ours.failures, ours.open_for, ours.probes) == (2, 10, 1)
+
+
+def test_a_refused_probe_is_told_when_the_next_place_is_free():
+    """The oldest probe out holds its place for open_for seconds."""
+    breaker = CircuitBreaker(failures=1, open_for=10, probes=2)
+    breaker.failed(0)
+    assert breaker.ask(4) == (6, None)
+    assert breaker.ask(10)[0] == 0
+    assert breaker.ask(13) == (0, None)
+    assert breaker.ask(15) == (5, None)
+    assert breaker.ask(20) == (0, None)
+    assert breaker.ask(21) == (2, None)
+
+
+def test_what_it_says_of_itself():
+    """State, since when, and until when."""
+    breaker = CircuitBreaker(failures=1, open_for=10, probes=1)
+    breaker.failed(3)
+    assert breaker.describe(6.5, 6.5) == (
+        "the circuit breaker is open since 3.5 s, because calls kept failing; it lets "
+        "a probe through in 6.5 s"
+    )
+
+
+def test_the_error_says_that_nothing_was_sent():
+    """With its place, and where there is none, without."""
+    bare = BreakerOpenError("it is open")
+    assert str(bare) == "BREAKER_OPEN: it is open; nothing was sent"
+    placed = BreakerOpenError("it is open", api="Produce", topic="t")
+    assert str(placed) == (
+        "BREAKER_OPEN [Produce, topic t]: it is open; nothing was sent"
+    )
+    told = BreakerOpenError(broker_message="away")
+    assert str(told) == "BREAKER_OPEN: away; nothing was sent"

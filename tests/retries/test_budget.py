@@ -68,3 +68,15 @@ def test_clients_of_a_cluster_share_a_budget():
     assert ours is shared_budget("test-a:9092", 10, 0.1)
     assert ours is not shared_budget("test-b:9092", 10, 0.1)
     assert ours is not shared_budget("test-a:9092", 20, 0.1)
+    assert ours is not shared_budget("test-a:9092", 10, 0.2)
+    assert (ours.capacity, ours.deposit, ours.tokens) == (10, 0.1, 10)
+
+
+def test_a_retry_finds_what_successes_have_put_in():
+    """Nobody looked at the bucket in between."""
+    budget = RetryBudget(2, 1)
+    assert budget.take(2)
+    assert not budget.take(1)
+    budget.succeeded()
+    assert budget.take(1)
+    assert not budget.take(1)

@@ -46,7 +46,7 @@ def ruling(action, **changes):
     )
     backoff.honour_throttle = True
     values = {"action": action, "max_attempts": 5, "max_waits": 10, "deadline": 100.0}
-    values |= {"backoff": backoff, "resend_in_doubt": False, "on_reject": "raise"}
+    values |= {"backoff": backoff, "in_doubt": "raise", "on_reject": "raise"}
     return Ruling(**{**values, "cost": 1.0, **changes})
 
 
@@ -150,9 +150,9 @@ def test_wait_costs_no_attempt_and_has_a_bound_of_its_own():
 
 
 def test_in_doubt_goes_on_where_it_is_allowed_and_says_so():
-    """resend_in_doubt tries again and marks a possible duplicate."""
+    """in_doubt: resend tries again and marks a possible duplicate."""
     one = machine()
-    assert failed(one, Action.IN_DOUBT, resend_in_doubt=True).kind == "again"
+    assert failed(one, Action.IN_DOUBT, in_doubt="resend").kind == "again"
     assert one.possible_duplicate
 
 
@@ -237,12 +237,12 @@ class EngineMachine(RuleBasedStateMachine):
         until=st.sampled_from([2.0, 10.0, math.inf]),
         tokens=st.integers(1, 8),
         seed=st.integers(0, 1000),
-        resend=st.booleans(),
+        resend=st.sampled_from(["raise", "report", "resend"]),
     )
     def start(self, attempts, waits, deadline, until, tokens, seed, resend):
         """Begin a call under some policy."""
         self.bounds = {"max_attempts": attempts, "max_waits": waits}
-        self.bounds |= {"deadline": deadline, "resend_in_doubt": resend}
+        self.bounds |= {"deadline": deadline, "in_doubt": resend}
         self.until = min(deadline, until)
         self.tokens = tokens
         self.seed, self.history = seed, []
@@ -279,7 +279,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert step.wait >= max(said.backoff.floor, throttle)
         assert self.now + step.wait < self.until
         assert action not in {Action.REJECT, Action.CONFIGURE, Action.FENCED}
-        assert action is not Action.IN_DOUBT or said.resend_in_doubt
+        assert action is not Action.IN_DOUBT or said.in_doubt == "resend"
         self.now += step.wait
         self.paid += cost
         self.waited += action is Action.WAIT

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 import kafkaguard.spark
 from kafkaguard.cli.spark_session import spark_session
 from kafkaguard_adapters.spark.driver import write
-from kafkaguard_adapters.spark.driver.topics import Brokers, SinkTopic
+from kafkaguard_adapters.spark.driver.topics import Brokers
 from kafkaguard_adapters.spark.executor.task import CountingTask
 
 SERVERS, TOPIC, FLAG, ROWS = sys.argv[1:]
@@ -48,7 +48,7 @@ def kill_once(batches):
     for batch in batches:
         yield batch
         if not Path(FLAG).exists():
-            while not brokers.end_offsets([SinkTopic(TOPIC, partitions=1)]):
+            while not brokers.end_offsets([TOPIC]):
                 threading.Event().wait(PAUSE_S)
             pid = executor()
             Path(FLAG).write_text(str(pid))

@@ -56,7 +56,7 @@ said = {
     ),
 }
 said["order"] = summary_of(
-    lambda: kafkaguard.spark.write(df, TOPIC, order_by=["kye"], **to)
+    lambda: kafkaguard.spark.write(df, TOPIC, order_by=["keyy"], **to)
 )
 kafkaguard.spark.register(spark)
 sink = df.write.format("kafkaguard").mode("append").option("topic", TOPIC)

@@ -37,7 +37,7 @@ def send(given, key=None):
     """Send one record as a task does."""
     settings = from_options(given)
     columns = {"key": pa.array([key], pa.string()), "value": pa.array(["v"])}
-    with Delivery(settings, look_up(settings)[1]) as delivery:
+    with Delivery(settings, look_up(settings)) as delivery:
         delivery.send(pa.record_batch(columns))
         delivery.settle()
     return delivery.counts

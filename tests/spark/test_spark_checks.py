@@ -10,7 +10,7 @@ from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.spark import error_from
-from kafkaguard_adapters.spark.driver.topics import SinkTopic
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.dead_letters import dead_letter
@@ -176,3 +176,14 @@ def test_record_for_the_dead_letter_topic_is_refused():
     error = refusal(Reason.DEAD_LETTER_TOPIC, "dead")
     assert error_from(RuntimeError(as_text(error))).verdict is error.verdict
     assert error.verdict.action is Action.REJECT
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_keys_that_to_json_has_collapsed_are_counted(kind):
+    """As text or as bytes; null is another matter."""
+    keys = pa.array([b"{}", None, b"{}", b"{ }", b"a"], pa.binary()).cast(kind)
+    value = pa.array(["v"] * 5)
+    columns = Columns(pa.record_batch({"key": keys, "value": value}), "t")
+    assert columns.collapsed_keys() == 2
+    assert Columns(pa.record_batch({"value": value}), "t").collapsed_keys() == 0
+    assert Columns(columns._batch.slice(0, 0), "t").collapsed_keys() == 0

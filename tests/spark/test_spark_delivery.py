@@ -10,8 +10,9 @@ import pytest
 from kafkaguard import errors as e
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard_adapters.spark.driver.topics import SinkTopic, look_up
-from kafkaguard_adapters.spark.executor.arrow import Columns, Record
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.driver.topics import look_up
+from kafkaguard_adapters.spark.executor.arrow import NOW, Columns, Record
 from kafkaguard_adapters.spark.executor.dead_letters import dead_letter
 from kafkaguard_adapters.spark.executor.delivery import (
     Delivery,
@@ -44,7 +45,7 @@ def settings_for(cluster, topic, **more):
 
 def deliver(settings, *batches, topics=None, window=100_000):
     """Send batches as one task does; return its counts."""
-    topics = look_up(settings)[1] if topics is None else topics
+    topics = look_up(settings) if topics is None else topics
     with Delivery(settings, topics, window) as delivery:
         for each in batches:
             delivery.send(each)
@@ -171,6 +172,24 @@ def test_mates_are_superseded_where_a_later_record_of_the_key_was_accepted():
     again, late = part_superseded(sent[:2], [columns])
     assert again == [sent[1]]
     assert late == [sent[0]]
+
+
+def test_a_later_record_of_another_topic_supersedes_nothing():
+    """The same key elsewhere, accepted, says nothing of this topic's."""
+    ours = Columns(batch([("a", "1")]), "t")
+    elsewhere = Columns(batch([("a", "2")]), "u")
+    record = Record("t", b"a", b"1")
+    assert part_superseded([record], [ours, elsewhere]) == ([record], [])
+    later = Columns(batch([("a", "2")]), "t")
+    assert part_superseded([record], [ours, elsewhere, later]) == ([], [record])
+
+
+def test_records_without_a_key_are_never_superseded():
+    """They have no order among them; nor has one whose later record failed, too."""
+    columns = Columns(batch([(None, "1"), (None, "2"), ("a", "1"), ("a", "2")]), "t")
+    keyless = Record("t", None, b"1")
+    both = [Record("t", b"a", b"1"), Record("t", b"a", b"2")]
+    assert part_superseded([keyless, *both], [columns]) == ([keyless, *both], [])
 
 
 def test_of_records_alike_the_last_counts_as_failed():
@@ -372,7 +391,7 @@ def test_dead_letter_that_cannot_be_written_fails_the_task(kafka_cluster):
     topic = kafka_cluster.create_topic(config=COMPACTED)
     dead = kafka_cluster.create_topic()
     settings = settings_for(kafka_cluster, topic, dead_letter_topic=dead)
-    topics = look_up(settings)[1]
+    topics = look_up(settings)
     kafka_cluster.alter_topic(dead, {"cleanup.policy": "compact"})
     with pytest.raises(e.InvalidRecordKeyError) as caught:
         deliver(settings, batch([(None, "1")]), topics=topics)
@@ -457,7 +476,7 @@ def test_next_task_takes_the_producer_of_the_last_unless_that_failed(
 ):
     """A new idempotent producer waits half a second for its id."""
     settings = settings_for(kafka_cluster, kafka_topic)
-    topics = look_up(settings)[1]
+    topics = look_up(settings)
     with Delivery(settings, topics) as first:
         pass
     with pytest.raises(ZeroDivisionError), Delivery(settings, topics) as second:
@@ -475,3 +494,11 @@ def test_counts_survive_the_way_to_the_driver():
     again = TaskCounts.from_json(counts.to_json())
     assert again == counts
     assert json.loads(counts.to_json())["dead_lettered"] == {"NULL_KEY": 2}
+
+
+def test_time_of_a_record_is_that_of_its_column():
+    """In milliseconds, to the last; null is the time of sending."""
+    times = pa.array([1234567890123456, None], pa.timestamp("us", "UTC"))
+    columns = Columns(batch([("a", "1"), ("b", "2")], timestamp=times), "t")
+    assert not columns.are_plain
+    assert [record.timestamp for record in columns.records()] == [1234567890123, NOW]

@@ -7,6 +7,7 @@ import pytest
 from kafkaguard import errors as e
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._verdicts.verdict import Action
+from kafkaguard.cli.lookup import find_error
 from kafkaguard.spark import error_from
 from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.marker import as_text, task_failed
@@ -87,6 +88,59 @@ def test_s05_mates_text_is_explained_as_what_it_is():
     error = error_from(RuntimeError(text))
     assert isinstance(error, e.BatchMateRefusedError)
     assert error.code == 87
+
+
+NOT_SENT = "TimeoutException: Topic gone not present in metadata after 60000 ms."
+NO_PARTITION = (
+    "TimeoutException: Partition 99 of topic t with partition count 3 is not present in "
+    "metadata after 60000 ms."
+)
+NO_ROOM = (
+    "org.apache.kafka.clients.producer.BufferExhaustedException: Failed to allocate 16384 "
+    "bytes within the configured max blocking time 60000 ms. Total memory: 1 bytes."
+)
+CONFIG = (
+    "org.apache.kafka.common.config.ConfigException: Invalid value hunter2 for "
+    "configuration acks: String must be one of: all, -1, 0, 1"
+)
+LOST = (
+    "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data may have been lost because "
+    "they are not available in Kafka any more"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "action", "written"),
+    [
+        (JAVA + NOT_SENT, e.ClientMetadataError, Action.REFRESH, "no"),
+        (JAVA + NO_PARTITION, e.UnknownTopicOrPartitionError, Action.REJECT, "no"),
+        (NO_ROOM, e.ClientQueueFullError, Action.WAIT, "no"),
+        (
+            f"{JAVA}DisconnectException",
+            e.ClientConnectionError,
+            Action.IN_DOUBT,
+            "maybe",
+        ),
+        (CONFIG, e.ClientConfigurationError, Action.CONFIGURE, "no"),
+        (LOST, e.OffsetOutOfRangeError, Action.REJECT, "no"),
+    ],
+)
+def test_s09_texts_of_java_say_more_than_their_class(text, expected, action, written):
+    """What waits for metadata has sent nothing, and is no delivery in doubt."""
+    error = error_from(RuntimeError(f"Job aborted: {text}\n\tat java.lang.Thread"))
+    assert isinstance(error, expected)
+    assert (error.verdict.action, error.verdict.written) == (action, written)
+    assert "hunter2" not in str(error)
+    found = find_error(text)
+    assert found.error_class is expected
+
+
+def test_place_that_a_text_of_java_names_is_kept():
+    """Topic and partition, and the setting that Java refuses."""
+    error = error_from(RuntimeError(JAVA + NO_PARTITION))
+    assert (error.topic, error.partition) == ("t", 99)
+    assert error_from(RuntimeError(JAVA + NOT_SENT)).topic == "gone"
+    assert "acks" in error_from(RuntimeError(CONFIG)).summary
 
 
 @pytest.mark.parametrize("exception", [None, RuntimeError("disk full")])

@@ -21,6 +21,7 @@ from kafkaguard.spark import foreach_batch
 from kafkaguard_adapters.spark.driver.columns import check_columns
 from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.wire.jaas import login
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
 
@@ -337,3 +338,24 @@ def test_name_that_no_topic_can_have_is_refused(argument, name):
     with pytest.raises(ClientConfigurationError, match="1 to 249") as caught:
         make_settings("b:1", **{"topic": "t", argument: name})
     assert caught.value.summary.startswith(f"{argument}: no topic can be called")
+
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required "
+NESTED = PLAIN + 'serviceName="k"\n password = "a \\" username=\'x\'"\n username=u;'
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (PLAIN + 'username="u" password="p";', ("u", "p")),
+        (PLAIN + 'password="p" username="u";', ("u", "p")),
+        (PLAIN + "password='p' username='u' ;", ("u", "p")),
+        (NESTED, ("u", "a \" username='x'")),
+        ("kafkashaded." + PLAIN + "username='u' password='a;b\"c';", ("u", 'a;b"c')),
+        (PLAIN + 'username="u";', None),
+        ("x.OAuthBearerLoginModule required username='u' password='p';", None),
+    ],
+)
+def test_line_of_jaas_is_read_as_java_does(line, found):
+    """In either order, in either quotes, with quotes within quotes."""
+    assert login(line) == found

@@ -20,7 +20,8 @@ from kafkaguard._verdicts.verdict import Action
 from kafkaguard_adapters.spark.driver import write as write_module
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter, TaskMessage
 from kafkaguard_adapters.spark.driver.refused_columns import batch_bytes
-from kafkaguard_adapters.spark.driver.topics import Brokers, SinkTopic
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.driver.topics import Brokers
 from kafkaguard_adapters.spark.driver.write import Growth, make_report
 from kafkaguard_adapters.spark.executor.task import CountingTask
 from kafkaguard_adapters.spark.report import TaskCounts
@@ -321,7 +322,7 @@ def test_guard_sink_sets_headers_without_a_name_aside(
         (lambda spark: None, {}, "df is a DataFrame of Spark, not NoneType"),
         (lambda spark: [1], {}, "df is a DataFrame of Spark, not list"),
         (lambda spark: spark.readStream.format("rate").load(), {}, "foreach_batch"),
-        (some, {"order_by": ["kye"]}, "no column kye; did you mean 'key'?"),
+        (some, {"order_by": ["keyy"]}, "no column keyy; did you mean 'key'?"),
         (
             some,
             {"order_by": "valu"},
@@ -608,10 +609,7 @@ def test_attempt_after_a_refusal_sends_nothing_again(
 ):
     """The broker alone knows of the null key; four attempts would append four times."""
     believed = SinkTopic(compacted, 3, compacted=False)
-    brokers = Brokers({"bootstrap.servers": kafka_cluster.bootstrap_servers})
-    monkeypatch.setattr(
-        write_module, "look_up", lambda _: (brokers, {compacted: believed})
-    )
+    monkeypatch.setattr(write_module, "look_up", lambda _: {compacted: believed})
     partition = F.col("value").cast("int") % 2
     df = some(spark, 2, keyless=1).withColumn("partition", partition)
     with pytest.raises(e.InvalidRecordKeyError) as caught:
@@ -629,14 +627,13 @@ def test_killed_worker_loses_nothing_and_doubles_are_reported(
     """A Python worker is killed in the middle; Spark runs the task again."""
     flag = tmp_path / "killed"
     client = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
-    watched = [SinkTopic(kafka_topic, partitions=1)]
 
     def die_once(batches):
         for batch in batches:
             yield batch
             if not flag.exists():
                 brokers = Brokers(client)
-                while not brokers.end_offsets(watched):
+                while not brokers.end_offsets([kafka_topic]):
                     pass
                 flag.touch(exist_ok=False)
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -123,6 +124,36 @@ def test_foreach_batch_that_fails_says_why(stream, kafka_cluster, tmp_path):
     )
 
 
+def test_batch_that_is_tried_again_counts_from_its_first_try(
+    spark, stream, kafka_cluster, kafka_topic, tmp_path
+):
+    """The driver ends after the write and before Spark notes it; it is started anew.
+
+    Then the checkpoint is deleted, and that is told.
+    """
+    seen = []
+    function = kafkaguard.spark.foreach_batch(
+        kafka_topic,
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        on_report=lambda report, batch_id: seen.append(report),
+    )
+
+    def dying(batch, batch_id):
+        function(batch, batch_id)
+        raise RuntimeError("the driver ends")
+
+    with pytest.raises(Exception, match="the driver ends"):
+        run(stream.writeStream.foreachBatch(dying), tmp_path)
+    run(stream.writeStream.foreachBatch(function), tmp_path)
+    assert [report.maybe_twice for report in seen] == [0, 500, 0]
+    assert "was tried before" in seen[1].remarks[0]
+    assert len(read(kafka_cluster, kafka_topic)) == 1500
+    shutil.rmtree(tmp_path / "checkpoint")
+    run(stream.writeStream.foreachBatch(function), tmp_path)
+    assert [report.maybe_twice for report in seen[3:]] == [None, None]
+    assert "the checkpoint is a new one" in str(seen[3])
+
+
 def test_bug_in_a_hook_does_not_break_the_stream(spark, kafka_cluster, kafka_topic):
     """The batch is written already; the bug is logged."""
 
@@ -170,7 +201,7 @@ def test_connect_does_the_same_as_classic(kafka_cluster, tmp_path):
     assert said["write"] == {"delivered": 999, "dead": {"NULL_KEY": 1}, "twice": 0}
     assert said["failure"] == ["InvalidRecordKeyError", 87, topic]
     assert said["source_failure"] == ["InvalidRecordKeyError", 87, topic]
-    hint = "there is no column kye; did you mean 'key'?; the columns are key, value"
+    hint = "there is no column keyy; did you mean 'key'?; the columns are key, value"
     assert said["order"] == f"order_by: {hint}"
     keyed = [str(number) for number in range(1000) if number != 500]
     # The data source that failed has no barrier: what other tasks wrote stays there.

@@ -12,6 +12,7 @@ from kafkaguard._cluster.offsets import (
     LATEST,
     MAX_TIMESTAMP,
     READ_UNCOMMITTED,
+    SPECIAL_TIMES,
     OffsetsReport,
 )
 from kafkaguard._cluster.reports import as_partition
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 #: Seconds for a whole call, all brokers and all attempts together.
 TIMEOUT_S = 30.0
+
+#: No request has more versions than an int16 counts.
+_MOST = 2**15 - 1
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 Assume = Literal["earliest", "latest"]
@@ -72,6 +76,8 @@ class AsyncReportCalls:
             wanted = arguments.names("topics", topics)
         asked = arguments.ids("brokers", brokers)
         limit = arguments.seconds("timeout", timeout)
+        if max_version is not None:
+            max_version = arguments.whole_number("max_version", max_version, 0, _MOST)
         cluster = self.cluster_view.cluster()
         return await log_dirs.log_dirs(cluster, wanted, asked, limit, max_version)
 
@@ -89,8 +95,10 @@ class AsyncReportCalls:
         """Say how far groups are behind: committed offset, end and lag (KIP-17).
 
         All groups share the requests: one FindCoordinator, one OffsetFetch for each
-        coordinator, one Metadata, one ListOffsets for each leader. It needs Describe on
-        the groups and topics, and never makes a topic.
+        coordinator, one Metadata, one ListOffsets for each leader. Where a group is
+        behind, one more ListOffsets for each leader (for the offsets that are gone) and
+        one or two requests for each coordinator (for the topics that its members have
+        left). It needs Describe on the groups and topics, and never makes a topic.
 
         Args:
             groups: Their names. Default: all groups (one ListGroups for each broker
@@ -175,13 +183,17 @@ class AsyncClusterCalls(AsyncReportCalls):
         """Ask for the first offsets that are not older than a time.
 
         Args:
-            times: Milliseconds since 1970 by partition, as Kafka's clients take them.
+            times: Milliseconds since 1970 by partition, as Kafka's clients take them,
+                or Kafka's own negative numbers for special times (-1 to -6).
             timeout: Seconds; looking in remote storage can take long (KIP-1075).
+
+        Raises:
+            TypeError: A time is no number.
+            ValueError: A time is before 1970 and no special one, or beyond int64.
         """
         known = arguments.mapping("times", times, "milliseconds by partition")
-        return await self._list(
-            {as_partition(p): int(t) for p, t in known.items()}, timeout
-        )
+        wanted = {as_partition(p): _time(t) for p, t in known.items()}
+        return await self._list(wanted, timeout)
 
     async def max_timestamp_offsets(
         self,
@@ -191,7 +203,8 @@ class AsyncClusterCalls(AsyncReportCalls):
         """Ask for the offsets of the records with the greatest timestamps (KIP-734).
 
         Of a tiered topic brokers look at local segments only, without a word; here
-        ``is_local_only`` says so (KAFKA-17552).
+        ``is_local_only`` says so (KAFKA-17552). A broker without version 7 of
+        ListOffsets is not asked: ``UnsupportedVersionError``.
         """
         return await self._list(_each(partitions, MAX_TIMESTAMP), timeout)
 
@@ -299,6 +312,14 @@ def _each(partitions: Iterable[Any], when: int) -> dict[TopicPartition, int]:
     wanted = "a list of partitions, as (topic, partition)"
     listed = arguments.items("partitions", partitions, wanted)
     return dict.fromkeys(map(as_partition, listed), when)
+
+
+def _time(value: Any) -> int:
+    """Read a time that offsets are asked for."""
+    when = arguments.milliseconds("times", value)
+    if when < 0 and when not in SPECIAL_TIMES:
+        raise ValueError(f"times takes milliseconds since 1970, not {when}")
+    return when
 
 
 def _isolation(word: str) -> int:

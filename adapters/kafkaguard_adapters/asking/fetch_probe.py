@@ -6,17 +6,16 @@ Both need the operation Read on the topic.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka.errors import UnsupportedCodecError
 from kafka.protocol.consumer import FetchRequest
-from kafka.record import MemoryRecords
 
+from kafkaguard._cluster.numbers import known
 from kafkaguard._cluster.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.asking.next_record import Next, Onward, find_next
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,35 +26,11 @@ if TYPE_CHECKING:
 API: Final = "Fetch"
 #: From version 13 on topics have ids only.
 _LAST_WITH_NAMES: Final = 12
+#: From version 4 on there is an isolation level.
+_FIRST_WITH_ISOLATION: Final = 4
 _NO_SESSION: Final = -1
 _BATCH_BYTES: Final = 64 * 1024
 _ANSWER_BYTES: Final = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """What a leader knows about a partition's log.
-
-    Attributes:
-        high_watermark: The end for readers of everything.
-        last_stable: The end for readers of committed transactions.
-        log_start: The first offset that is still there.
-    """
-
-    high_watermark: int
-    last_stable: int
-    log_start: int
-
-
-@dataclass(frozen=True, slots=True)
-class Next:
-    """The next record at an offset.
-
-    Attributes:
-        timestamp: When it was written, in milliseconds; None: there is no record.
-    """
-
-    timestamp: int | None
 
 
 async def peek_ends(
@@ -63,7 +38,7 @@ async def peek_ends(
     leader: int,
     offsets: Mapping[TopicPartition, int],
     deadline: float,
-) -> dict[TopicPartition, Ends]:
+) -> dict[TopicPartition, dict[str, int]]:
     """Ask a leader for all ends at once, with one Fetch that reads nothing.
 
     Args:
@@ -73,7 +48,7 @@ async def peek_ends(
         deadline: By when, on the loop's clock.
 
     Returns:
-        The ends where they could be had.
+        Where they could be had: ``high_watermark``, ``last_stable``, ``log_start``.
     """
     request = _request(
         offsets, max_bytes=0, partition_bytes=0, isolation=READ_COMMITTED
@@ -83,10 +58,23 @@ async def peek_ends(
     except KafkaGuardError:
         return {}
     return {
-        place: Ends(each.high_watermark, each.last_stable_offset, each.log_start_offset)
+        place: dict(_ends(each))
         for place, each in _partitions(answer)
         if not each.error_code
     }
+
+
+def _ends(each: Any) -> Iterator[tuple[str, int]]:
+    """Name what a partition of an answer tells; an old version tells less."""
+    told = {
+        "high_watermark": each.high_watermark,
+        "last_stable": each.last_stable_offset,
+        "log_start": each.log_start_offset,
+    }
+    for name, value in told.items():
+        offset = known(value)
+        if offset is not None:
+            yield name, offset
 
 
 async def next_records(
@@ -100,7 +88,7 @@ async def next_records(
     """Ask a leader when the next record in each span of offsets was written.
 
     One Fetch, one more for each partition whose batch is larger than 64 KiB, and one
-    more where there are only transaction markers.
+    more where there is nothing that a reader sees.
 
     Args:
         cluster: Whom to ask.
@@ -129,8 +117,8 @@ async def next_records(
             break
         progress = False
         for place, each in _partitions(answer):
-            step = each.error_code or _step(each, pending[place], spans[place][1])
-            if isinstance(step, _Onward):
+            step = each.error_code or find_next(each, pending[place], spans[place][1])
+            if isinstance(step, Onward):
                 progress |= step.offset != pending[place]
                 pending[place] = step.offset
             else:
@@ -138,34 +126,6 @@ async def next_records(
                 found[place] = step
                 del pending[place]
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Onward:
-    """There was no record yet; look from here on."""
-
-    offset: int
-
-
-def _step(each: Any, offset: int, stop: int) -> Next | _Onward:
-    """Read one partition of an answer: the next record, or where to look for it."""
-    for batch in _batches(each.records):
-        if batch.next_offset <= offset:
-            continue
-        if not batch.is_control_batch:
-            return Next(_timestamp(batch, offset))
-        offset = batch.next_offset
-    return Next(None) if offset >= stop else _Onward(offset)
-
-
-def _timestamp(batch: Any, offset: int) -> int:
-    """Return when a record was written; without its codec, when its batch began."""
-    try:
-        times = [each.timestamp for each in batch if each.offset >= offset]
-    except UnsupportedCodecError:
-        times = []
-    timestamp: int = times[0] if times else batch.first_timestamp
-    return timestamp
 
 
 async def probe(
@@ -212,7 +172,10 @@ def answer_error(
 
 
 async def _send(cluster: Cluster, request: Any, leader: int, deadline: float) -> Any:
-    return await cluster.ask(request, leader, deadline, max_version=_LAST_WITH_NAMES)
+    least = _FIRST_WITH_ISOLATION if request.isolation_level else 0
+    return await cluster.ask(
+        request, leader, deadline, max_version=_LAST_WITH_NAMES, min_version=least
+    )
 
 
 def _request(
@@ -248,9 +211,3 @@ def _partitions(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
     for topic in answer.responses:
         for each in topic.partitions:
             yield TopicPartition(topic.topic, each.partition_index), each
-
-
-def _batches(records: Any) -> Iterator[Any]:
-    buffer = MemoryRecords(bytes(records or b""))
-    while buffer.has_next():
-        yield buffer.next_batch()

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafka.protocol.admin import DescribeGroupsRequest
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+from kafka.protocol.consumer.metadata import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
 
 from kafkaguard._cluster.lag import Member
 from kafkaguard._cluster.reports import TopicPartition
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.cluster import Cluster
 
 _NOT_FOUND = 69
+_STABLE = "Stable"
 _UNKNOWN = "unknown"
 
 
@@ -31,10 +35,16 @@ class Described:
     Attributes:
         state: In Kafka's words; ``unknown`` for one that does not exist.
         members: Who reads which partition.
+        topics: The topics that members read or have subscribed to; None: not known.
     """
 
     state: str | None = None
     members: dict[TopicPartition, Member] = field(default_factory=dict)
+    topics: frozenset[str] | None = None
+
+    def has_left(self, topic: str) -> bool:
+        """Say whether the group's members read topics, and not this one."""
+        return bool(self.topics) and topic not in (self.topics or ())
 
 
 async def describe(
@@ -63,11 +73,7 @@ async def _of_coordinator(
         coordinator,
         deadline,
     )
-    found = {
-        each.group_id: Described(each.group_state, dict(_assigned(each)))
-        for each in new
-        if not each.error_code
-    }
+    found = {each.group_id: _new(each) for each in new if not each.error_code}
     others = [group for group in groups if group not in found]
     if others:
         request = DescribeGroupsRequest(groups=others)
@@ -84,6 +90,26 @@ async def _ask(
     except KafkaGuardError:
         return []
     return groups
+
+
+def _new(group: Any) -> Described:
+    """Read a group of the new protocol; one that reads by pattern may read anything."""
+    has_pattern = any(each.subscribed_topic_regex for each in group.members)
+    assigned = (
+        topic.topic_name
+        for each in group.members
+        for assignment in (each.assignment, each.target_assignment)
+        for topic in assignment.topic_partitions
+    )
+    named = (name for each in group.members for name in each.subscribed_topic_names)
+    topics = (
+        None if has_pattern and group.group_state != _STABLE else {*assigned, *named}
+    )
+    return Described(
+        group.group_state,
+        dict(_assigned(group)),
+        None if topics is None else frozenset(topics),
+    )
 
 
 def _assigned(group: Any) -> Iterator[tuple[TopicPartition, Member]]:
@@ -106,7 +132,26 @@ def _classic(group: Any) -> Described:
         group.group_state == "Dead"
     ):  # what versions below 6 say of one that is not there
         return Described(_UNKNOWN)
-    return Described(group.group_state, dict(_assigned_by_leader(group)))
+    members = dict(_assigned_by_leader(group))
+    return Described(group.group_state, members, _topics_of(group, members))
+
+
+def _topics_of(
+    group: Any, members: Mapping[TopicPartition, Member]
+) -> frozenset[str] | None:
+    """Say what members read; None: it is just being negotiated, or not told."""
+    if group.group_state != _STABLE:
+        return None
+    try:
+        subscribed = [
+            ConsumerProtocolSubscription.decode(bytes(each.member_metadata)).topics
+            for each in group.members
+        ]
+    except (ValueError, IndexError, struct.error):
+        return None
+    return frozenset(t for topics in subscribed for t in topics) | {
+        place.topic for place in members
+    }
 
 
 def _assigned_by_leader(group: Any) -> Iterator[tuple[TopicPartition, Member]]:

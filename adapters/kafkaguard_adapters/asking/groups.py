@@ -7,10 +7,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka.protocol.admin import ListGroupsRequest
+from kafka.protocol.admin import DescribeClusterRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from kafkaguard._cluster.numbers import known
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard.errors import ClientProtocolError, KafkaGuardError
 from kafkaguard_adapters.asking.retrying import ask_until_answered
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.cluster import Cluster
 
 _GROUP: Final = 0
+#: The operation Describe among those that are allowed (KIP-430).
+_DESCRIBE: Final = 8
 #: From these versions on one request asks for many groups (KIP-699, KIP-709).
 _MANY_COORDINATORS: Final = 4
 _MANY_GROUPS: Final = 8
 #: From version 10 on topics have ids only.
 _LAST_WITH_NAMES: Final = 9
+#: Below these versions a request cannot say "all topics", or "stable commits only".
+_FIRST_WITH_ALL: Final = 2
+_FIRST_WITH_STABLE: Final = 7
+#: What stands for "no commit"; other negative numbers were committed.
 _NO_COMMIT: Final = -1
 
 
@@ -35,13 +42,20 @@ class Committed:
 
     Attributes:
         offsets: By partition; a partition without a commit is not there.
+        markers: Negative numbers that were committed in place of an offset.
         errors: Partitions for which the coordinator had none.
         coordinator: The id of the broker that answered.
     """
 
     coordinator: int
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    markers: dict[TopicPartition, int] = field(default_factory=dict)
     errors: dict[TopicPartition, KafkaGuardError] = field(default_factory=dict)
+
+    @property
+    def places(self) -> set[TopicPartition]:
+        """The partitions of which the coordinator has told something."""
+        return {*self.offsets, *self.markers, *self.errors}
 
 
 async def list_groups(
@@ -67,6 +81,22 @@ async def list_groups(
         if each.protocol_type in ("", "consumer") and each.group_type != "share"
     }
     return states, errors
+
+
+async def sees_all_groups(cluster: Cluster, deadline: float) -> bool | None:
+    """Ask whether this user is told of all groups; None: the cluster does not say.
+
+    Without Describe on the cluster, ListGroups leaves out what the user may not see.
+    """
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    try:
+        answer = await cluster.ask(request, None, deadline)
+    except KafkaGuardError:
+        return None
+    allowed: set[int] | None = answer.authorized_operations
+    if answer.error_code or allowed is None:
+        return None
+    return _DESCRIBE in allowed
 
 
 async def _list_groups(
@@ -162,7 +192,11 @@ class CommittedReader:
 
     async def _fetch(self, request: Any, coordinator: int) -> Any:
         return await self._cluster.ask(
-            request, coordinator, self._deadline, max_version=_LAST_WITH_NAMES
+            request,
+            coordinator,
+            self._deadline,
+            max_version=_LAST_WITH_NAMES,
+            min_version=_FIRST_WITH_STABLE if self._stable else _FIRST_WITH_ALL,
         )
 
     def _judge(
@@ -183,8 +217,10 @@ class CommittedReader:
                         partition=place.partition,
                         broker=coordinator,
                     )
-                elif each.committed_offset != _NO_COMMIT:
+                elif known(each.committed_offset) is not None:
                     committed.offsets[place] = each.committed_offset
+                elif each.committed_offset != _NO_COMMIT:
+                    committed.markers[place] = each.committed_offset
         return committed
 
     def _error(self, code: int, text: str, **place: Any) -> KafkaGuardError:
@@ -228,8 +264,11 @@ def _node(cluster: Cluster, group: str, answer: Any) -> int | KafkaGuardError:
     if answer.error_code:
         text = answer.error_message or f"group {group}"
         return cluster.make(answer.error_code, text, api="FindCoordinator")
-    cluster.addresses.setdefault(answer.node_id, (answer.host, answer.port))
-    node: int = answer.node_id
+    node = known(answer.node_id)
+    if node is None:
+        text = f"the answer names no broker for group {group}"
+        return cluster.make(ClientProtocolError, text, api="FindCoordinator")
+    cluster.addresses.setdefault(node, (answer.host, answer.port))
     return node
 
 

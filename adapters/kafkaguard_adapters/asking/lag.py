@@ -15,17 +15,25 @@ from kafkaguard._cluster.lag import (
     LagReason,
     LagReport,
     PartitionLag,
+    TimeReason,
     measure,
+    time_facts,
 )
 from kafkaguard._cluster.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from kafkaguard._cluster.reports import TopicPartition
-from kafkaguard.errors import KafkaGuardError, UnknownTopicOrPartitionError
+from kafkaguard.errors import (
+    CorruptMessageError,
+    KafkaGuardError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from kafkaguard_adapters.asking.group_members import Described, describe
 from kafkaguard_adapters.asking.groups import (
     Committed,
     CommittedReader,
     by_coordinator,
     list_groups,
+    sees_all_groups,
 )
 from kafkaguard_adapters.asking.leaders import leaders
 from kafkaguard_adapters.asking.log_ends import Logs
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_adapters.asking.next_record import Next
     from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster
 
@@ -80,7 +89,7 @@ class Question:
         """Say which topics of a group are meant."""
         if isinstance(committed, KafkaGuardError):
             return set()
-        own = {place.topic for place in (*committed.offsets, *committed.errors)}
+        own = {place.topic for place in committed.places}
         if self.topics is None:
             return own
         return own & self.topics if self.groups is None else set(self.topics)
@@ -98,8 +107,12 @@ async def read_lag(
         await cluster.refresh(deadline)
     states: dict[str, str] = {}
     broker_errors: dict[int, KafkaGuardError] = {}
+    sees_all = None
     if question.groups is None:
-        states, broker_errors = await list_groups(cluster, _half(deadline))
+        (states, broker_errors), sees_all = await asyncio.gather(
+            list_groups(cluster, _half(deadline)),
+            sees_all_groups(cluster, _half(deadline)),
+        )
     waits = deadline if question.stable else _half(deadline)
     reader = CommittedReader(cluster, waits, stable=question.stable)
     committed = await reader.read(
@@ -111,18 +124,18 @@ async def read_lag(
     found = await leaders(cluster, topics, deadline)
     logs = Logs(cluster, found, facts, deadline, question.isolation)
     await logs.read_ends()
-    await _fill_columns(logs, question, _positions(committed, question))
+    await _fill_columns(logs, question, committed)
     known: Mapping[str, TopicFacts] = {}
     if "facts" in question.columns:
         known = await facts.get(cluster, topics, deadline)
-    described = await _describe(cluster, committed, question, deadline)
+    described = await _describe(cluster, committed, question, logs, deadline)
     join = _Join(question, logs, known, read_errors, time.time())
     groups = {
         name: join.group(name, each, described.get(name), states.get(name))
         for name, each in committed.items()
         if question.is_meant(each)
     }
-    return LagReport(groups, join.now, broker_errors)
+    return LagReport(groups, join.now, broker_errors, sees_all)
 
 
 def _half(deadline: float) -> float:
@@ -143,14 +156,15 @@ def _positions(
     ]
 
 
-async def _fill_columns(
-    logs: Logs, question: Question, positions: list[tuple[TopicPartition, int]]
-) -> None:
+async def _fill_columns(logs: Logs, question: Question, committed: Answers) -> None:
     columns = question.columns
+    positions = _positions(committed, question)
     if columns & _FROM_FETCH:
         await logs.peek()
     if "log_start" in columns or question.assume == "earliest":
         await logs.fill("log_start", logs.ends)
+    else:
+        await logs.fill("log_start", _open(logs, committed, question))
     if "last_stable" in columns:
         await logs.fill("last_stable", logs.ends)
         await logs.fill("high_watermark", logs.ends)
@@ -162,15 +176,42 @@ async def _fill_columns(
         await logs.read_next(positions)
 
 
+def _open(logs: Logs, committed: Answers, question: Question) -> set[TopicPartition]:
+    """Find the partitions where somebody has something to read, if it is still there.
+
+    What is left of that only the start of the log tells.
+    """
+    return {
+        place
+        for each in committed.values()
+        if isinstance(each, Committed)
+        for topic in question.topics_of(each)
+        for place in logs.leaders.partitions_of(topic)
+        if (end := logs.end(place)) and each.offsets.get(place, 0) < end
+    }
+
+
 async def _describe(
-    cluster: Cluster, committed: Answers, question: Question, deadline: float
+    cluster: Cluster,
+    committed: Answers,
+    question: Question,
+    logs: Logs,
+    deadline: float,
 ) -> dict[str, Described]:
-    """Describe groups, where members are asked for or there is nothing else to say."""
+    """Describe groups where that has a bearing.
+
+    Members were asked for, there is nothing else to say, or there is a lag: that of a
+    topic which the group has left is not its own.
+    """
     meant = {
         group: each
         for group, each in committed.items()
         if isinstance(each, Committed)
-        and ("members" in question.columns or not each.offsets)
+        and (
+            "members" in question.columns
+            or not each.offsets
+            or _open(logs, {group: each}, question)
+        )
     }
     return await describe(cluster, by_coordinator(meant), deadline)
 
@@ -212,7 +253,7 @@ class _Join:
     def _places(self, committed: Committed) -> list[TopicPartition]:
         """List what was committed, and what else the same topics have."""
         topics = self._question.topics_of(committed)
-        own = (p for p in (*committed.offsets, *committed.errors) if p.topic in topics)
+        own = (p for p in committed.places if p.topic in topics)
         others = (
             p for topic in topics for p in self._logs.leaders.partitions_of(topic)
         )
@@ -224,23 +265,31 @@ class _Join:
         self, place: TopicPartition, committed: Committed, described: Described
     ) -> PartitionLag:
         offset = committed.offsets.get(place)
+        end = self._logs.end(place)
         known: dict[str, Any] = dict(self._logs.columns.get(place, {}))
-        known["member"] = described.members.get(place)
+        known["marker"] = committed.markers.get(place)
+        if "members" in self._question.columns:
+            known["member"] = described.members.get(place)
         known["read_error"] = self._read_errors.get(place)
         if place.topic in self._facts:
             known["compacted"] = self._facts[place.topic].compacted
             known["tiered"] = self._facts[place.topic].tiered
-        reason, error = self._trouble(place, committed)
-        if reason is not None:
-            end = self._logs.end(place)
+        reason, error = self._trouble(place, committed, offset)
+        if reason is not None or end is None:
             return PartitionLag(*place, offset, end, None, reason, error, **known)
-        end = self._logs.end(place)
-        assert end is not None
         known.update(self._time(place, offset, end))
-        return measure(place, offset, end, assume=self._question.assume, **known)
+        return measure(
+            place,
+            offset,
+            end,
+            assume=self._question.assume,
+            is_left=described.has_left(place.topic),
+            error=self._logs.errors.get(place),
+            **known,
+        )
 
     def _trouble(
-        self, place: TopicPartition, committed: Committed
+        self, place: TopicPartition, committed: Committed, offset: int | None
     ) -> tuple[LagReason | None, KafkaGuardError | None]:
         """Find out why there is no lag to measure."""
         leader = self._logs.leaders.of(place)
@@ -249,7 +298,12 @@ class _Join:
         if isinstance(leader, KafkaGuardError):
             denied = place not in self._logs.leaders.partitions
             return (LagReason.ERROR if denied else LagReason.NO_LEADER), leader
-        error = committed.errors.get(place) or self._logs.ends[place].error
+        end = self._logs.ends[place]
+        error = committed.errors.get(place) or end.error
+        if error is None and offset is not None and offset < (end.offset or 0):
+            # Without the start it is not known what of the lag is still there.
+            is_known = self._logs.columns[place].get("log_start") is not None
+            error = None if is_known else self._logs.errors.get(place)
         return (None if error is None else LagReason.ERROR), error
 
     def _time(
@@ -258,13 +312,20 @@ class _Join:
         if "time" not in self._question.columns or offset is None:
             return {}
         if offset >= end:
-            return {"time_lag": 0.0}
-        record = self._logs.next.get((place, offset))
-        if record is None:
-            return {}
-        if isinstance(record, KafkaGuardError):
-            return {"read_error": record}
-        if record.timestamp is None:
-            return {"time_lag": 0.0}
-        written = record.timestamp / 1000
-        return {"next_timestamp": written, "time_lag": max(0.0, self.now - written)}
+            return {"has_record": False, "time_lag": 0.0}
+        return _record_facts(self._logs.next.get((place, offset)), self.now)
+
+
+def _record_facts(record: Next | KafkaGuardError | None, now: float) -> dict[str, Any]:
+    """Say what is known of the next record, or why nothing is."""
+    if record is None:
+        return {"time_reason": TimeReason.NO_ANSWER}
+    if isinstance(record, TopicAuthorizationFailedError):
+        return {"time_reason": TimeReason.NOT_ALLOWED}  # to us, not to the group
+    if isinstance(record, KafkaGuardError):
+        is_corrupt = isinstance(record, CorruptMessageError)
+        reason = TimeReason.UNREADABLE if is_corrupt else TimeReason.NO_ANSWER
+        return {"read_error": record, "time_reason": reason}
+    if not record.exists:
+        return {"has_record": False, "time_lag": 0.0}
+    return time_facts(record.written, now, is_of_batch=record.is_of_batch)

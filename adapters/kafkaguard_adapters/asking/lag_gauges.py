@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaguard._cluster.lag import LagReason
 from kafkaguard._common.extras import require
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ GAUGES: Final = (
     ("kafkaguard_group_time_lag_seconds", "time_lag", "Age of the next record"),
 )
 UNKNOWN: Final = "kafkaguard_group_unknown"
-_UNKNOWN_TEXT: Final = "Partitions without a lag, by reason"
+_UNKNOWN_TEXT: Final = "Partitions that the lag leaves out, by reason"
 
 
 def _partitions(report: LagReport) -> Iterator[tuple[str, PartitionLag]]:
@@ -37,21 +38,28 @@ def _partitions(report: LagReport) -> Iterator[tuple[str, PartitionLag]]:
 def samples(
     report: LagReport, attribute: str
 ) -> Iterator[tuple[dict[str, str], float]]:
-    """Go through the values of one gauge with their labels."""
+    """Go through the values of one gauge with their labels.
+
+    The lag of topics that a group has left is no sample, so that sums are right.
+    """
     for group, each in _partitions(report):
         value = getattr(each, attribute)
-        if value is not None:
+        is_left = attribute == "lag" and each.reason is LagReason.LEFT
+        if value is not None and not is_left:
             place = (group, each.topic, str(each.partition))
             yield dict(zip(LABELS, place, strict=True)), float(value)
 
 
 def unknown(report: LagReport) -> dict[tuple[str, str], int]:
-    """Count partitions without a lag, by group and reason."""
+    """Count what the lag leaves out, by group and reason: partitions, or the group."""
     counts: dict[tuple[str, str], int] = {}
-    for group, each in _partitions(report):
-        if each.lag is None and each.reason is not None:
-            key = group, str(each.reason)
-            counts[key] = counts.get(key, 0) + 1
+    for name, group in report.groups.items():
+        reasons = [group.reason if group.error is None else LagReason.ERROR]
+        for each in group.partitions.values():
+            is_out = each.lag is None or each.reason is LagReason.LEFT
+            reasons.append(each.reason if is_out else None)
+        for reason in filter(None, reasons):
+            counts[name, str(reason)] = counts.get((name, str(reason)), 0) + 1
     return counts
 
 
@@ -94,6 +102,9 @@ class PrometheusLag:
 def register_otel(meter: Any, read: Callable[[], LagReport]) -> None:
     """Make observable gauges of an OpenTelemetry meter; one reading serves all of them.
 
+    A reading that fails is logged by OpenTelemetry, and leaves a collection without
+    samples: those of an earlier one are not told again.
+
     Args:
         meter: An ``opentelemetry.metrics.Meter``.
         read: Reads the lag.
@@ -104,20 +115,44 @@ def register_otel(meter: Any, read: Callable[[], LagReport]) -> None:
     require("register_otel", "otel", "opentelemetry")
     from opentelemetry.metrics import Observation
 
-    current: list[LagReport] = []
+    collection = _Collection(read)
 
-    def observe(attribute: str, *, is_first: bool) -> Callable[[Any], list[Any]]:
+    def gauge(attribute: str) -> Callable[[Any], list[Any]]:
         def callback(_: Any) -> list[Any]:
-            if is_first:
-                current[:] = [read()]
-            return [
-                Observation(value, labels)
-                for report in current
-                for labels, value in samples(report, attribute)
-            ]
+            report = collection.report(attribute)
+            if report is None:
+                return []
+            found = samples(report, attribute)
+            return [Observation(value, labels) for labels, value in found]
 
         return callback
 
-    for position, (name, attribute, text) in enumerate(GAUGES):
-        callback = observe(attribute, is_first=position == 0)
-        meter.create_observable_gauge(name, [callback], description=text)
+    def count(_: Any) -> list[Any]:
+        report = collection.report(UNKNOWN)
+        counts = {} if report is None else unknown(report)
+        return [
+            Observation(value, {"group": group, "reason": reason})
+            for (group, reason), value in counts.items()
+        ]
+
+    for name, attribute, text in GAUGES:
+        meter.create_observable_gauge(name, [gauge(attribute)], description=text)
+    meter.create_observable_gauge(UNKNOWN, [count], description=_UNKNOWN_TEXT)
+
+
+class _Collection:
+    """One reading for all gauges: the first that asks a second time begins the next."""
+
+    def __init__(self, read: Callable[[], LagReport]) -> None:
+        self._read = read
+        self._served: set[str] = set()
+        self._report: LagReport | None = None
+
+    def report(self, gauge: str) -> LagReport | None:
+        """Return the reading for a gauge; None: it has failed for another one."""
+        if not self._served or gauge in self._served:
+            self._served = {gauge}
+            self._report = None
+            self._report = self._read()
+        self._served.add(gauge)
+        return self._report

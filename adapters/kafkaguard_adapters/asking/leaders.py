@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._cluster.numbers import known
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard.errors import (
     KafkaGuardError,
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.cluster import Cluster
 
 METADATA = "Metadata"
-_NO_LEADER = -1
 #: In Metadata these say that a replica is away; the leader is fine (KAFKA-10223).
 _HARMLESS = frozenset({9})
 
@@ -65,8 +65,8 @@ class Leaders:
 def _leader(
     place: TopicPartition, each: Any, cluster: Cluster
 ) -> int | KafkaGuardError:
-    if each.leader_id != _NO_LEADER and each.error_code in {0, *_HARMLESS}:
-        leader: int = each.leader_id
+    leader = known(each.leader_id)
+    if leader is not None and each.error_code in {0, *_HARMLESS}:
         return leader
     return cluster.make(
         each.error_code or LeaderNotAvailableError,

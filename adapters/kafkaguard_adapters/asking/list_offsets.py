@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
+from kafkaguard._cluster.numbers import known, known_time
 from kafkaguard._cluster.offsets import (
+    EARLIEST,
+    LATEST,
     MAX_TIMESTAMP,
     READ_UNCOMMITTED,
     PartitionOffset,
+    lowest_version,
 )
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._verdicts.classification import classify
@@ -37,7 +41,8 @@ if TYPE_CHECKING:
 API: Final = "ListOffsets"
 #: What a tiered topic's broker answers while remote storage is not ready.
 _AMBIGUOUS: Final = frozenset({9, -1})
-_UNKNOWN: Final = -1
+#: What every log has; of other times there may be no record.
+_ALWAYS_THERE: Final = frozenset({LATEST, EARLIEST})
 
 
 class OffsetLister:
@@ -93,25 +98,29 @@ class OffsetLister:
             except KafkaGuardError as error:
                 return dict.fromkeys(wanted, PartitionOffset(error=error))
         answers: dict[TopicPartition, PartitionOffset] = {}
-        by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        # What an old leader does not understand is a request of its own.
+        requests: dict[tuple[int, int], dict[TopicPartition, int]] = defaultdict(dict)
         for place, time in wanted.items():
             leader = self._leaders.of(place)
             if isinstance(leader, KafkaGuardError):
                 answers[place] = PartitionOffset(error=leader)
             else:
-                by_leader[leader][place] = time
+                least = lowest_version([time], self._isolation)
+                requests[leader, least][place] = time
         for part in await asyncio.gather(
-            *(self._ask_leader(leader, part) for leader, part in by_leader.items())
+            *(self._ask_leader(*who, part) for who, part in requests.items())
         ):
             answers.update(part)
         return answers
 
     async def _ask_leader(
-        self, leader: int, wanted: Mapping[TopicPartition, int]
+        self, leader: int, least: int, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, PartitionOffset]:
         request = _request(wanted, self._isolation, self._deadline)
         try:
-            answer = await self._cluster.ask(request, leader, self._deadline)
+            answer = await self._cluster.ask(
+                request, leader, self._deadline, min_version=least
+            )
         except KafkaGuardError as error:
             return dict.fromkeys(wanted, PartitionOffset(error=error))
         found = {
@@ -123,14 +132,18 @@ class OffsetLister:
         return {
             place: self._judge(place, found[place], leader, time, facts)
             if place in found
-            else PartitionOffset(error=self._left_out(place, leader))
+            else PartitionOffset(
+                error=self._unusable("leaves this partition out", place, leader)
+            )
             for place, time in wanted.items()
         }
 
-    def _left_out(self, place: TopicPartition, leader: int) -> KafkaGuardError:
+    def _unusable(
+        self, what: str, place: TopicPartition, leader: int
+    ) -> KafkaGuardError:
         return self._cluster.make(
             ClientProtocolError,
-            "the answer leaves this partition out",
+            f"the answer {what}",
             api=API,
             topic=place.topic,
             partition=place.partition,
@@ -155,9 +168,9 @@ class OffsetLister:
         time: int,
         facts: Mapping[str, Any],
     ) -> PartitionOffset:
-        known = facts.get(place.topic)
+        topic = facts.get(place.topic)
         if each.error_code:
-            verdict = classify(each.error_code, api=API, facts=known)
+            verdict = classify(each.error_code, api=API, facts=topic)
             error = self._cluster.make(
                 verdict.error_class,
                 code=each.error_code,
@@ -168,11 +181,15 @@ class OffsetLister:
                 verdict=verdict,
             )
             return PartitionOffset(error=error)
+        offset = known(each.offset)
+        if offset is None and time in _ALWAYS_THERE:
+            text = f"has the marker {each.offset} in place of an offset"
+            return PartitionOffset(error=self._unusable(text, place, leader))
         return PartitionOffset(
-            None if each.offset == _UNKNOWN else each.offset,
-            None if each.timestamp == _UNKNOWN else each.timestamp / 1000,
-            is_local_only=known.tiered if known and time == MAX_TIMESTAMP else False,
-            leader_epoch=None if each.leader_epoch == _UNKNOWN else each.leader_epoch,
+            offset,
+            known_time(each.timestamp),
+            is_local_only=topic.tiered if topic and time == MAX_TIMESTAMP else False,
+            leader_epoch=known(each.leader_epoch),
         )
 
 

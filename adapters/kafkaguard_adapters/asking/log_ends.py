@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.offsets import PartitionOffset
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.asking.fetch_probe import Next
     from kafkaguard_adapters.asking.leaders import Leaders
+    from kafkaguard_adapters.asking.next_record import Next
     from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster
 
@@ -56,6 +56,8 @@ class Logs:
         self.leaders = leaders
         self.ends: dict[TopicPartition, PartitionOffset] = {}
         self.columns: dict[TopicPartition, dict[str, int | None]] = defaultdict(dict)
+        #: Why a column is not known.
+        self.errors: dict[TopicPartition, KafkaGuardError] = {}
         self.next: dict[tuple[TopicPartition, int], Next | KafkaGuardError] = {}
         self._cluster = cluster
         self._facts = facts
@@ -76,12 +78,8 @@ class Logs:
     async def peek(self) -> None:
         """Fill all columns at once where Read is allowed."""
         ends = {p: e.offset for p, e in self.ends.items() if e.offset is not None}
-        for place, known in (await self._of_leaders(ends, self._peek_at)).items():
-            self.columns[place] = {
-                "high_watermark": known.high_watermark,
-                "last_stable": known.last_stable,
-                "log_start": known.log_start,
-            }
+        for place, told in (await self._of_leaders(ends, self._peek_at)).items():
+            self.columns[place].update(told)
 
     async def _peek_at(self, leader: int, ends: Mapping[TopicPartition, int]) -> Any:
         return await peek_ends(self._cluster, leader, ends, self._deadline)
@@ -97,7 +95,10 @@ class Logs:
         else:
             answers = await self._list(missing, *kind)
         for place in missing:
-            self.columns[place][column] = answers[place].offset
+            found = answers[place]
+            self.columns[place][column] = found.offset
+            if found.error is not None:
+                self.errors[place] = found.error
 
     async def read_next(self, positions: Iterable[tuple[TopicPartition, int]]) -> None:
         """Read when the next record at each position was written.

@@ -11,6 +11,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaguard._cluster.numbers import position
 from kafkaguard._cluster.offsets import LATEST
 from kafkaguard._cluster.remote_storage import PATIENCE_S, Progress, RemoteStorageEvent
 from kafkaguard._cluster.reports import as_partition
@@ -63,12 +64,17 @@ class RemoteStorageWatch:
 
         Args:
             positions: Offsets of the next records to read, of all partitions that are
-                read and not paused, by any client's ``TopicPartition``.
+                read and not paused, by any client's ``TopicPartition``. None and
+                negative ones are not known yet.
 
         Returns:
             What has changed since the last look.
         """
-        known = {as_partition(each): at for each, at in positions.items()}
+        known = {
+            as_partition(each): offset
+            for each, at in positions.items()
+            if (offset := position(at)) is not None
+        }
         standing = self._progress.note(known, self._clock())
         found: dict[TopicPartition, KafkaGuardError] = {}
         if standing:

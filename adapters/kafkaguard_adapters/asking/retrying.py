@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkaguard.errors import (
     ClientTimeoutError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     KafkaGuardError,
     RemoteStorageNotReadyError,
+    UnstableOffsetCommitError,
 )
 
 if TYPE_CHECKING:
@@ -24,6 +27,15 @@ _JITTER: Final = 0.5
 _UNKNOWN_SERVER_ERROR: Final = -1
 #: How often what is not a broker's plain "not now" is tried.
 _FEW: Final = 4
+#: For how many seconds a plain "not now" is asked again: a new leader takes no longer.
+PATIENCE_S: Final = 5.0
+#: What passes by itself however long it takes, so that only the deadline ends it.
+_LONG: Final = (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    RemoteStorageNotReadyError,
+    UnstableOffsetCommitError,
+)
 
 
 def backoff(
@@ -50,7 +62,8 @@ async def ask_until_answered(
     Args:
         items: What to ask for.
         ask: Gets an answer or an error for each item; told how often it was tried.
-        deadline: By when, on the loop's clock; no wait goes beyond it.
+        deadline: By when, on the loop's clock; no wait goes beyond it. Most errors
+            are asked again for 5 s only.
         error_of: Finds the error in an answer. Default: an answer that is one.
 
     Returns:
@@ -58,6 +71,7 @@ async def ask_until_answered(
     """
     find = error_of or _itself
     loop = asyncio.get_running_loop()
+    soon = loop.time() + PATIENCE_S
     pending = list(items)
     found: dict[ItemT, Any] = dict.fromkeys(pending)  # in the order of the question
     tries = 0
@@ -71,8 +85,13 @@ async def ask_until_answered(
             }
         found.update(answers)
         tries += 1
-        pending = [each for each in pending if _again(find(found[each]), tries)]
         delay = backoff(tries)
+        is_soon = loop.time() + delay < soon
+        pending = [
+            each
+            for each in pending
+            if _again(find(found[each]), tries, is_soon=is_soon)
+        ]
         if not pending or loop.time() + delay >= deadline:
             break
         await asyncio.sleep(delay)
@@ -83,10 +102,10 @@ def _itself(answer: Any) -> KafkaGuardError | None:
     return answer if isinstance(answer, KafkaGuardError) else None
 
 
-def _again(error: KafkaGuardError | None, tries: int) -> bool:
+def _again(error: KafkaGuardError | None, tries: int, *, is_soon: bool) -> bool:
     if error is None or not error.verdict.retriable:
         return False
-    if isinstance(error, RemoteStorageNotReadyError):
+    if isinstance(error, _LONG):
         return True
     is_plain = error.origin == "broker" and error.code != _UNKNOWN_SERVER_ERROR
-    return is_plain or tries < _FEW
+    return is_soon and (is_plain or tries < _FEW)

@@ -90,6 +90,7 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
         read_bootstrap(config.get("bootstrap.servers") or "", make),
         client_id=config.get("client.id") or "kafkaguard",
         tls=_tls(config, make).context if has_tls else None,
+        ca=config.get("ssl.ca.location"),
         mechanism=mechanism,
         sasl={ours: config[name] for name, ours in _SASL.items() if name in config},
         token=_token(config, make) if mechanism == "OAUTHBEARER" else None,

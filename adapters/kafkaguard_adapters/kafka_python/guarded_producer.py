@@ -384,7 +384,7 @@ def wrap(
         topics=topics,
         null_key=policy.null_key,
         disguised_null_key=policy.disguised_null_key,
-        rescue=policy.rescue,
-        resend_in_doubt=policy.resend_in_doubt,
+        rescue=policy.rescue != "never",
+        resend_in_doubt=policy.in_doubt == "resend",
         teller=Teller(on_event, policy),
     )

@@ -28,7 +28,7 @@ OBEYS = frozenset(
         "overrides.on_reject",
         "dead_letter",
         "rescue",
-        "resend_in_doubt",
+        "in_doubt",
     }
 )
 

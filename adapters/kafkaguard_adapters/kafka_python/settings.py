@@ -68,6 +68,7 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
         read_bootstrap(config.get("bootstrap_servers") or "localhost", make),
         client_id=config.get("client_id") or "kafkaguard",
         tls=_tls(config) if has_tls else None,
+        ca=config.get("ssl_cafile"),
         mechanism=mechanism,
         sasl={name: config[name] for name in _SASL if config.get(name) is not None},
         token=_token(provider) if mechanism == "OAUTHBEARER" and provider else None,

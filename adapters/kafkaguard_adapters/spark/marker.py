@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
 from kafkaguard._common.arguments import wrong_type
+from kafkaguard._verdicts.java_texts import java_text
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.spark.verdicts import BY_RULE
+from kafkaguard_adapters.spark.verdicts import BY_RULE, NO_PARTITION_OF_A_RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kafkaguard._verdicts.verdict import Verdict
 
 _MARK = "kafkaguard-error: "
 _LINE = re.compile(re.escape(_MARK) + r"(\{.*\})")
@@ -33,6 +36,21 @@ _JAVA_NAMES = {
     "SaslAuthentication": e.SaslAuthenticationFailedError,
     "Timeout": e.ClientTimeoutError,
     "TopicAuthorization": e.TopicAuthorizationFailedError,
+}
+_SAID: dict[type[e.KafkaGuardError], str] = {
+    e.UnknownTopicOrPartitionError: "the column partition names one that its topic "
+    "does not have; the record was not sent",
+    e.ClientMetadataError: "the topic was not found in time, and nothing was sent: is "
+    "there such a topic, may this client see it, and do brokers answer?",
+    e.ClientQueueFullError: "Java's producer had no memory left for the record, and "
+    "did not send it: brokers take records more slowly than Spark makes them",
+    e.ClientConnectionError: "the connection ended before the answer came",
+    e.ClientConfigurationError: "Java's client refuses {setting}",
+    e.OffsetOutOfRangeError: "records that the source was to read are not in the topic "
+    "any more: they were deleted by retention, or the topic was",
+}
+_VERDICTS: dict[type[e.KafkaGuardError], Verdict] = {
+    e.UnknownTopicOrPartitionError: NO_PARTITION_OF_A_RECORD
 }
 _CARRIED = ("code", "api", "topic", "partition", "broker", "broker_message")
 _MAX_DEPTH = 16
@@ -119,6 +137,12 @@ def _of_java(text: str) -> e.KafkaGuardError | None:
             code=e.InvalidRecordError.code,
             api="Produce",
         )
+    if told := java_text(text):
+        setting = told.place.pop("setting", None)
+        said = _SAID[told.error].format(setting=setting or "a setting")
+        verdict = _VERDICTS.get(told.error)
+        api = "Fetch" if told.error is e.OffsetOutOfRangeError else "Produce"
+        return errors.make(told.error, said, api=api, verdict=verdict, **told.place)
     for name in _JAVA.findall(text):
         cls = _JAVA_NAMES.get(name) or getattr(e, f"{name}Error", None)
         if cls is not None:

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
+#: One record with such a key may be meant.
+_FEW = 2
+
+
 @dataclass(slots=True)
 class TaskCounts:
     """What became of the records of a task.
@@ -21,6 +25,7 @@ class TaskCounts:
         dead_lettered: Records acknowledged in the dead-letter topic, by reason.
         in_doubt: Records that may or may not have been written, by error.
         resent: Records sent again on their own, after their batch was refused.
+        collapsed_keys: Records whose key is ``{}``.
         attempt: Which attempt at the task this was, from 0.
     """
 
@@ -29,6 +34,7 @@ class TaskCounts:
     dead_lettered: Counter[str] = field(default_factory=Counter)
     in_doubt: Counter[str] = field(default_factory=Counter)
     resent: int = 0
+    collapsed_keys: int = 0
     attempt: int = 0
 
     def to_json(self) -> str:
@@ -62,9 +68,13 @@ class WriteReport:
             wrote is in the topic a second time. When an executor is lost, Spark may
             repeat a whole stage and number its tasks from the beginning: those are not
             among them, and ``maybe_twice`` knows of what they wrote.
-        appended: How many records the topics grew by while the write ran, from their
-            end offsets; None if not all topics were known beforehand.
+        appended: How many records the topics grew by since the write was first tried,
+            from their end offsets; None if not all topics were known beforehand, or it
+            is not known when that was.
         seconds: How long it took.
+        collapsed_keys: Records whose key is ``{}``: what ``to_json`` makes of a key
+            of nulls.
+        remarks: What people should know about the counts.
     """
 
     topic: str | None
@@ -77,6 +87,19 @@ class WriteReport:
     retried_tasks: int
     appended: int | None
     seconds: float
+    collapsed_keys: int = 0
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What people should know, with what is seen in the counts themselves."""
+        if self.collapsed_keys < _FEW:
+            return self.remarks
+        said = (
+            f"{self.collapsed_keys:,} records have the key {{}}: to_json leaves out "
+            "what is null; of different records compaction would keep only the last"
+        )
+        return (*self.remarks, said)
 
     @property
     def unaccounted(self) -> int:
@@ -89,18 +112,26 @@ class WriteReport:
         """How many records may be in the topics twice, at most; None is "unknown".
 
         What the topics grew by beyond the records accounted for: written by attempts
-        that Spark repeated, or by somebody else at the same time. 0 is certain.
+        that Spark repeated, or by somebody else at the same time. 0 is certain. Topics
+        that grew by less were deleted meanwhile: then nothing is known.
         """
-        if self.appended is None:
-            return None
         once = self.delivered + sum(self.dead_lettered.values())
-        return max(0, self.appended - once)
+        if self.appended is None or self.appended < once:
+            return None
+        return self.appended - once
 
     def to_dict(self) -> dict[str, Any]:
         """Return all counts, those worked out as well."""
         counts = {each.name: getattr(self, each.name) for each in fields(self)}
         extra = {"unaccounted": self.unaccounted, "maybe_twice": self.maybe_twice}
         return counts | extra
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> WriteReport:
+        """Make a report again of what :meth:`to_dict` returned."""
+        names = {each.name for each in fields(cls)}
+        known = {name: value for name, value in content.items() if name in names}
+        return cls(**known | {"remarks": tuple(content["remarks"])})
 
     def __str__(self) -> str:
         """Say it in one line."""
@@ -110,8 +141,12 @@ class WriteReport:
             ("in doubt", self.in_doubt),
         ):
             parts += [f"{n:,} {name} ({reason})" for reason, n in reasons.items()]
-        twice = "unknown" if self.maybe_twice is None else f"{self.maybe_twice:,}"
-        return f"{', '.join(parts)}, at most {twice} twice, in {self.seconds:.1f} s"
+        known = self.maybe_twice
+        twice = (
+            "an unknown number twice" if known is None else f"at most {known:,} twice"
+        )
+        said = f"{', '.join(parts)}, {twice}, in {self.seconds:.1f} s"
+        return "; ".join([said, *self.warnings])
 
 
 def add_up(tasks: Iterable[TaskCounts]) -> TaskCounts:
@@ -123,6 +158,7 @@ def add_up(tasks: Iterable[TaskCounts]) -> TaskCounts:
         total.dead_lettered += task.dead_lettered
         total.in_doubt += task.in_doubt
         total.resent += task.resent
+        total.collapsed_keys += task.collapsed_keys
         total.attempt += task.attempt > 0
     return total
 
@@ -143,4 +179,6 @@ def total(
         retried_tasks=sum(report.retried_tasks for report in reports),
         appended=None if None in grown else sum(n for n in grown if n is not None),
         seconds=sum(report.seconds for report in reports),
+        collapsed_keys=sum(report.collapsed_keys for report in reports),
+        remarks=tuple(remark for report in reports for remark in report.remarks),
     )

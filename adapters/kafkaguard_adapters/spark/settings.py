@@ -31,6 +31,8 @@ class SinkSettings:
         max_record_bytes: The largest record, key, value and headers together, in bytes;
             None: as the topic says.
         report: A file that the data source appends its counts to, as JSON lines.
+        patience_s: Seconds that a question to the brokers waits for an answer, in a
+            stream. None: a batch, which fails soon.
     """
 
     client: Mapping[str, str] = field(repr=False)
@@ -41,6 +43,7 @@ class SinkSettings:
     compacted: bool | None = None
     max_record_bytes: int | None = None
     report: str | None = None
+    patience_s: float | None = None
 
     @property
     def servers(self) -> str:

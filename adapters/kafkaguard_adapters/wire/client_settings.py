@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._common.closest import did_you_mean
+from kafkaguard_adapters.wire.jaas import login
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -32,10 +33,6 @@ ALIASES: Final = {
 _ENTRY: Final = re.compile(r"((?:\\.|[^\\=:\s])+)(\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_LOGIN: Final = re.compile(
-    r"\.(?:PlainLoginModule|ScramLoginModule)\s+required\b(.*)", re.DOTALL
-)
-_OPTION: Final = re.compile(r'(\w+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s";]+))')
 
 
 class SettingError(ValueError):
@@ -138,18 +135,14 @@ def _translated(name: str, value: Any, given: Mapping[str, Any]) -> dict[str, An
 
 
 def _login(value: str, _: str) -> dict[str, str]:
-    module = _LOGIN.search(value)
-    options = {
-        name: _unescaped(quoted) or bare
-        for name, quoted, bare in _OPTION.findall(module[1] if module else "")
-    }
-    if not {"username", "password"} <= options.keys():
+    found = login(value)
+    if found is None:
         raise SettingError(
             "sasl.jaas.config",
             "only PlainLoginModule and ScramLoginModule with username and password can "
             "be translated; use sasl.username and sasl.password",
         )
-    return {f"sasl.{part}": options[part] for part in ("username", "password")}
+    return dict(zip(("sasl.username", "sasl.password"), found, strict=True))
 
 
 def _algorithm(value: str, _: str) -> dict[str, str]:

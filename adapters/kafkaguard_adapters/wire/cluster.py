@@ -21,6 +21,7 @@ from kafkaguard_adapters.wire.connection import (
     ConnectionLostError,
     api_name,
 )
+from kafkaguard_adapters.wire.refusals import given_by_the_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: A broker that closes a new connection this often in place of an answer means it.
 _TRIES: Final = 2
+#: Below this version a broker that makes topics by itself makes those that are named.
+_FIRST_THAT_MAKES_NO_TOPIC: Final = 4
 #: Seconds for one address, while there are others to try.
 _CONNECT_S: Final = 5.0
 
@@ -74,7 +77,8 @@ class Cluster:
             topics=None if topics is None else [named(name=name) for name in topics],
             allow_auto_topic_creation=False,
         )
-        answer = await self.ask(request, None, deadline)
+        lowest = _FIRST_THAT_MAKES_NO_TOPIC if request.topics else 0
+        answer = await self.ask(request, None, deadline, min_version=lowest)
         self.addresses = {
             each.node_id: (each.host, each.port) for each in answer.brokers
         }
@@ -88,6 +92,7 @@ class Cluster:
         deadline: float,
         *,
         max_version: int | None = None,
+        min_version: int = 0,
     ) -> Any:
         """Send a request to a broker and wait for the answer.
 
@@ -96,6 +101,7 @@ class Cluster:
             broker: The broker's id; None: any.
             deadline: By when, on the loop's clock.
             max_version: A cap on the version.
+            min_version: The lowest version in which the request means what it should.
 
         Raises:
             KafkaGuardError: There is no answer in time, or none to be had.
@@ -104,10 +110,16 @@ class Cluster:
         place = {"api": api_name(request), "broker": broker}
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._ask(request, broker, max_version, place)
+                return await self._ask(
+                    request, broker, (max_version, min_version), place
+                )
         except TimeoutError:
-            self._drop(broker)
             text = f"no answer within {max(0.0, deadline - started):.3g} s"
+            if broker in self.addresses and broker not in self._connections:
+                text += "; {}:{} takes no connection".format(*self.addresses[broker])
+                if self._is_given(self.addresses[broker]):
+                    text = given_by_the_cluster(text)
+            self._drop(broker)
             raise self.make(ClientTimeoutError, text, **place) from None
 
     async def version(self, request: Any, broker: int | None, deadline: float) -> int:
@@ -125,19 +137,26 @@ class Cluster:
         return connection.version(request) or 0
 
     async def _ask(
-        self, request: Any, broker: int | None, max_version: int | None, place: Any
+        self,
+        request: Any,
+        broker: int | None,
+        bounds: tuple[int | None, int],
+        place: Any,
     ) -> Any:
+        most, least = bounds
         losses, loss = 0, ConnectionLostError()
         while losses < _TRIES:
             connection = await self.connection(broker)
             is_new = connection.is_new
             try:
-                return await connection.ask(request, max_version=max_version)
+                return await connection.ask(
+                    request, max_version=most, min_version=least
+                )
             except ConnectionLostError as error:
                 loss = error
                 losses += is_new  # one that was idle may just have been closed for it
                 self._drop(broker)
-        version = connection.version(request, max_version)
+        version = connection.version(request, most, least)
         raise self._lost(loss, connection.address, version, place)
 
     def _lost(
@@ -216,7 +235,17 @@ class Cluster:
         raise failure
 
     async def _open(self, address: tuple[str, int], broker: int | None) -> Connection:
-        return await Connection.open(address, self._settings, self.make, broker)
+        try:
+            return await Connection.open(address, self._settings, self.make, broker)
+        except ClientNotConnectedError as error:
+            if not self._is_given(address) or error.summary is None:
+                raise
+            text = given_by_the_cluster(error.summary)
+            raise self.make(ClientNotConnectedError, text, broker=broker) from error
+
+    def _is_given(self, address: tuple[str, int]) -> bool:
+        """Say whether an address comes from the cluster, and not from the user."""
+        return address not in self._settings.bootstrap
 
     def _adopt(self) -> None:
         """Find out to which broker the first connection leads."""

@@ -22,7 +22,8 @@ from kafkaguard.errors import (
     ClientProtocolError,
     UnsupportedVersionError,
 )
-from kafkaguard_adapters.wire import proxies
+from kafkaguard.protocol._strangers import stranger
+from kafkaguard_adapters.wire import proxies, refusals
 from kafkaguard_adapters.wire.sasl import Login
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ class ConnectionLostError(Exception):
 
     Args:
         fault: What the network did; None: the other side closed it in good order.
+        mistake: Which setting does not fit, where that can be told.
     """
 
-    def __init__(self, fault: str | None = None) -> None:
+    def __init__(self, fault: str | None = None, mistake: str | None = None) -> None:
         super().__init__(fault)
         self.fault = fault
+        self.mistake = mistake
 
 
 class Connection:
@@ -80,6 +83,7 @@ class Connection:
         self._waiting: dict[int, tuple[asyncio.Future[Any], Any]] = {}
         self._number = 0
         self._fault: str | None = None
+        self._mistake: str | None = None
         self._session_ends: float | None = None
         self._receiving = asyncio.create_task(self._receive())
 
@@ -107,19 +111,12 @@ class Connection:
                 **way, ssl=context, server_hostname=host if context else None
             )
         except ssl.SSLError as error:
-            raise make(
-                ClientConfigurationError,
-                f"TLS with {place} failed: {error.reason or error}. Look at the "
-                "trusted certificates, and whether this port speaks TLS at all",
-                broker=broker,
-            ) from error
+            text = refusals.tls_failed(place, error, settings.ca)
+            raise make(ClientConfigurationError, text, broker=broker) from error
         except OSError as error:
-            if context and isinstance(error, ConnectionError) and not error.errno:
-                text = f"{place} closed the connection in place of a TLS handshake: "
-                advice = "does this port speak TLS at all?"
-                raise make(
-                    ClientConfigurationError, text + advice, broker=broker
-                ) from error
+            if context and _is_closing(error):
+                text = refusals.closed_in_handshake(place)
+                raise make(ClientConfigurationError, text, broker=broker) from error
             reason = error.strerror or str(error)
             text = f"{place} cannot be reached: {reason}"
             raise make(ClientNotConnectedError, text, broker=broker) from error
@@ -128,13 +125,12 @@ class Connection:
             await connection._enter(host)
         except ConnectionLostError as error:
             connection.close()
-            raise make(
-                ClientNotConnectedError,
-                f"{place} closed the connection at once"
-                + (f" ({error.fault})" if error.fault else "")
-                + ": does the security protocol fit this port?",
-                broker=broker,
-            ) from error
+            if error.mistake:
+                raise make(
+                    ClientConfigurationError, error.mistake, broker=broker
+                ) from error
+            text = refusals.closed_at_once(place, error.fault, has_tls=bool(context))
+            raise make(ClientNotConnectedError, text, broker=broker) from error
         except BaseException:
             connection.close()
             raise
@@ -157,21 +153,26 @@ class Connection:
         """Return the lowest and highest version that the broker has of a request."""
         return self._offered.get(request.API_KEY)
 
-    def version(self, request: Any, max_version: int | None = None) -> int | None:
+    def version(
+        self, request: Any, max_version: int | None = None, min_version: int = 0
+    ) -> int | None:
         """Return the highest version that both sides have; None: there is none.
 
         Args:
             request: A request, or its class.
             max_version: A cap of the caller's.
+            min_version: The lowest in which the request means what it should.
         """
         offered = self.offered(request)
         if offered is None:
             return None
         lowest, ours = request.valid_versions
         highest = min(offered[1], ours, ours if max_version is None else max_version)
-        return highest if highest >= max(lowest, offered[0]) else None
+        return highest if highest >= max(lowest, offered[0], min_version) else None
 
-    async def ask(self, request: Any, *, max_version: int | None = None) -> Any:
+    async def ask(
+        self, request: Any, *, max_version: int | None = None, min_version: int = 0
+    ) -> Any:
         """Send a request in the highest common version and wait for the answer.
 
         Raises:
@@ -179,13 +180,14 @@ class Connection:
                 cannot be read.
             ConnectionLostError: The connection ended.
         """
-        version = self.version(request, max_version)
+        version = self.version(request, max_version, min_version)
         if version is None:
             raise self._make(
                 UnsupportedVersionError,
                 f"the broker offers {_range(self.offered(request))}, and kafkaguard "
                 f"has up to {request.max_version}"
                 + ("" if max_version is None else f", capped at {max_version}")
+                + (f"; this needs {min_version} or higher" if min_version else "")
                 + "; nothing was sent",
                 api=api_name(request),
                 broker=self.broker,
@@ -195,7 +197,7 @@ class Connection:
 
     async def _ask(self, request: Any, version: int) -> Any:
         if self._receiving.done():
-            raise ConnectionLostError(self._fault)
+            raise ConnectionLostError(self._fault, self._mistake)
         self._number += 1
         number = self._number
         request.with_header(correlation_id=number, client_id=self._settings.client_id)
@@ -212,12 +214,16 @@ class Connection:
     async def _receive(self) -> None:
         try:
             while True:
-                size = int.from_bytes(
-                    await self._reader.readexactly(_SIZE_BYTES), "big"
-                )
+                first = await self._reader.readexactly(_SIZE_BYTES)
+                size = int.from_bytes(first, "big")
                 if not _NUMBER_BYTES <= size <= MAX_FRAME_BYTES:
+                    self._meet(first)
                     return
                 self._deliver(await self._reader.readexactly(size))
+        except ssl.SSLError as error:  # of a certificate that TLS 1.3 asks for late
+            place = "{}:{}".format(*self.address)
+            self._mistake = refusals.tls_failed(place, error, self._settings.ca)
+            self._fault = error.reason or str(error)
         except OSError as error:
             self._fault = error.strerror or str(error)
         except asyncio.IncompleteReadError as error:
@@ -226,6 +232,14 @@ class Connection:
         finally:
             self._give_up()
             self._writer.transport.abort()
+
+    def _meet(self, first: bytes) -> None:
+        """Find out who answers, where it is no broker of Kafka."""
+        protocol = stranger(first)
+        self._fault = f"it answers in {protocol or 'no protocol of Kafka'}"
+        if protocol is not None:
+            place = "{}:{}".format(*self.address)
+            self._mistake = refusals.speaks_otherwise(place, protocol)
 
     def _deliver(self, frame: bytes) -> None:
         answer, response = self._waiting.pop(
@@ -248,7 +262,7 @@ class Connection:
     def _give_up(self) -> None:
         for answer, _ in self._waiting.values():
             if not answer.done():
-                answer.set_exception(ConnectionLostError(self._fault))
+                answer.set_exception(ConnectionLostError(self._fault, self._mistake))
 
     async def _enter(self, host: str) -> None:
         await self._agree()
@@ -294,6 +308,12 @@ class Connection:
         if answer.error_code:
             api = api_name(request)
             raise self._make(answer.error_code, text, api=api, broker=self.broker)
+
+
+def _is_closing(error: OSError) -> bool:
+    """Say whether a connection was there, and the other side ended it."""
+    is_reset = isinstance(error, ConnectionResetError)
+    return is_reset or (isinstance(error, ConnectionError) and not error.errno)
 
 
 def _context(settings: Settings, make: Make) -> ssl.SSLContext | None:

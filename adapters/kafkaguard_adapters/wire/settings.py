@@ -31,6 +31,8 @@ class Settings:
         bootstrap: Hosts and ports to begin with.
         client_id: What we call ourselves.
         tls: Makes the context for TLS; None without TLS.
+        ca: The file of trusted certificates, for what is said when TLS fails; None:
+            the system's.
         mechanism: The SASL mechanism; None without SASL.
         sasl: Arguments of kafka-python's implementation of the mechanism.
         token: Fetches an OAUTHBEARER token, and its extensions, for each connection.
@@ -40,6 +42,7 @@ class Settings:
     bootstrap: tuple[tuple[str, int], ...]
     client_id: str = "kafkaguard"
     tls: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False)
+    ca: str | None = None
     mechanism: str | None = None
     sasl: Mapping[str, Any] = field(default_factory=dict, repr=False)
     token: Callable[[], Awaitable[tuple[str, Mapping[str, str]]]] | None = field(

@@ -69,6 +69,9 @@ ORDER = (
     "commit-without-answer",
     "abort-without-answer",
     "client-closed",
+    "created-already",
+    "deleted-already",
+    "nothing-to-delete",
     "background-report",
     # Records.
     "null-key-in-transaction",
@@ -121,6 +124,7 @@ ORDER = (
     "end-offset-not-known-yet",
     "ask-the-controller",
     "start-from-bootstrap",
+    "disk-has-failed",
     "offset-out-of-range",
     "code-not-kept",
     "server-error-on-change",

@@ -118,8 +118,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "cluster-not-known-yet",
         Action.REFRESH,
-        "the client does not know the topic, partition or broker: refresh metadata, "
-        "and if it is still not there, ask for one that is",
+        "the client does not know the topic, partition or broker: ask again when it "
+        "has refreshed its metadata; if it is still not there, ask for one that is",
         on=(e.ClientMetadataError,),
         scenario="A broker that does not exist, or that came a moment ago.",
         source="librdkafka #2858; KIP-207",

@@ -267,8 +267,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "topic-not-known-yet",
         Action.REFRESH,
-        "the client does not know the topic, partition or broker yet: refresh "
-        "metadata, then hand over the record again, since it was dropped",
+        "the client does not know the topic, partition or broker yet: wait until it "
+        "has refreshed its metadata, then hand the record over again: it was dropped",
         on=(e.ClientMetadataError,),
         apis=PRODUCE,
         scenario="A topic made a moment ago. librdkafka has purged the record.",

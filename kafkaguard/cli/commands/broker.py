@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
+from kafkaguard._common.text import plain
+from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.numbers import BROKERS, PARTITIONS
+from kafkaguard.cli.output import PlainTable, console
 from kafkaguard.testing import ClusterError, KafkaCluster
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ def _topics(
     pairs = [value.partition(":") for value in values]
     if not all(name and bool(count) == bool(found) for name, found, count in pairs):
         raise click.BadParameter("expected NAME or NAME:PARTITIONS")
+    if wrong := [name for name, _, _ in pairs if not can_be_a_topic(name)]:
+        raise click.BadParameter(f"{wrong[0]!r} is no topic's name: {ALLOWED}")
     return {
         name: int(PARTITIONS.convert(count if found else 1, option, context))
         for name, found, count in pairs
@@ -110,7 +114,7 @@ def _started(version: str | None, **options: Any) -> Iterator[KafkaCluster]:
         options["version"] = version
     try:
         cluster = KafkaCluster(**options)
-        with Console(stderr=True).status(f"Starting Kafka {cluster.version}"):
+        with console(stderr=True).status(f"Starting Kafka {cluster.version}"):
             cluster.start()
     except ClusterError as error:
         raise Problem(str(error)) from error
@@ -134,7 +138,7 @@ def _tell(cluster: KafkaCluster, topics: list[str], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(_facts(cluster, topics)))
     else:
-        Console().print(*_tables(cluster, topics), sep="\n")
+        console().print(*_tables(cluster, topics), sep="\n")
 
 
 def _facts(cluster: KafkaCluster, topics: list[str]) -> dict[str, Any]:
@@ -166,23 +170,23 @@ def _facts(cluster: KafkaCluster, topics: list[str]) -> dict[str, Any]:
     }
 
 
-def _tables(cluster: KafkaCluster, topics: list[str]) -> Iterator[str | Table]:
-    listeners = Table("Listener", "Bootstrap servers", "Security", "SASL")
+def _tables(cluster: KafkaCluster, topics: list[str]) -> Iterator[str | PlainTable]:
+    listeners = PlainTable("Listener", "Bootstrap servers", "Security", "SASL")
     for way in cluster.listeners:
-        servers = way.bootstrap_servers.replace(",", ",\n")
-        mechanisms = "\n".join(way.mechanisms)
+        servers = Text(way.bootstrap_servers.replace(",", ",\n"))
+        mechanisms = Text("\n".join(way.mechanisms))
         listeners.add_row(way.name, servers, way.security_protocol, mechanisms)
-    brokers = Table("Broker", "Process", "Log")
+    brokers = PlainTable("Broker", "Process", "Log")
     for node in cluster.brokers:
         brokers.add_row(str(node.id), str(node.pid), str(node.log))
     yield listeners
     yield brokers
     if topics:
-        yield f"Topics: {', '.join(topics)}"
+        yield f"Topics: {', '.join(map(plain, topics))}"
     if cluster.authority:
-        yield f"TLS clients trust {cluster.authority}"
-    servers = cluster.bootstrap_servers
-    yield f"Kafka {cluster.version} is ready at {servers} - Ctrl-C ends it."
+        yield f"TLS clients trust {plain(cluster.authority)}"
+    at = cluster.bootstrap_servers
+    yield f"Kafka {cluster.version} is ready at {at} - Ctrl-C ends it."
 
 
 def _wait_until_all_ended(cluster: KafkaCluster) -> None:

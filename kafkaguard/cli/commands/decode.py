@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kafkaguard.cli.content import lines, plain, without_credentials
+from kafkaguard.cli.content import as_json_knows, lines, without_credentials
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.hexdump import from_hex, is_text
+from kafkaguard.cli.output import say
 from kafkaguard.cli.requests import request_name
 from kafkaguard.protocol import Message, ProtocolError, message
 from kafkaguard.protocol._guess import guess_request, guess_version, split_frames
+from kafkaguard.protocol._strangers import stranger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +79,12 @@ def _bytes(source: str) -> bytes:
     if len(data) > _MOST_BYTES:
         raise Problem(f"{_name(source)}: more than {_MOST_BYTES} bytes; cut it down")
     found = from_hex(data.decode()) if is_text(data) else data
+    for each in (data, found or b""):
+        if (protocol := stranger(each)) is not None:
+            raise Problem(
+                f"{_name(source)}: this is {protocol}, and no message of Kafka: look "
+                "at the port, and at the security protocol"
+            )
     if not found:
         is_argument = source != "-" and not _is_there(source)
         what = "no such file, and no" if is_argument else "no bytes, and no"
@@ -145,10 +153,8 @@ def _print(decoded: Decoded, size: int, *, show_secrets: bool, as_json: bool) ->
         content = without_credentials(content)
     if as_json:
         head = {"message": found.name, "type": side, "version": version}
-        click.echo(json.dumps({**head, "content": plain(content)}))
+        click.echo(json.dumps({**head, "content": as_json_knows(content)}))
         return
-    click.echo(
-        f"{found.name} {side} v{version} (API key {found.api_key()}, {size} bytes)"
-    )
+    say(f"{found.name} {side} v{version} (API key {found.api_key()}, {size} bytes)")
     for line in lines(content):
-        click.echo(f"  {line}")
+        say(f"  {line}")

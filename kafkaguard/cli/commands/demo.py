@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from kafkaguard.cli.demo.flights import unpack
 from kafkaguard.cli.demo.run import Outcome, run_demo
 from kafkaguard.cli.group import Problem
+from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.cli.progress import Progress
-from kafkaguard.cli.spark_session import connector, spark_session
-from kafkaguard.testing import ClusterError, KafkaCluster
+from kafkaguard.cli.spark_session import connector, java_home, spark_session
+from kafkaguard.testing import ClusterError, KafkaCluster, kafka_jars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 @click.command()
@@ -43,22 +43,30 @@ def demo(*, as_json: bool) -> None:
 
 
 def _play(say: Callable[[str], None]) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="kafkaguard-demo-") as folder:
+    java_home()
+    with _problems(), tempfile.TemporaryDirectory(prefix="kafkaguard-demo-") as folder:
+        kafka_jars()  # before Spark, which takes its time to start
         file = unpack(Path(folder))
         say("Starting Spark, with its own Kafka sink")
         settings = {"spark.jars.packages": connector()}
         with spark_session("kafkaguard demo", settings=settings) as spark:
             say("Starting Kafka")
-            try:
-                with KafkaCluster() as cluster:
-                    return run_demo(cluster, spark, file, say)
-            except ClusterError as error:
-                raise Problem(str(error)) from None
+            with KafkaCluster() as cluster:
+                return run_demo(cluster, spark, file, say)
+
+
+@contextmanager
+def _problems() -> Iterator[None]:
+    """Make of an error of the cluster the one line that a person needs."""
+    try:
+        yield
+    except ClusterError as error:
+        raise Problem(str(error)) from None
 
 
 def _print(outcome: Outcome) -> None:
     before, after = outcome.unguarded, outcome.guarded
-    table = Table(
+    table = PlainTable(
         title=f"{outcome.flights:,} flights of 2013, {outcome.keyless:,} of them "
         "without an aircraft"
     )
@@ -79,8 +87,8 @@ def _print(outcome: Outcome) -> None:
     }
     for name, values in rows.items():
         table.add_row(name, *map(_shown, values))
-    Console().print(table)
-    Console().print(_summary(outcome))
+    console().print(table)
+    say(_summary(outcome))
 
 
 def _summary(outcome: Outcome) -> str:

@@ -6,11 +6,10 @@ import json
 from typing import Literal
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action
+from kafkaguard.cli.output import PlainTable, console
 from kafkaguard.cli.requests import request_name
 from kafkaguard.errors import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
 
@@ -43,16 +42,19 @@ def errors(*, api: str | None, action: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    table = Table(title=f"{len(rows)} error codes of Kafka {KAFKA_VERSION}")
-    for heading in ("Code", "Name", "Java retries", "Next step", "Rule"):
+    table = PlainTable(
+        title=f"{len(rows)} error codes of Kafka {KAFKA_VERSION}", box=None
+    )
+    for heading in ("Code", "Name", "Java", "Next step", "Rule"):
         justify: Literal["left", "right"] = "right" if heading == "Code" else "left"
-        table.add_column(heading, justify=justify, overflow="fold")
+        is_whole = heading != "Rule"
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=is_whole)
     for row in rows:
         table.add_row(
             str(row["code"]),
             str(row["name"]),
-            "yes" if row["retriable_in_java"] else "",
+            "retries" if row["retriable_in_java"] else "",
             str(row["action"]),
             str(row["rule"]),
         )
-    Console().print(table)
+    console().print(table)

@@ -8,15 +8,16 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from kafkaguard import errors
+from kafkaguard._common.text import plain
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.cli.client_behaviour import JAVA, Habits, clients, habits_of, source
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.lookup import Found, find_error, nearest_name
+from kafkaguard.cli.output import PlainTable, console, styled
 from kafkaguard.cli.requests import request_name
 from kafkaguard.errors._meanings import MEANINGS
 
@@ -37,6 +38,7 @@ _CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("tiered topic", {"facts": TopicFacts(tiered=True)}),
     ("raised by the send call itself", {"phase": "enqueue"}),
     ("reported aside (error_cb)", {"phase": "background"}),
+    ("repeated, since the first answer was lost", {"phase": "repeated"}),
 )
 
 
@@ -71,7 +73,7 @@ def explain(  # noqa: PLR0913 - one for each option
     """
     found = _find(_given(error))
     context: dict[str, Any] = {
-        "api": request_name(api),
+        "api": request_name(api) or found.api,
         "null_key": null_key,
         "idempotent": idempotent,
         "transactional": transactional,
@@ -85,7 +87,7 @@ def explain(  # noqa: PLR0913 - one for each option
         explained = {
             **_as_dict(found, verdict, others),
             "clients": [{"api": h.api, **h.does} for h in habits],
-            "clients_source": source(),
+            "clients_source": source(habits),
             "policy": tries,
         }
         click.echo(json.dumps(explained, indent=2))
@@ -169,7 +171,13 @@ def _depends(subject: Any, given: dict[str, Any]) -> Iterator[tuple[str, Verdict
 _APIS = (
     *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch"),
     *("TxnOffsetCommit", "InitProducerId", "EndTxn", "AddPartitionsToTxn"),
-    *("CreateTopics", "ElectLeaders", "CreateDelegationToken", "Heartbeat"),
+    *(
+        "CreateTopics",
+        "DeleteTopics",
+        "ElectLeaders",
+        "CreateDelegationToken",
+        "Heartbeat",
+    ),
 )
 
 
@@ -181,6 +189,7 @@ def _as_dict(
         "code": cls.code,
         "name": cls.name,
         "meaning": _meaning(found),
+        "note": found.note,
         "class": cls.__name__,
         "families": _families(cls),
         "verdict": _verdict_dict(verdict),
@@ -219,35 +228,47 @@ def _print(
     others: list[tuple[str, Verdict]],
     tries: str | None,
 ) -> None:
-    console = Console(soft_wrap=True, highlight=False)
     cls = found.error_class
     number = "" if cls.code is None else f" ({cls.code})"
-    console.print(f"[bold]{cls.name}[/]{number}")
-    console.print(_meaning(found))
+    screen = console()
     families = " < ".join([cls.__name__, *_families(cls)])
-    console.print(f"class      kafkaguard.errors.{families}")
-    console.print(f"next step  [bold]{verdict.action}[/]: {verdict.rule.sentence}")
-    console.print(f"written    {verdict.written}")
-    console.print(f"why        {verdict.rule.scenario}")
-    console.print(f"rule       {verdict.rule.id} ({verdict.rule.source})")
+    lines: list[tuple[str | Text, ...]] = [
+        (styled(cls.name, "bold"), number),
+        (_meaning(found),),
+        (f"class      kafkaguard.errors.{families}",),
+        (
+            "next step  ",
+            styled(verdict.action, "bold"),
+            f": {verdict.rule.sentence}",
+        ),
+        (f"written    {verdict.written}",),
+        (f"why        {verdict.rule.scenario}",),
+        (f"rule       {verdict.rule.id} ({verdict.rule.source})",),
+    ]
+    if found.note is not None:
+        lines.insert(2, (f"shown      {plain(found.note)}",))
     if tries is not None:
-        console.print(f"policy     {tries.removeprefix('policy ')}")
+        lines.append((f"policy     {plain(tries.removeprefix('policy '))}",))
+    for line in lines:
+        screen.print(Text.assemble(*line), soft_wrap=True)
     if others:
-        table = Table("When it is ...", "Next step", "Because", "Written", box=None)
+        table = PlainTable(
+            "When it is ...", "Next step", "Because", "Written", box=None
+        )
         for when, other in others:
             table.add_row(when, str(other.action), other.rule.sentence, other.written)
-        console.print()
-        Console().print(table)
+        screen.print()
+        screen.print(table)
 
 
 def _print_habits(habits: list[Habits]) -> None:
     """Print what each client does by itself."""
     if not habits:
         return
-    table = Table("Answering ...", *clients(), JAVA, box=None)
+    table = PlainTable("Answering ...", *clients(), JAVA, box=None)
     for one in habits:
         table.add_row(one.api or "anything", *one.does.values())
-    console = Console()
-    console.print("\nWhat each client does with it by itself:")
-    console.print(table)
-    console.print(f"({source()})", highlight=False)
+    screen = console()
+    screen.print("\nWhat each client does with it by itself:")
+    screen.print(table)
+    screen.print(f"({source(habits)})", soft_wrap=True)

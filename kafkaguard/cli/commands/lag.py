@@ -8,33 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
-from kafkaguard._cluster.lag import NO_SUCH_GROUP, LagReason, LagState, group_state
+from kafkaguard._cluster.lag import NO_SUCH_GROUP, LagReason
 from kafkaguard.cli.connecting import ask, connect, connection_options, tell
 from kafkaguard.cli.lag_picture import check_writable, lag_picture
+from kafkaguard.cli.lag_table import as_data, table
 from kafkaguard.cli.numbers import AMOUNT, COUNT, PAUSE
+from kafkaguard.cli.output import console, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rich.console import RenderableType
-
-    from kafkaguard._cluster.lag import GroupLag, LagReport, PartitionLag
+    from kafkaguard._cluster.lag import LagReport
     from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 
 _INCOMPLETE = 1
 _BEHIND = 3
 _COLUMNS = ("log_start", "last_stable", "time", "members", "facts")
-_STYLES = {
-    LagState.OK: "green",
-    LagState.LAGGING: "yellow",
-    LagState.STALLED: "red",
-    LagState.STOPPED: "red",
-    LagState.ERROR: "bold red",
-}
 
 
 @click.command()
@@ -99,8 +90,11 @@ def lag(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Show how far GROUPS (default: all) are behind, in offsets.
 
-    Exit code: 0 all brokers answered, 1 some refused something or what was named is not
-    there, 2 the cluster cannot be asked, 3 a group is further behind than --max.
+    "Group state" is Kafka's word; with --watch, "State" is what two looks show.
+
+    Exit code: 0 all is told, 1 a broker refused something, what was named is not there,
+    or this user may see no group, 2 the cluster cannot be asked, 3 a group is further
+    behind than --max.
     """
     if looks is not None and not (watch or plot):
         raise click.UsageError("--looks is the end of --watch or --plot: give one")
@@ -119,7 +113,8 @@ def lag(  # noqa: PLR0913 - one for each option
     history: list[LagReport] = []
 
     def remarks(report: LagReport) -> list[str]:
-        return _missing(report, groups, topics) + _unmeasured(report, limit)
+        found = _missing(report, groups, topics)
+        return [*found, *_unmeasured(report, limit), *_too_far(report, limit)]
 
     seen = _looks(calls, question, interval, wanted)
     try:
@@ -127,6 +122,7 @@ def lag(  # noqa: PLR0913 - one for each option
             seen,
             history,
             partitions=partitions or bool(columns),
+            columns=columns,
             as_json=as_json,
             live=wanted != 1,
             remarks=remarks,
@@ -137,13 +133,15 @@ def lag(  # noqa: PLR0913 - one for each option
     finally:
         calls.close_view()
     if plot is not None:
-        plot.write_text(_plot(history))
-        click.echo(f"wrote {plot}", err=True)
-    missing = remarks(history[-1])
-    for text in missing:
-        click.echo(text, err=True)
-    is_limited = bool(groups or topics or limit is not None)
-    ctx.exit(_exit_code(history[-1], limit) or (is_limited and bool(missing)))
+        plot.write_text(_plot(history), encoding="utf-8")
+        say(f"wrote {plot}", err=True)
+    last = history[-1]
+    for text in (*remarks(last), *_hidden(last)):
+        say(text, err=True)
+    missing = _missing(last, groups, topics) or _unmeasured(last, limit)
+    if _too_far(last, limit):
+        ctx.exit(_BEHIND)
+    ctx.exit(_INCOMPLETE if missing or not last.complete else 0)
 
 
 def _looks(
@@ -165,27 +163,31 @@ def _show(
     history: list[LagReport],
     *,
     partitions: bool,
+    columns: tuple[str, ...],
     as_json: bool,
     live: bool,
     remarks: Callable[[LagReport], list[str]],
 ) -> None:
-    def draw(report: LagReport) -> RenderableType:
+    def draw(report: LagReport) -> Any:
         earlier = history[-1] if history else None
         history.append(report)
-        return _table(report, earlier, partitions=partitions)
+        return table(
+            report, earlier, partitions=partitions, columns=columns, watched=live
+        )
 
     if as_json:
         for report in seen:
-            states = report.states(history[-1]) if history else {}
+            data = as_data(report, history[-1] if history else None)
             history.append(report)
-            data = _as_data(report, states)
             click.echo(json.dumps({**data, "remarks": remarks(report)}))
     elif live:
-        with Live(console=Console(), auto_refresh=False) as screen:
+        with Live(console=console(), auto_refresh=False) as screen:
             for report in seen:
                 screen.update(draw(report), refresh=True)
     else:
-        Console().print(draw(next(seen)))
+        drawn = draw(next(seen))
+        if history[-1].groups:
+            console().print(drawn)
     tell(history[-1].errors)
 
 
@@ -195,6 +197,8 @@ def _missing(
     """Say what was named and is not there, so that nobody takes it for 0."""
     hidden = "or this user may not see it (the operation Describe)"
     if not groups and not topics and not report.groups:
+        if report.sees_all_groups or not report.complete:
+            return []
         return [f"there is no group with a commit, {hidden}"]
     seen = {
         place.topic
@@ -210,6 +214,15 @@ def _missing(
     ]
 
 
+def _hidden(report: LagReport) -> list[str]:
+    """Say that a list of all groups is one of those that this user may see."""
+    if report.sees_all_groups is False and report.groups:
+        return ["these are the groups that this user may Describe; there may be others"]
+    if report.sees_all_groups and not report.groups and report.complete:
+        return ["the cluster has no group with a commit"]
+    return []
+
+
 def _unmeasured(report: LagReport, limit: int | None) -> list[str]:
     """Say where an alarm has nothing to go by, so that nobody takes it for green."""
     if limit is None or not report.complete:
@@ -219,13 +232,13 @@ def _unmeasured(report: LagReport, limit: int | None) -> list[str]:
     return [f"--max {limit}: no lag was measured, so nothing is known to be within it"]
 
 
-def _exit_code(report: LagReport, limit: int | None) -> int:
-    if limit is not None and any(
-        group.total is not None and group.total > limit
-        for group in report.groups.values()
-    ):
-        return _BEHIND
-    return 0 if report.complete else _INCOMPLETE
+def _too_far(report: LagReport, limit: int | None) -> list[str]:
+    """Say which groups are further behind than they may be."""
+    return [
+        f"--max {limit}: group {name} is {group.total} offsets behind"
+        for name, group in sorted(report.groups.items())
+        if limit is not None and group.total is not None and group.total > limit
+    ]
 
 
 def _plot(history: list[LagReport]) -> str:
@@ -235,128 +248,3 @@ def _plot(history: list[LagReport]) -> str:
         for name in names
     }
     return lag_picture([report.taken_at for report in history], totals)
-
-
-def _table(
-    report: LagReport, earlier: LagReport | None, *, partitions: bool
-) -> RenderableType:
-    taken = time.strftime("%H:%M:%S", time.localtime(report.taken_at))
-    table = Table(title=f"Lag in offsets at {taken}")
-    table.add_column("Group", overflow="fold")
-    if partitions:
-        table.add_column("Partition", overflow="fold")
-        for name in ("Committed", "End"):
-            table.add_column(name, justify="right", overflow="fold")
-    table.add_column("Lag", justify="right", overflow="fold")
-    table.add_column("State", overflow="fold")
-    table.add_column("Remarks", overflow="fold")
-    for name, group in sorted(report.groups.items()):
-        state = _state(group, earlier)
-        if not partitions or not group.partitions:
-            blanks = [""] * (3 if partitions else 0)
-            table.add_row(name, *blanks, _total(group), state, _remarks(group))
-            continue
-        for each in group.partitions.values():
-            table.add_row(name, *_row(each, state))
-    return table
-
-
-def _state(group: GroupLag, earlier: LagReport | None) -> str:
-    """Say a group's state; one look is not enough to see it move."""
-    if earlier is None:
-        return group.state or ""
-    state = group_state(earlier.groups.get(group.group), group)
-    return f"[{_STYLES[state]}]{state}[/]"
-
-
-def _total(group: GroupLag) -> str:
-    """Write a group's lag; nothing where no partition has one."""
-    return "" if group.total is None else str(group.total)
-
-
-def _remarks(group: GroupLag) -> str:
-    if group.error is not None:
-        return group.error.name
-    if group.reason is not None:
-        return group.reason
-    reasons: dict[str, int] = {}
-    for each in group.partitions.values():
-        if each.reason is not None:
-            reasons[each.reason] = reasons.get(each.reason, 0) + 1
-    return ", ".join(f"{count} {reason}" for reason, count in reasons.items())
-
-
-def _row(each: PartitionLag, state: str) -> list[str]:
-    reason = [] if each.reason is None else [str(each.reason)]
-    errors = [e.name for e in (each.read_error, each.error) if e is not None]
-    return [
-        f"{each.topic}-{each.partition}",
-        *("" if n is None else str(n) for n in (each.committed, each.end, each.lag)),
-        state,
-        "; ".join([*reason, *_extras(each), *errors, *each.notes]),
-    ]
-
-
-def _extras(each: PartitionLag) -> list[str]:
-    """Write what further columns have told."""
-    member = each.member
-    told = {
-        "{} lost to retention": each.lost or None,
-        "log start {}": each.log_start,
-        "{} wait for transactions": each.blocked or None,
-        "last stable {}": each.last_stable,
-        "{:.0f} s behind": each.time_lag,
-        "{}": member and f"{member.client_id} at {member.host}",
-        "{}compacted": _not(each.compacted),
-        "{}tiered": _not(each.tiered),
-    }
-    return [text.format(value) for text, value in told.items() if value is not None]
-
-
-def _not(value: bool | None) -> str | None:
-    return None if value is None else "" if value else "not "
-
-
-def _as_data(report: LagReport, states: dict[str, LagState]) -> dict[str, Any]:
-    return {
-        "taken_at": report.taken_at,
-        "complete": report.complete,
-        "broker_errors": {b: str(e) for b, e in report.broker_errors.items()},
-        "groups": [
-            {
-                "group": name,
-                "state": group.state,
-                "lag_state": states.get(name),
-                "total": group.total,
-                "unknown": group.unknown,
-                "reason": group.reason,
-                "error": None if group.error is None else str(group.error),
-                "partitions": [_partition(each) for each in group.partitions.values()],
-            }
-            for name, group in sorted(report.groups.items())
-        ],
-    }
-
-
-def _partition(each: PartitionLag) -> dict[str, Any]:
-    return {
-        "topic": each.topic,
-        "partition": each.partition,
-        "committed": each.committed,
-        "end": each.end,
-        "lag": each.lag,
-        "reason": each.reason,
-        "error": None if each.error is None else str(each.error),
-        "log_start": each.log_start,
-        "lost": each.lost,
-        "high_watermark": each.high_watermark,
-        "last_stable": each.last_stable,
-        "blocked": each.blocked,
-        "time_lag": each.time_lag,
-        "read_error": None if each.read_error is None else str(each.read_error),
-        "compacted": each.compacted,
-        "tiered": each.tiered,
-        "member": None if each.member is None else each.member.client_id,
-        "host": None if each.member is None else each.member.host,
-        "notes": each.notes,
-    }

@@ -6,12 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 
 from kafkaguard.cli.connecting import ask, connect, connection_options, tell
 from kafkaguard.cli.numbers import AMOUNT, PERCENT
+from kafkaguard.cli.output import PlainTable, console, say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,13 +62,17 @@ def log_dirs(
         for name in topics
         if report.complete and not _has(report, name)
     ]
+    too_full = _too_full(report, full)
     if as_json:
-        click.echo(json.dumps({**_as_data(report), "remarks": missing}, indent=2))
+        remarks = [*missing, *too_full]
+        click.echo(json.dumps({**_as_data(report), "remarks": remarks}, indent=2))
     else:
         _print(report)
-    for text in missing:
-        click.echo(text, err=True)
-    ctx.exit(_exit_code(report, full) or bool(missing))
+    for text in (*missing, *too_full):
+        say(text, err=True)
+    if too_full:
+        ctx.exit(_FULL)
+    ctx.exit(_INCOMPLETE if missing or not report.complete else 0)
 
 
 def _has(report: LogDirsReport, topic: str) -> bool:
@@ -81,15 +84,18 @@ def _has(report: LogDirsReport, topic: str) -> bool:
     )
 
 
-def _exit_code(report: LogDirsReport, full: float | None) -> int:
-    used = [d.used for b in report.brokers.values() for d in b.dirs.values()]
-    if full is not None and any(u is not None and u * 100 > full for u in used):
-        return _FULL
-    return 0 if report.complete else _INCOMPLETE
+def _too_full(report: LogDirsReport, full: float | None) -> list[str]:
+    """Say which disks are fuller than they may be."""
+    return [
+        f"--full {full:g}: {each.used:.1%} of {each.path} on broker {broker.broker}"
+        for broker in report.brokers.values()
+        for each in broker.dirs.values()
+        if full is not None and each.used is not None and each.used * 100 > full
+    ]
 
 
 def _print(report: LogDirsReport) -> None:
-    table = Table(title="Log directories")
+    table = PlainTable(title="Log directories")
     for name in ("Broker", "Directory"):
         table.add_column(name, overflow="fold")
     for name in ("Replicas", "Size", "Disk", "Free", "Used"):
@@ -99,14 +105,20 @@ def _print(report: LogDirsReport) -> None:
             table.add_row(
                 str(broker.broker),
                 each.path,
-                str(len(each.replicas)),
-                decimal(each.size),
-                "" if each.total_bytes is None else decimal(each.total_bytes),
-                "" if each.usable_bytes is None else decimal(each.usable_bytes),
-                "" if each.used is None else f"{each.used:.0%}",
+                "" if each.error else str(len(each.replicas)),
+                *map(_bytes, (each.size, each.total_bytes, each.usable_bytes)),
+                "offline" if each.error else _percent(each.used),
             )
-    Console().print(table)
+    console().print(table)
     tell(report.errors)
+
+
+def _bytes(size: int | None) -> str:
+    return "" if size is None else decimal(size)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
 
 
 def _as_data(report: LogDirsReport) -> dict[str, Any]:

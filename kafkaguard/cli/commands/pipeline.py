@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from kafkaguard.cli.group import Problem
+from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.cli.progress import Progress
 from kafkaguard.cli.spark_session import NotStarted, connector, java_home, spark_session
 from kafkaguard.cli.spark_settings import check_settings, setting_in
@@ -171,7 +170,7 @@ def _said(error: Exception) -> str:
 
 
 def _print(report: WriteReport) -> None:
-    table = Table(title=f"Into {report.topic or 'the topics of the column topic'}")
+    table = PlainTable(title=f"Into {report.topic or 'the topics of the column topic'}")
     table.add_column()
     table.add_column("Records", justify="right")
     table.add_row("Read", f"{report.read:,}")
@@ -182,4 +181,6 @@ def _print(report: WriteReport) -> None:
         table.add_row(f"In doubt: {error}", f"{count:,}")
     twice = report.maybe_twice
     table.add_row("Twice, at most", "unknown" if twice is None else f"{twice:,}")
-    Console().print(table)
+    console().print(table)
+    for warning in report.warnings:
+        say(warning)

@@ -8,13 +8,12 @@ from typing import Any
 
 import click
 import yaml
-from rich.console import Console
-from rich.table import Table
 
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.lag_picture import check_writable
 from kafkaguard.cli.numbers import ROWS, RUNS
+from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard_policies import (
     PolicyError,
     RetryPolicy,
@@ -55,7 +54,7 @@ def check(context: click.Context, sources: tuple[str, ...], *, as_json: bool) ->
         click.echo(json.dumps(results, indent=2))
     else:
         for result in results:
-            click.echo(_verdict_line(result))
+            say(_verdict_line(result))
     context.exit(0 if all(result["valid"] for result in results) else _WRONG_INPUT)
 
 
@@ -119,10 +118,10 @@ def _list_presets(*, as_json: bool) -> None:
         listed = [{"name": p.name, "description": p.description} for p in loaded]
         click.echo(json.dumps(listed, indent=2))
         return
-    table = Table("Preset", "For", box=None)
+    table = PlainTable("Preset", "For", box=None)
     for one in loaded:
         table.add_row(one.name, one.description)
-    Console().print(table)
+    console().print(table)
 
 
 @policy.command()
@@ -160,7 +159,10 @@ def preview(
         raise Problem(str(error)) from None
     if svg is not None:
         svg.write_text(drawn.to_svg(), encoding="utf-8")
-    click.echo(drawn.to_json() if as_json else str(drawn))
+    if as_json:
+        click.echo(drawn.to_json())
+    else:
+        say(drawn)
 
 
 @policy.command()
@@ -189,7 +191,7 @@ def diff(context: click.Context, old: str, new: str, *, as_json: bool) -> None:
         click.echo(json.dumps(changed, indent=2))
     else:
         for path, values in changed.items():
-            click.echo(f"{path}: {_short(values['old'])} -> {_short(values['new'])}")
+            say(f"{path}: {_short(values['old'])} -> {_short(values['new'])}")
     context.exit(bool(changed))
 
 

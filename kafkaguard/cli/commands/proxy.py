@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.numbers import SECONDS, SHARE, ListenAddress
+from kafkaguard.cli.output import PlainTable, console, say, styled
 from kafkaguard.testing import FaultProxy, FaultSpecError, ProxyError
 from kafkaguard.testing.proxy.journal import code_name
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _REFRESH_S = 0.25
+#: Seconds to wait for a connection to each broker before the start.
+_CONNECT_S = 5.0
 
 
 @click.command(help="Stand between clients and brokers, and let faults happen.")
@@ -64,6 +66,8 @@ def proxy(  # noqa: PLR0913 - click hands over each option
 ) -> None:
     """Run the proxy until it is interrupted or its time is over."""
     host, port = listen
+    if pause_file is not None and not pause_file.absolute().parent.is_dir():
+        raise Problem(f"--pause-file {pause_file}: there is no folder to put it in")
     try:
         running = FaultProxy(upstream, host=host, port=port, advertised_host=advertise)
         if faults is not None:
@@ -74,21 +78,41 @@ def proxy(  # noqa: PLR0913 - click hands over each option
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(f"{faults} is not a text file that can be read") from error
     try:
-        click.echo(f"Clients connect to {running.bootstrap_servers}", err=as_json)
+        _check_reachable(running)
+        say(f"Clients connect to {running.bootstrap_servers}", err=as_json)
         _watch(running, pause_file, seconds, quiet=as_json)
     finally:
         running.stop()
-    click.echo(json.dumps(_counts(running)) if as_json else _summary(running))
+    if as_json:
+        click.echo(json.dumps(_counts(running)))
+    else:
+        say(_summary(running))
+
+
+def _check_reachable(running: FaultProxy) -> None:
+    """Find out whether any broker is there; clients would only see closed doors."""
+    refusals = []
+    for host, port in running.upstream:
+        try:
+            socket.create_connection((host, port), _CONNECT_S).close()
+        except OSError as error:
+            refusals.append(f"{host}:{port} ({error.strerror or error})")
+        else:
+            return
+    raise Problem(
+        f"--upstream: no broker takes a connection: {', '.join(refusals)}. Start one, "
+        "or mend the address"
+    )
 
 
 def _watch(
     running: FaultProxy, pause_file: Path | None, seconds: float | None, *, quiet: bool
 ) -> None:
     """Keep the kill switch and the table up to date until the end."""
-    console = Console(quiet=quiet)
+    screen = console(quiet=quiet)
     end = None if seconds is None else time.monotonic() + seconds
     try:
-        with Live(_table(running), console=console, transient=True) as live:
+        with Live(_table(running), console=screen, transient=True) as live:
             while end is None or time.monotonic() < end:
                 running.paused = pause_file is not None and pause_file.exists()
                 live.update(_table(running))
@@ -97,13 +121,13 @@ def _watch(
         return
 
 
-def _table(running: FaultProxy) -> Table:
+def _table(running: FaultProxy) -> PlainTable:
     title = "paused: no faults" if running.paused else None
-    table = Table("API", "requests", "errors", title=title)
+    table = PlainTable("API", "requests", "errors", title=title)
     for row in _rows(running):
         table.add_row(*row)
     for fault in running.faults:
-        table.add_row(f"[bold]{fault}[/]", str(fault.fired), "")
+        table.add_row(styled(fault, "bold"), str(fault.fired), "")
     return table
 
 

@@ -5,8 +5,11 @@ First which requests are meant (:class:`When`), then what happens, and how often
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.arguments import whole_number
 from kafkaguard._verdicts.apis import API_NAMES
 from kafkaguard.testing.proxy import actions, names
 from kafkaguard.testing.proxy.faults import Fault
@@ -109,6 +112,8 @@ class When:
 
     def cut(self, *, keep: int | None = None, times: int | None = None) -> Fault:
         """Send the first ``keep`` bytes of the answer (default: half), then close."""
+        if keep is not None:
+            _whole("keep", keep)
         action = actions.Break("cut", written=True, damage=actions.cut(keep))
         return self._set(action, times)
 
@@ -136,7 +141,11 @@ class When:
 
         A request outside of them ends its connection, as a broker's answer would.
         """
-        return self._limit(actions.Versions(min_version, max_version))
+        lowest, highest = (
+            _whole("min_version", min_version),
+            _whole("max_version", max_version),
+        )
+        return self._limit(actions.Versions(lowest, highest))
 
     def hide(self) -> Fault:
         """Do not offer the API at all, as a broker that does not have it."""
@@ -148,7 +157,7 @@ class When:
         return self._set(action, None)
 
     def _set(self, action: actions.Action, times: int | None) -> Fault:
-        if times is not None and times < 1:
+        if times is not None and _whole("times", times) < 1:
             raise FaultSpecError(f"times={times}: a fault happens once or more")
         return self._add(
             Fault(
@@ -188,9 +197,10 @@ def when(  # noqa: PLR0913 - each way to choose a request
     where: Callable[[Request], bool] | None = None,
 ) -> When:
     """Choose requests; see :meth:`kafkaguard.testing.FaultProxy.on`."""
-    if not 0 < rate <= 1:
+    if not 0 < _number("rate", rate) <= 1:
         raise FaultSpecError(f"rate={rate}: the share of requests is in (0, 1]")
-    if nth is not None and nth < 1:
+    _whole("skip", skip)
+    if nth is not None and _whole("nth", nth) < 1:
         raise FaultSpecError(f"nth={nth}: requests are counted from 1")
     wanted = [api] if isinstance(api, str) else api
     keys = None if wanted is None else frozenset(map(names.api_key, wanted))
@@ -199,7 +209,22 @@ def when(  # noqa: PLR0913 - each way to choose a request
     return When(add, match, skip=skip, once=nth is not None, rate=rate, seed=seed)
 
 
-def _seconds(value: float) -> float:
-    if value >= 0:
-        return float(value)
-    raise FaultSpecError(f"{value} seconds: time does not run backwards")
+def _seconds(value: Any) -> float:
+    number = _number("seconds", value)
+    if not 0 <= number < math.inf:
+        raise FaultSpecError(f"{value} seconds: from 0 on, and with an end")
+    return number
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, Real) or isinstance(value, bool):
+        kind = type(value).__name__
+        raise FaultSpecError(f"{name} takes a number (int or float), not {kind}")
+    return float(value)
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        return whole_number(name, value)
+    except (TypeError, ValueError) as error:
+        raise FaultSpecError(str(error)) from None

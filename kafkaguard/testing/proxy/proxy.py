@@ -75,7 +75,8 @@ class FaultProxy:
     ) -> None:
         self.journal = Journal(journal_size)
         """Everything that went through; ``print(proxy.journal)`` shows it."""
-        self._upstream = _addresses(upstream)
+        self.upstream = _addresses(upstream)
+        """Host and port of each broker behind it."""
         if arguments.port(str(port), lowest=0) is None:
             raise ProxyError(f"port={port!r}: there are 1 to 65535, and 0 for any free")
         self._hub = Hub(
@@ -324,7 +325,7 @@ class FaultProxy:
     async def _open(self) -> list[Listener]:
         for listener in self._hub.listeners.values():
             await self._hub.open(listener)
-        return [await self._hub.listener(address) for address in self._upstream]
+        return [await self._hub.listener(address) for address in self.upstream]
 
     def _add(self, fault: Fault) -> Fault:
         fault.owner = self._remove

@@ -127,8 +127,9 @@ def _unreadable(client: str) -> Finding:
         "(all)",
         "(all)",
         f"the settings of a bare {client} client cannot be read, so they were not "
-        f"compared with the policy: hand them over with config=, or let the guard "
-        f"build the client with factory=",
+        "compared with the policy, and lag(), log_dirs() and look-ups of offsets will "
+        "be refused: hand them over with config=, or let the guard build the client "
+        "with factory=",
     )
 
 

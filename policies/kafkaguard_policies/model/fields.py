@@ -126,4 +126,6 @@ Attempts = Annotated[int, Bound(1, 10_000, "attempts", whole=True, removable=Tru
 Waits = Annotated[int, Bound(0, 1_000_000, "waits", whole=True, removable=True)]
 Count = Annotated[int, Bound(1, 1_000_000, "calls", whole=True)]
 Factor = Annotated[float, Bound(1, 100, "times")]
+Records = Annotated[int, Bound(1, 1_000_000_000, "records", whole=True)]
+Ratio = Annotated[float, Bound(0.000_001, 1, "dead letters for each record")]
 Tokens = Annotated[float, Bound(0, 1_000_000, "tokens")]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -19,7 +20,8 @@ from kafkaguard import errors
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
 from kafkaguard._delivery.dialects import Dialect
-from kafkaguard._retries.machine import OnReject
+from kafkaguard._delivery.shell import Rescue
+from kafkaguard._retries.machine import InDoubt, OnReject
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action
@@ -30,6 +32,8 @@ from kafkaguard_policies.model.fields import (
     Deadline,
     Duration,
     Factor,
+    Ratio,
+    Records,
     Seconds,
     Tokens,
     Waits,
@@ -38,6 +42,7 @@ from kafkaguard_policies.model.fields import (
 from kafkaguard_policies.model.names import error_class
 
 T = TypeVar("T")
+_log = logging.getLogger("kafkaguard.policies")
 
 Client = Literal["kafka-python", "confluent-kafka", "aiokafka", "spark"]
 #: Actions that an override may order. The others need a repair that no rule can order.
@@ -141,6 +146,46 @@ class Breaker(Part):
     """Fail at once, or wait for the probe (for consumers), within the deadline."""
 
 
+_RESCUE_WORDS = dict.fromkeys(("true", "yes", "on"), "ordered") | dict.fromkeys(
+    ("false", "no", "off"), "never"
+)
+
+
+def _rescue_word(value: Any) -> Any:
+    """Take true and false for the words that they mean, with a hint."""
+    word = _RESCUE_WORDS.get(str(value).lower())
+    if word is None:
+        return value
+    _log.warning(
+        "rescue: %s is taken as %s; write that word (YAML reads on and yes as true, "
+        "off and no as false)",
+        str(value).lower(),
+        word,
+    )
+    return word
+
+
+Rescued = Annotated[
+    Rescue, BeforeValidator(_rescue_word, json_schema_input_type=Rescue | bool)
+]
+
+
+class LetterLimit(Part):
+    """When records are no longer set aside: then the fault is not theirs."""
+
+    ratio: Ratio | None = None
+    """The largest share of records that may become dead letters, from the 1,000th
+    record on."""
+    consecutive: Records | None = None
+    """The most dead letters in a row, without a delivered record between them."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.ratio is None and self.consecutive is None:
+            raise ValueError("limits nothing; give ratio, consecutive, or both")
+        return self
+
+
 class DeadLetter(Part):
     """Where a rejected record goes, and which headers say why."""
 
@@ -149,6 +194,13 @@ class DeadLetter(Part):
     headers: Dialect = "own"
     """The dialect: kafkaguard's, Spring's ``kafka_dlt-*``, Connect's
     ``__connect.errors.*``, Streams', or that of KIP-1191."""
+    limit: Annotated[
+        LetterLimit | None,
+        BeforeValidator(_absent, json_schema_input_type=LetterLimit | Off),
+    ] = None
+    """Beyond it a rejected record fails with its error instead, so that a fault of the
+    whole stream does not drain it into the dead-letter topic; null (or ``none``) for no
+    bound."""
 
     @field_validator("topic")
     @classmethod
@@ -267,7 +319,7 @@ class Override(Part):
     """Which failures."""
     action: Ordered | None = None
     """What to do instead of what the verdict says. After ``RETRY`` of something that
-    may have been written, ``resend_in_doubt`` must be said as well."""
+    may have been written, ``in_doubt: resend`` must be said as well."""
     max_attempts: Attempts | None = None
     """How many attempts there are in all, the first one included."""
     deadline: Deadline | None = None
@@ -275,8 +327,8 @@ class Override(Part):
     stays a bound."""
     backoff: Backoff | None = None
     """How long to wait."""
-    resend_in_doubt: StrictBool | None = None
-    """Whether to send again what may have been written."""
+    in_doubt: InDoubt | None = None
+    """What happens to what may have been written."""
     on_reject: OnReject | None = None
     """What happens to a rejected record."""
     cost: Tokens | None = None
@@ -323,11 +375,13 @@ class PolicyDocument(Part):
     """What happens to a record that can never succeed."""
     dead_letter: DeadLetter = DeadLetter()
     """Where it goes with ``on_reject: dead_letter``."""
-    resend_in_doubt: StrictBool = False
-    """Send again what may have been written already: may write it twice."""
-    rescue: StrictBool = True
-    """Send records that failed only with their batch again on their own, once, where
-    that keeps the order of their key."""
+    in_doubt: InDoubt = "raise"
+    """What happens to what may have been written: raise it, only ``report`` it in the
+    counts (records; a call raises), or ``resend`` it, which may write it twice."""
+    rescue: Rescued = "ordered"
+    """What happens to a record that failed only with its batch: it is sent again, but
+    never after a later one of its key (``ordered``: it fails as SUPERSEDED instead);
+    sent again all the same (``any_order``); or it fails (``never``)."""
     null_key: Literal["reject", "send"] = "reject"
     """A record without a key for a compacted topic: reject it before anything is
     sent (KIP-135), or leave it to the broker, which fails its whole batch."""

@@ -18,6 +18,7 @@ class Caller(Protocol):
     hooks: Sequence[EventHook]
     repairs: Mapping[Action, Callable[[], Any]]
     random: Callable[[], float]
+    confirm: Callable[[], object] | None
 
     @property
     def loop(self) -> Loop:

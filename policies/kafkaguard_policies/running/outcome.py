@@ -22,7 +22,7 @@ SENTENCES = {
     StopReason.REJECTED: "it can never succeed, so it was not tried again",
     StopReason.CONFIGURE: "configuration, credentials or ACLs must be mended first",
     StopReason.IN_DOUBT: (
-        "it may have been done already; resend_in_doubt would try again and may do "
+        "it may have been done already; in_doubt: resend would try again and may do "
         "it twice"
     ),
     StopReason.FENCED: "another instance owns the id",

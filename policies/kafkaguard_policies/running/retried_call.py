@@ -34,9 +34,11 @@ from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action, Verdict
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_policies.running.outcome import Attempt, Outcome, attach, outcome_of
+from kafkaguard_policies.running.repeats import DONE_BEFORE, says_done, tell_done
 
 if TYPE_CHECKING:
     from kafkaguard._retries.breaker import Change
+    from kafkaguard._verdicts.verdict import Phase
     from kafkaguard_policies.running.caller import Caller
     from kafkaguard_policies.running.shared_limits import SharedLimits
 
@@ -88,6 +90,8 @@ class RetriedCall:
     outcome: Outcome | None = None
     _ruling: Ruling | None = None
     _probing = False
+    #: An attempt before may have done what was asked for.
+    _may_be_done = False
 
     def __init__(
         self,
@@ -171,6 +175,7 @@ class RetriedCall:
                 own ``throttle_time_ms``, if it has one.
         """
         verdict, now = self._judge(error), self._retrier.now()
+        self._may_be_done |= verdict.written == "maybe"
         ruling = self._policy.ruling(verdict, self._context, error)
         self.error, self._ruling = error, ruling
         if throttle is None:
@@ -189,12 +194,21 @@ class RetriedCall:
             self._tell_failure(failure)
         if step.kind == "stop":
             return self._stop(step.reason, step.repair, verdict)
+        if step.kind == "done" and verdict.rule.id in DONE_BEFORE:
+            tell_done(error, verdict, self._retrier.confirm)
         return step
 
     def _judge(self, error: Exception) -> Verdict:
-        context = self._context
+        if self._may_be_done and self._context.phase is None:
+            done = self._classified(error, "repeated")
+            if says_done(error, done):
+                return done
         if isinstance(error, KafkaGuardError) and error.given_verdict is not None:
             return error.given_verdict
+        return self._classified(error, self._context.phase)
+
+    def _classified(self, error: Exception, phase: Phase | None) -> Verdict:
+        context = self._context
         return classify(
             error,
             api=context.api,
@@ -203,7 +217,7 @@ class RetriedCall:
             facts=context.facts,
             idempotent=context.idempotent,
             transactional=context.transactional,
-            phase=context.phase,
+            phase=phase,
         )
 
     def _given_up_inside(self, error: Exception) -> bool:

@@ -14,6 +14,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafkaguard._common.arguments import hook
 from kafkaguard._retries.events import logger
 from kafkaguard._retries.machine import CallContext
 from kafkaguard_policies.running import testing
@@ -51,6 +52,9 @@ class Retrier:
             also coroutine functions) for ``REFRESH``, ``REJOIN``, ``ABORT`` and
             ``RECREATE``. One that raises, or returns False, ends the call. Without one
             for the last three such a failure ends it too.
+        confirm: Looks, when a creation that was repeated is there already, whether it
+            is as it was asked for: False, or text on what differs, is logged as a
+            warning.
         passes_timeout: The function hands ``attempt_timeout`` to its client, so a
             policy that has one is allowed for plain functions.
         clock: Tells the time in seconds.
@@ -66,6 +70,7 @@ class Retrier:
         *,
         hooks: Sequence[EventHook] = (),
         repairs: Mapping[Action, Callable[[], Any]] | None = None,
+        confirm: Callable[[], object] | None = None,
         passes_timeout: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Any] = time.sleep,
@@ -75,6 +80,7 @@ class Retrier:
         self.context = context or CallContext()
         self.hooks: Sequence[EventHook] = checked_hooks(hooks)
         self.repairs: Mapping[Action, Callable[[], Any]] = dict(repairs or {})
+        self.confirm = hook("confirm", confirm)
         self.random = random
         self._passes_timeout = passes_timeout
         self._clock = clock

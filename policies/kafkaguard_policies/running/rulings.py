@@ -74,7 +74,7 @@ class Rulings:
             max_waits=policy.max_waits,
             deadline=policy.deadline,
             backoff=policy.backoff,
-            resend_in_doubt=policy.resend_in_doubt,
+            in_doubt=policy.in_doubt,
             on_reject=policy.on_reject,
             cost=_cost(policy, action),
         )
@@ -95,7 +95,7 @@ class Rulings:
             max_waits=policy.max_waits,
             deadline=either("deadline"),
             backoff=either("backoff"),
-            resend_in_doubt=either("resend_in_doubt"),
+            in_doubt=either("in_doubt"),
             on_reject=either("on_reject"),
             cost=_cost(policy, action) if override.cost is None else override.cost,
             override=index,

@@ -88,3 +88,12 @@ def test_an_old_java_is_named(no_java, version, said):
     executable = pretend_java(no_java, version)
     with pytest.raises(JavaNotFoundError, match=f"need Java 17: {executable} .*{said}"):
         java()
+
+
+def test_java_is_looked_for_before_anything_is_fetched(no_java, monkeypatch, tmp_path):
+    """Whoever lacks it does not wait for 43 MB to be told so."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("KAFKAGUARD_CACHE", str(cache))
+    with pytest.raises(JavaNotFoundError):
+        KafkaCluster().start()
+    assert not cache.exists()

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 import pytest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataResponse
-from test_proxy_codes import APIS
 
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard.testing import FaultProxy
@@ -23,6 +22,7 @@ from kafkaguard.testing.proxy.journal import Journal
 from kafkaguard.testing.proxy.places import layout
 from tests.testing.proxy import raw_requests as raw
 from tests.testing.proxy.raw_client import RawClient
+from tests.testing.proxy.test_proxy_codes import APIS
 
 FRAMES = 50_000  # in each direction
 UPSTREAM = ("192.0.2.1", 9092)

@@ -20,6 +20,7 @@ _TYPES = {
     "value": ("string", "binary"),
     "headers": ("array<struct<key:string,value:binary>>",),
     "partition": ("int",),
+    "timestamp": ("timestamp",),
     REFUSED: ("struct<reason:string,source:string>",),
 }
 

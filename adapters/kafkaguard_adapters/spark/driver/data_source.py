@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,10 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.spark.driver.batch_notes import Notes
 from kafkaguard_adapters.spark.driver.columns import check_columns
-from kafkaguard_adapters.spark.driver.options import from_options
+from kafkaguard_adapters.spark.driver.options import CHECKPOINT, from_options
+from kafkaguard_adapters.spark.driver.patience import stream_patience
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import Growth, make_report
 from kafkaguard_adapters.spark.executor.task import run_task
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from kafkaguard_adapters.spark.driver.topics import Brokers, SinkTopic
+    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
 
@@ -61,7 +63,7 @@ class KafkaGuardSource(DataSource):
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use mode("append")')
             settings = _checked(self.options, schema)
-            return BatchWriter(settings, *look_up(settings))
+            return BatchWriter(settings, look_up(settings))
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
@@ -71,7 +73,8 @@ class KafkaGuardSource(DataSource):
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use outputMode("append")')
             settings = _checked(self.options, schema)
-            return StreamWriter(settings, *look_up(settings))
+            patient = replace(settings, patience_s=stream_patience())
+            return StreamWriter(patient, self.options.get(CHECKPOINT))
 
 
 @dataclass
@@ -93,17 +96,14 @@ class BatchWriter(DataSourceArrowWriter):
 
     Args:
         settings: How to write.
-        brokers: Where the topics are; not kept.
         topics: What was found out about the topics.
     """
 
-    def __init__(
-        self, settings: SinkSettings, brokers: Brokers, topics: dict[str, SinkTopic]
-    ) -> None:
+    def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
         self._settings = settings
         self._topics = topics
         reports = settings.report is not None
-        self._growth = Growth.begin(brokers, topics) if reports else None
+        self._growth = Growth.begin(settings) if reports else None
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""
@@ -117,23 +117,39 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes one micro-batch; made anew for each, and once more for its commit.
 
+    The one for the micro-batch is pickled for the tasks, the one for the commit is not:
+    so the brokers are asked when it is pickled, and a commit cannot fail of them.
+
     Args:
         settings: How to write.
-        brokers: Where the topics are; not kept.
-        topics: What was found out about the topics.
+        checkpoint: The stream's, where an option says it.
     """
 
-    def __init__(
-        self, settings: SinkSettings, brokers: Brokers, topics: dict[str, SinkTopic]
-    ) -> None:
+    def __init__(self, settings: SinkSettings, checkpoint: str | None = None) -> None:
         self._settings = settings
-        self._topics = topics
-        reports = settings.report is not None
-        self._growth = Growth.begin(brokers, topics) if reports else None
+        self._notes = Notes(checkpoint) if checkpoint else None
+        self._topics: dict[str, SinkTopic] | None = None
+        self._growth: Growth | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Ask the brokers, once, on the way to the tasks."""
+        if self._topics is None:
+            with _told():
+                self._topics = look_up(self._settings)
+            if self._settings.report is not None:
+                self._growth = self._planned()
+        return vars(self)
+
+    def _planned(self) -> Growth:
+        """Count from the moment before this micro-batch was first planned."""
+        growth = Growth.begin(self._settings)
+        if self._notes is None:
+            return replace(growth, before=None)
+        return replace(growth, before=self._notes.plan(growth.before))
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""
-        counts = run_task(iterator, self._settings, self._topics)
+        counts = run_task(iterator, self._settings, self._topics or {})
         return TaskMessage(counts, self._growth)
 
     def commit(
@@ -144,6 +160,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Write the report."""
         seen = [m.growth for m in messages if isinstance(m, TaskMessage)]
         growth = next(iter(seen), None)
+        if growth is not None and self._notes is not None:
+            before, remark = self._notes.done(batchId)
+            growth = replace(growth, before=before, remark=remark)
         _report(self._settings, messages, {"batch_id": batchId}, growth)
 
 

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from kafkaguard._common.arguments import hook
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.spark.driver.addresses import check_servers
-from kafkaguard_adapters.spark.driver.write import write
+from kafkaguard_adapters.spark.driver.batch_notes import (
+    Notes,
+    checkpoint_of,
+    is_temporary,
+)
+from kafkaguard_adapters.spark.driver.frame import (
+    as_order,
+    check_frame,
+    check_order,
+    check_partitions,
+)
+from kafkaguard_adapters.spark.driver.kept import KEEP_S
+from kafkaguard_adapters.spark.driver.patience import stream_patience
+from kafkaguard_adapters.spark.driver.topics import kept_for, look_up
+from kafkaguard_adapters.spark.driver.write import Growth, write_frame
 from kafkaguard_adapters.spark.marker import task_failed
+from kafkaguard_adapters.spark.settings import check_type, make_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from kafkaguard_adapters.spark.report import WriteReport
+    from kafkaguard_adapters.spark.settings import OnDoubt, OnReject, SinkSettings
 
     OnReport = Callable[[WriteReport, int], object]
 
@@ -26,23 +41,61 @@ _log = logging.getLogger("kafkaguard.spark")
 
 @dataclass(frozen=True)
 class ForeachBatch:
-    """Writes each micro-batch with :func:`kafkaguard.spark.write`.
+    """Writes each micro-batch as :func:`kafkaguard.spark.write` does.
 
     Holds plain values only, so it pickles: Connect sends it to the server.
     """
 
-    arguments: dict[str, Any] = field(repr=False)
+    settings: SinkSettings
+    partitions: int | None = None
+    order_by: tuple[str | Column, ...] = ()
+    checkpoint: str | None = None
     on_report: OnReport | None = None
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write a micro-batch: one action, nothing cached."""
         try:
-            report = write(batch, **self.arguments)
+            report = self._write(batch, batch_id)
         except KafkaGuardError as error:
             raise task_failed(error) from error
         _log.info("batch %d: %s", batch_id, report)
         if self.on_report is not None:
             self._hand_over(self.on_report, report, batch_id)
+
+    def _write(self, batch: DataFrame, batch_id: int) -> WriteReport:
+        """Write, and keep what is known of the topics unless a broker contradicts it.
+
+        What refused a record may have changed since: it is looked up again, too.
+        """
+        check_frame(batch)
+        order = check_order(batch, self.order_by)
+        kept = kept_for(self.settings.client)
+        try:
+            report = write_frame(
+                batch,
+                self.settings,
+                look_up(self.settings, KEEP_S),
+                self._growth(batch, batch_id),
+                partitions=self.partitions,
+                order_by=order,
+            )
+        except KafkaGuardError:
+            kept.forget(self.settings.topics)
+            raise
+        if report.dead_lettered:
+            kept.forget(self.settings.topics)
+        return report
+
+    def _growth(self, batch: DataFrame, batch_id: int) -> Growth:
+        """Count from the moment before this micro-batch was first tried."""
+        growth = Growth.begin(self.settings)
+        checkpoint = self.checkpoint or checkpoint_of(batch)
+        if checkpoint is None:
+            return replace(growth, before=None)
+        if is_temporary(checkpoint):
+            return growth
+        before, remark = Notes(checkpoint).begin(batch_id, growth.before)
+        return replace(growth, before=before, remark=remark)
 
     def _hand_over(
         self, on_report: OnReport, report: WriteReport, batch_id: int
@@ -54,26 +107,68 @@ class ForeachBatch:
             _log.exception("on_report failed for batch %d; the batch is done", batch_id)
 
 
-def foreach_batch(
-    topic: str | None = None, *, on_report: OnReport | None = None, **arguments: Any
+def foreach_batch(  # noqa: PLR0913 - one for each setting
+    topic: str | None = None,
+    *,
+    bootstrap_servers: str,
+    dead_letter_topic: str | None = None,
+    on_reject: OnReject | None = None,
+    on_doubt: OnDoubt = "fail",
+    compacted: bool | None = None,
+    max_record_bytes: int | None = None,
+    partitions: int | None = None,
+    order_by: str | Column | Sequence[str | Column] = (),
+    config: Mapping[str, str] | None = None,
+    checkpoint: str | None = None,
+    on_report: OnReport | None = None,
 ) -> ForeachBatch:
     """Make the function for ``df.writeStream.foreachBatch(...)``.
 
+    A stream lives through outages: what is known of its topics is kept for 60 s, or
+    for as long as no broker answers, and dropped when a record or a batch is refused.
+    A batch of a stream that knows nothing yet waits for an answer as long as the policy
+    ``spark-sink`` says in its deadline: 300 s.
+
     Args:
-        topic: Where the records go. Default: as the column ``topic`` says.
+        topic: As for :func:`kafkaguard.spark.write`; so are all others.
+        bootstrap_servers: The brokers' addresses.
+        dead_letter_topic: Where refused records go.
+        on_reject: What happens to a record that can never be accepted.
+        on_doubt: What happens to a record that may or may not have been written.
+        compacted: Whether the topic is.
+        max_record_bytes: The largest record.
+        partitions: How many tasks write.
+        order_by: By what the records of a key are ordered.
+        config: Settings of Kafka's client.
+        checkpoint: The query's ``checkpointLocation``. A note beside it lets the report
+            count duplicates of a micro-batch that is tried again after the driver was
+            killed. Default: as the query has it; Connect does not tell, so there
+            ``maybe_twice`` is None unless this is given.
         on_report: Called with each batch's report and id, where the function runs: in
             Connect that is a process on the server, so it must pickle and must bring
             what it learns to a place that both can see.
-        arguments: As for :func:`kafkaguard.spark.write`.
 
     Returns:
         A function of a batch and its id. Its errors reach the driver as text;
         :func:`kafkaguard.spark.error_from` makes a KafkaGuardError of them again.
 
     Raises:
-        ClientConfigurationError: An address cannot be parsed.
+        ClientConfigurationError: An argument cannot be meant.
         TypeError: ``on_report`` cannot be called.
     """
-    check_servers(arguments.get("bootstrap_servers"))
     hook("foreach_batch(on_report)", on_report)
-    return ForeachBatch({"topic": topic, **arguments}, on_report)
+    check_type("checkpoint", checkpoint, str | None, "a path")
+    check_partitions(partitions)
+    settings = make_settings(
+        bootstrap_servers,
+        topic=topic,
+        dead_letter_topic=dead_letter_topic,
+        on_reject=on_reject,
+        on_doubt=on_doubt,
+        compacted=compacted,
+        max_record_bytes=max_record_bytes,
+        config=config,
+    )
+    patient = replace(settings, patience_s=stream_patience())
+    order = as_order(order_by)
+    return ForeachBatch(patient, partitions, order, checkpoint, on_report)

@@ -56,12 +56,25 @@ def check_order(
     Raises:
         ClientConfigurationError: One of them is not there, or is no column.
     """
+    given = as_order(order_by)
+    for column in given:
+        _check_one(df, column)
+    return list(given)
+
+
+def as_order(
+    order_by: str | Column | Sequence[str | Column],
+) -> tuple[str | Column, ...]:
+    """Return by what to order as columns.
+
+    Raises:
+        ClientConfigurationError: One of them is no column.
+    """
     given = [order_by] if isinstance(order_by, str | Column) else order_by
     check_type("order_by", given, list | tuple, "a list of columns")
     for column in given:
         check_type("order_by", column, str | Column, "a list of columns")
-        _check_one(df, column)
-    return list(given)
+    return tuple(given)
 
 
 def _check_one(df: DataFrame, column: str | Column) -> None:

@@ -81,8 +81,14 @@ def guard_sink(
     check_topics(topic, dead_letter_topic)
     check_record_bytes(max_record_bytes)
     check_partitions(partitions)
-    if "topic" in used_columns(df.schema):
+    used = used_columns(df.schema)
+    if "topic" in used:
         raise refuse("guard_sink takes the topic as argument: drop the column topic")
+    if "timestamp" in used:
+        raise refuse(
+            "Spark's own sink cannot set a record's time: drop the column timestamp, "
+            "or use kafkaguard.spark.write"
+        )
     limits = []
     if max_record_bytes is not None:
         limits.append(Limit(max_record_bytes, "max_record_bytes", "record"))

@@ -26,7 +26,8 @@ _OWN = (
     "topic",
 )
 # Spark itself adds the last one to a stream.
-_FROM_SPARK = frozenset({"checkpointlocation"})
+CHECKPOINT = "checkpointLocation"
+_FROM_SPARK = frozenset({CHECKPOINT.lower()})
 
 
 def from_options(options: Mapping[str, str]) -> SinkSettings:

@@ -1,5 +1,7 @@
 """The plan under a write: checks, then a shuffle, then the order that is asked for.
 
+Where nothing asks for one of the three, there is no shuffle.
+
 Spark finishes all tasks below a shuffle before it starts those above it. So where a
 refused record fails the job, the checks below it fail it before anything is sent.
 """
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
-_FEWEST, _MOST = 4, 64
+FEWEST, _MOST = 4, 64
 #: Stands for a size that Spark knows.
 _SIZE = "<size>"
 
@@ -50,11 +52,14 @@ def under_write(
         settings: How to write.
         topics: What the driver knows of the topics.
         columns: The columns that are written.
-        partitions: How many tasks write. Default: as many as the topic has
-            partitions, at least 4 and at most 64.
+        partitions: How many tasks write. Default: as many as the frame has; after a
+            shuffle as many as the topic has partitions, at least 4 and at most 64.
         order_by: By what the records of a key are ordered. Default: not at all.
     """
-    if settings.on_reject == "fail":
+    checks = settings.on_reject == "fail"
+    if not (checks or order_by or partitions):
+        return df.select(*columns)
+    if checks:
         df = df.withColumn("value", _checked(df, settings, topics))
     shuffled = df.repartition(partitions or _tasks(settings, topics), _spread(df))
     if order_by:
@@ -63,8 +68,8 @@ def under_write(
 
 
 def _tasks(settings: SinkSettings, topics: dict[str, SinkTopic]) -> int:
-    known = topics[settings.topic].partitions if settings.topic else _FEWEST
-    return min(max(known, _FEWEST), _MOST)
+    known = topics[settings.topic].partitions if settings.topic else FEWEST
+    return min(max(known, FEWEST), _MOST)
 
 
 def _spread(df: DataFrame) -> Column:

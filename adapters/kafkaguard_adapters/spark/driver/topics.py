@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import warnings
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
-from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard_adapters.asking.topic_settings import read
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
+from kafkaguard_adapters.spark.driver.kept import Kept
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.verdicts import NO_TOPIC
 
@@ -25,64 +26,59 @@ if TYPE_CHECKING:
 #: Seconds until a cluster that does not answer counts as unreachable.
 ANSWER_TIMEOUT_S = 6.0
 _GLANCE_S = 0.1
+#: After an outage nobody waits for librdkafka's own ten seconds.
+_DEFAULTS = {"reconnect.backoff.max.ms": "1000"}
+#: How many clients a process keeps; each has a connection and threads.
+_MOST_CLIENTS = 4
 _log = logging.getLogger("kafkaguard.spark")
 
 
-@dataclass(frozen=True, slots=True)
-class SinkTopic:
-    """A topic that is written to.
-
-    Attributes:
-        name: Its name.
-        partitions: How many it has.
-        compacted: Whether ``cleanup.policy`` contains ``compact``; None: not known.
-        max_message_bytes: The largest batch that it takes; None: not known.
-    """
-
-    name: str
-    partitions: int
-    compacted: bool | None = None
-    max_message_bytes: int | None = None
-
-    @property
-    def facts(self) -> TopicFacts:
-        """What a verdict may rest on."""
-        return TopicFacts(compacted=self.compacted)
-
-
 class Brokers:
-    """Questions to a cluster, each answered within :data:`ANSWER_TIMEOUT_S`."""
+    """Questions to a cluster, each answered in a bounded time."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
         from confluent_kafka.admin import AdminClient
 
         self._servers = client["bootstrap.servers"]
         self._said: list[Any] = []
-        config = {**client, "error_cb": self._said.append}
+        config = {**_DEFAULTS, **client, "error_cb": self._said.append}
         self._admin = AdminClient(config, logger=silent_logger())
 
-    def describe(self, names: Iterable[str]) -> dict[str, SinkTopic]:
+    def describe(
+        self, names: Iterable[str], timeout: float = ANSWER_TIMEOUT_S
+    ) -> dict[str, SinkTopic]:
         """Look topics up.
+
+        Args:
+            names: The topics.
+            timeout: Seconds to wait for an answer.
 
         Raises:
             KafkaGuardError: A topic is missing, may not be seen or may not be written
                 to, or nobody answers.
         """
+        found = self._partitions(names, timeout)
+        return {name: self._with_settings(name, count) for name, count in found.items()}
+
+    def _partitions(self, names: Iterable[str], timeout: float) -> dict[str, int]:
         from confluent_kafka import TopicCollection
 
         wanted = list(names)
+        if not wanted:
+            return {}
+        self._said.clear()
         futures = self._admin.describe_topics(
             TopicCollection(wanted),
             include_authorized_operations=True,
-            request_timeout=ANSWER_TIMEOUT_S,
+            request_timeout=timeout,
         )
         found = {}
         for name in wanted:
-            with self._explained(name):
-                topic = self._answer(futures[name])
+            with self._explained(name, timeout):
+                topic = self._answer(futures[name], timeout)
                 _check_may_write(topic)
                 found[name] = len(topic.partitions)
-        return {name: self._with_settings(name, found[name]) for name in wanted}
+        return found
 
     def answer(self, timeout: float) -> bool:
         """Whether any of them answers within so many seconds.
@@ -92,6 +88,7 @@ class Brokers:
         """
         from confluent_kafka import KafkaException
 
+        self._said.clear()
         future = self._admin.describe_cluster(request_timeout=timeout)
         try:
             self._answer(future, timeout)
@@ -101,15 +98,19 @@ class Brokers:
             return error.args[0].code() not in _no_answer()
         return True
 
-    def end_offsets(self, topics: Iterable[SinkTopic]) -> int | None:
-        """Sum up how many records were ever appended to the topics; None: not known."""
+    def end_offsets(self, names: Iterable[str]) -> int | None:
+        """Sum up how many records were ever appended to topics; None: not known.
+
+        Raises:
+            KafkaGuardError: A topic is missing, or nobody answers.
+        """
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
         asked = {
-            TopicPartition(topic.name, partition): OffsetSpec.latest()
-            for topic in topics
-            for partition in range(topic.partitions)
+            TopicPartition(name, partition): OffsetSpec.latest()
+            for name, count in self._partitions(names, ANSWER_TIMEOUT_S).items()
+            for partition in range(count)
         }
         futures = self._admin.list_offsets(
             asked,
@@ -135,6 +136,8 @@ class Brokers:
         try:
             settings = self._answer(futures[resource])
         except KafkaException as error:
+            if error.args[0].code() in _no_answer():
+                raise self._unreachable(ANSWER_TIMEOUT_S) from None
             warnings.warn(
                 f"topic {name}: its settings cannot be read ({error.args[0].name()}), "
                 "so a record without a key or too large a one is left to the broker. "
@@ -146,7 +149,7 @@ class Brokers:
         return SinkTopic(name, partitions, known.compacted, known.max_message_bytes)
 
     @contextmanager
-    def _explained(self, topic: str) -> Iterator[None]:
+    def _explained(self, topic: str, timeout: float) -> Iterator[None]:
         from confluent_kafka import KafkaException
 
         try:
@@ -161,7 +164,7 @@ class Brokers:
                     code, text, topic=topic, api="Metadata", verdict=NO_TOPIC
                 ) from None
             if code in _no_answer():
-                raise self._unreachable() from None
+                raise self._unreachable(timeout) from None
             raise errors.translate(error, topic=topic, api="Metadata") from None
 
     def _answer(self, future: Any, timeout: float = ANSWER_TIMEOUT_S) -> Any:
@@ -170,21 +173,26 @@ class Brokers:
         Raises:
             KafkaGuardError: The brokers refuse the client; that hides behind timeouts.
         """
-        deadline = time.monotonic() + timeout + 1
-        while time.monotonic() < deadline:
+        started = time.monotonic()
+        told = False
+        while (waited := time.monotonic() - started) < timeout + 1:
             with suppress(TimeoutError):
                 return future.result(_GLANCE_S)
+            if waited > ANSWER_TIMEOUT_S and not told:
+                told = True
+                text = "no broker at %s answers; waiting for up to %g s"
+                _log.warning(text, self._servers, timeout)
             self._admin.poll(0)
             if refused := [
                 error for error in self._said if error.code() in _refusals()
             ]:
                 raise errors.translate(refused[0], api="Metadata")
-        raise self._unreachable()
+        raise self._unreachable(timeout)
 
-    def _unreachable(self) -> e.KafkaGuardError:
+    def _unreachable(self, timeout: float) -> e.KafkaGuardError:
         return errors.make(
             e.ClientNotConnectedError,
-            f"no broker at {self._servers} answered within {ANSWER_TIMEOUT_S:g} s: "
+            f"no broker at {self._servers} answered within {timeout:g} s: "
             "check the address, and whether the listener wants TLS or a login",
         )
 
@@ -215,15 +223,43 @@ def _no_answer() -> tuple[int, ...]:
     return KafkaError._TIMED_OUT, KafkaError._TRANSPORT  # noqa: SLF001 - documented constants
 
 
-def look_up(settings: SinkSettings) -> tuple[Brokers, dict[str, SinkTopic]]:
+_Key = tuple[int, tuple[tuple[str, str], ...]]
+#: By process: a forked one leaves its parent's alone.
+_kept: dict[_Key, Kept] = {}
+
+
+def kept_for(client: Mapping[str, str]) -> Kept:
+    """Return what this process keeps of a cluster.
+
+    Args:
+        client: Settings of the client; others may see other topics.
+    """
+    key = (os.getpid(), tuple(sorted(client.items())))
+    found = _kept.pop(key, None) or Kept(lambda: Brokers(client))
+    for other in list(_kept)[: max(0, len(_kept) + 1 - _MOST_CLIENTS)]:
+        _kept.pop(other, None)
+    _kept[key] = found
+    return found
+
+
+def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]:
     """Look up what a write needs to know of its topics, before it starts.
+
+    Args:
+        settings: How to write. Where they are those of a stream, what is known goes on
+            to hold if nobody answers, and a stream that knows nothing yet waits.
+        keep_s: How many seconds old it may be.
 
     Raises:
         KafkaGuardError: A topic is missing, nobody answers, or what was declared is
             not so.
     """
-    brokers = Brokers(settings.client)
-    topics = brokers.describe(settings.topics)
+    topics = kept_for(settings.client).find(
+        settings.topics,
+        timeout=settings.patience_s or ANSWER_TIMEOUT_S,
+        keep_s=keep_s,
+        old_timeout=ANSWER_TIMEOUT_S if settings.patience_s else None,
+    )
     if settings.topic:
         topics[settings.topic] = _declared(topics[settings.topic], settings.compacted)
     if settings.dead_letter_topic and topics[settings.dead_letter_topic].compacted:
@@ -233,7 +269,7 @@ def look_up(settings: SinkSettings) -> tuple[Brokers, dict[str, SinkTopic]]:
             topic=settings.dead_letter_topic,
             setting="dead_letter_topic",
         )
-    return brokers, topics
+    return topics
 
 
 def _declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:

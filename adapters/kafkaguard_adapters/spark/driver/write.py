@@ -15,7 +15,7 @@ from kafkaguard_adapters.spark.driver.frame import (
     check_partitions,
 )
 from kafkaguard_adapters.spark.driver.plan import under_write
-from kafkaguard_adapters.spark.driver.topics import Brokers, look_up
+from kafkaguard_adapters.spark.driver.topics import kept_for, look_up
 from kafkaguard_adapters.spark.executor.task import COUNTS_SCHEMA, CountingTask
 from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.report import TaskCounts, WriteReport, add_up
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import OnDoubt, OnReject, SinkSettings
 
 _log = logging.getLogger("kafkaguard.spark")
@@ -37,32 +37,36 @@ class Growth:
     """By how many records topics grow from a moment on.
 
     Attributes:
-        topics: The topics watched.
+        topics: The names of the topics watched.
         before: The sum of their end offsets at the beginning; None: not known.
-        started: When that was, in seconds since the epoch.
+        started: When the write began, in seconds since the epoch.
+        remark: What people should know about it.
     """
 
-    topics: tuple[SinkTopic, ...]
+    topics: tuple[str, ...]
     before: int | None
     started: float
+    remark: str | None = None
 
     @classmethod
-    def begin(cls, brokers: Brokers, topics: Mapping[str, SinkTopic]) -> Growth:
+    def begin(cls, settings: SinkSettings) -> Growth:
         """Look at the topics before a write."""
-        watched = tuple(topics.values())
-        return cls(watched, brokers.end_offsets(watched), time.time())
+        started = time.time()
+        return cls(tuple(settings.topics), _ends(settings), started)
 
     def appended(self, settings: SinkSettings) -> int | None:
-        """Count what was appended since, by anybody; None: not known.
-
-        That nobody answers now is no reason to fail a job that is done.
-        """
-        try:
-            after = Brokers(settings.client).end_offsets(self.topics)
-        except KafkaGuardError as error:
-            _log.warning("end offsets are not known: %s", error)
-            return None
+        """Count what was appended since, by anybody; None: not known."""
+        after = None if self.before is None else _ends(settings)
         return None if after is None or self.before is None else after - self.before
+
+
+def _ends(settings: SinkSettings) -> int | None:
+    """Sum up end offsets; that nobody answers is no reason to fail a job."""
+    try:
+        return kept_for(settings.client).end_offsets(settings.topics)
+    except KafkaGuardError as error:
+        _log.warning("end offsets are not known: %s", error)
+        return None
 
 
 def write(  # noqa: PLR0913 - one for each setting
@@ -81,18 +85,21 @@ def write(  # noqa: PLR0913 - one for each setting
 ) -> WriteReport:
     """Write a frame to Kafka, each record with an outcome of its own.
 
-    One Spark action, nothing cached; works in classic Spark and in Connect. The frame
-    is shuffled by key, so all records of a key are written by one task, in the order
-    of ``order_by``. With ``on_reject="fail"`` every record is checked below that
-    shuffle: if one fails, nothing has been sent.
+    One Spark action, nothing cached; works in classic Spark and in Connect. With
+    ``order_by``, ``partitions`` or ``on_reject="fail"`` the frame is shuffled by key:
+    all records of a key are written by one task, in the order of ``order_by``. With
+    ``on_reject="fail"`` every record is checked below that shuffle: if one fails,
+    nothing has been sent. Else each task of the frame writes its own records, in their
+    order.
 
     A task that Spark runs again writes its records again (at least once); the report's
     ``maybe_twice`` says how many that can be.
 
     Args:
         df: Columns ``key`` and ``value`` (string or binary), and where wanted
-            ``topic`` (string), ``headers`` (array of structs of key and value) and
-            ``partition`` (int). Others may be used by ``order_by`` and are not written.
+            ``topic`` (string), ``headers`` (array of structs of key and value),
+            ``partition`` (int) and ``timestamp`` (the record's time; null: the time of
+            sending). Others may be used by ``order_by`` and are not written.
         topic: Where the records go. Default: as the column ``topic`` says.
         bootstrap_servers: The brokers' addresses.
         dead_letter_topic: Where refused records go, with headers that say why.
@@ -105,8 +112,8 @@ def write(  # noqa: PLR0913 - one for each setting
             settings. Default: look it up.
         max_record_bytes: The largest record, key, value and headers together.
             Default: as the topic's ``max.message.bytes`` says.
-        partitions: How many tasks write. Default: as many as the topic has
-            partitions, at least 4 and at most 64.
+        partitions: How many tasks write. Default: as many as the frame has; after a
+            shuffle as many as the topic has partitions, at least 4 and at most 64.
         order_by: A column, or columns, by which the records of a key are ordered.
             Default: not ordered.
         config: Settings of Kafka's client by Java's names or librdkafka's, with or
@@ -133,12 +140,40 @@ def write(  # noqa: PLR0913 - one for each setting
         max_record_bytes=max_record_bytes,
         config=config,
     )
-    columns = check_columns(df.schema, settings)
+    check_columns(df.schema, settings)
     order = check_order(df, order_by)
-    brokers, topics = look_up(settings)
-    growth = Growth.begin(brokers, topics)
+    topics = look_up(settings)
+    growth = Growth.begin(settings)
+    return write_frame(
+        df, settings, topics, growth, partitions=partitions, order_by=order
+    )
+
+
+def write_frame(
+    df: DataFrame,
+    settings: SinkSettings,
+    topics: dict[str, SinkTopic],
+    growth: Growth,
+    *,
+    partitions: int | None = None,
+    order_by: Sequence[str | Column] = (),
+) -> WriteReport:
+    """Write a frame, once all has been checked that can be.
+
+    Args:
+        df: The frame.
+        settings: How to write.
+        topics: What is known of the topics.
+        growth: From when on what is appended counts.
+        partitions: How many tasks write.
+        order_by: By what the records of a key are ordered.
+
+    Raises:
+        KafkaGuardError: A record failed the job, or brokers went away.
+    """
+    columns = check_columns(df.schema, settings)
     plan = under_write(
-        df, settings, topics, columns, partitions=partitions, order_by=order
+        df, settings, topics, columns, partitions=partitions, order_by=order_by
     )
     try:
         rows = plan.mapInArrow(CountingTask(settings, topics), COUNTS_SCHEMA).collect()
@@ -156,7 +191,7 @@ def write(  # noqa: PLR0913 - one for each setting
 def _landed(growth: Growth, settings: SinkSettings) -> str:
     if settings.topic is None:
         return "an unknown number of records were appended to the topics of the column"
-    names = " and ".join(topic.name for topic in growth.topics)
+    names = " and ".join(growth.topics)
     appended = growth.appended(settings)
     number = "an unknown number of" if appended is None else f"{appended:,}"
     return f"{number} records were appended to {names}"
@@ -175,7 +210,9 @@ def make_report(
         dead_lettered=dict(counts.dead_lettered),
         in_doubt=dict(counts.in_doubt),
         resent=counts.resent,
+        collapsed_keys=counts.collapsed_keys,
         retried_tasks=counts.attempt,
         appended=growth.appended(settings) if growth and known else None,
         seconds=time.time() - growth.started if growth else 0.0,
+        remarks=(growth.remark,) if growth and growth.remark else (),
     )

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 #: "Let the partitioner decide", in confluent-kafka's ``produce``.
 ANY_PARTITION = -1
+#: "The time of sending", in confluent-kafka's ``produce``.
+NOW = 0
+_EMPTY = "{}"
 #: Where a name ends for librdkafka.
 NUL = "\0"
 _PICTURE_OF_NUL = "\N{SYMBOL FOR NULL}"
@@ -40,6 +43,7 @@ class Record(NamedTuple):
     value: bytes | None
     headers: list[Header] | None = None
     partition: int = ANY_PARTITION
+    timestamp: int = NOW
 
     @property
     def sizes(self) -> Sizes:
@@ -75,16 +79,16 @@ class Columns:
     def records(self) -> Iterator[Record]:
         """Go through the records."""
         keys, headers = self._bytes("key"), self._headers or repeat(None)
-        rest = zip(headers, self._partitions(), strict=False)
-        for topic, key, value, (names, partition) in zip(
+        rest = zip(headers, self._partitions(), self._timestamps(), strict=False)
+        for topic, key, value, others in zip(
             self._topics(), keys, self._bytes("value"), rest, strict=False
         ):
-            yield Record(topic, key, value, names, partition)
+            yield Record(topic, key, value, *others)
 
     @property
     def are_plain(self) -> bool:
-        """Whether no record has headers or a partition of its own."""
-        return not {"headers", "partition"} & set(self._names)
+        """Whether no record has headers, a partition or a time of its own."""
+        return not {"headers", "partition", "timestamp"} & set(self._names)
 
     def plain(self) -> Iterator[tuple[Any, ...]]:
         """Go through topic, value and key only, as fast as can be."""
@@ -115,6 +119,13 @@ class Columns:
         if "key" not in self._names:
             return pa.array([True] * len(self), pa.bool_())
         return pc.is_null(self._batch.column("key"))
+
+    def collapsed_keys(self) -> int:
+        """Count the rows whose key is an empty JSON object."""
+        if "key" not in self._names:
+            return 0
+        column = self._batch.column("key")
+        return pc.sum(pc.equal(column, pa.scalar(_EMPTY, column.type))).as_py() or 0
 
     def outside(self, partitions: int) -> Any:
         """Return the mask of the rows with a partition that a topic does not have."""
@@ -202,6 +213,15 @@ class Columns:
         column = pc.fill_null(self._batch.column("partition"), ANY_PARTITION)
         partitions: list[int] = column.to_pylist()
         return partitions
+
+    def _timestamps(self) -> Iterable[int]:
+        """The time of each record, in milliseconds since the epoch."""
+        if "timestamp" not in self._names:
+            return repeat(NOW, len(self))
+        column = self._batch.column("timestamp")
+        whole = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+        numbers: list[int] = pc.fill_null(whole.cast(pa.int64()), NOW).to_pylist()
+        return numbers
 
     def _topics(self) -> Iterable[str | None]:
         if "topic" not in self._names:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from kafkaguard._verdicts.verdict import Phase, Verdict
-    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.executor.limits import Limit
     from kafkaguard_adapters.spark.settings import SinkSettings
 
@@ -177,6 +177,7 @@ class Delivery:
         """
         columns = Columns(batch, self._settings.topic)
         self.counts.read += len(columns)
+        self.counts.collapsed_keys += columns.collapsed_keys()
         if refused := find_refused(columns, self._known):
             self._set_aside(columns, refused)
             columns = columns.without(refused)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
 from kafkaguard._common.topic_names import can_be_a_topic
-from kafkaguard_adapters.spark.driver.topics import Brokers
+from kafkaguard_adapters.spark.driver.topics import ANSWER_TIMEOUT_S, Brokers
 from kafkaguard_adapters.spark.executor.limits import Limit
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
 #: librdkafka's own default of ``message.max.bytes``.
@@ -97,5 +97,6 @@ class KnownTopics:
     def _find(self, topic: str) -> SinkTopic:
         if topic not in self._topics:
             self._brokers = self._brokers or Brokers(self._settings.client)
-            self._topics |= self._brokers.describe([topic])
+            timeout = self._settings.patience_s or ANSWER_TIMEOUT_S
+            self._topics |= self._brokers.describe([topic], timeout)
         return self._topics[topic]

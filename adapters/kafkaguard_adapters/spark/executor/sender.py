@@ -118,13 +118,19 @@ class Sender:
             )
 
     def _wait_and_produce(self, record: Record) -> None:
-        topic, key, value, headers, partition = record
+        topic, key, value, headers, partition, timestamp = record
         note = partial(self._note, record)
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             try:
                 self._producer.produce(
-                    topic, value, key, partition, note, headers=headers
+                    topic,
+                    value,
+                    key,
+                    partition,
+                    note,
+                    timestamp=timestamp,
+                    headers=headers,
                 )
             except BufferError:
                 self._producer.poll(_FULL_QUEUE_WAIT_S)

@@ -15,7 +15,7 @@ from kafkaguard_adapters.spark.marker import task_failed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkaguard_adapters.spark.driver.topics import SinkTopic
+    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.report import TaskCounts
     from kafkaguard_adapters.spark.settings import SinkSettings
 
@@ -56,11 +56,12 @@ def run_task(
 
 def _ask_first(settings: SinkSettings, attempt: int) -> None:
     """Fail at once where a task that is tried again would wait for nobody once more."""
-    if Brokers(settings.client).answer(ASK_AGAIN_S):
+    patience = settings.patience_s or ASK_AGAIN_S
+    if Brokers(settings.client).answer(patience):
         return
     raise errors.make(
         ClientTimeoutError,
-        f"no broker at {settings.servers} answered within {ASK_AGAIN_S:g} s at attempt "
+        f"no broker at {settings.servers} answered within {patience:g} s at attempt "
         f"{attempt + 1} of a task; what earlier attempts sent may have been written",
         api="Produce",
     )

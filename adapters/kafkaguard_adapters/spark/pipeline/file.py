@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from glob import glob
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -12,8 +14,9 @@ from kafkaguard_policies.model.problems import PolicyError, Problem, from_valida
 from kafkaguard_policies.reading.documents import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
+
+    from kafkaguard_adapters.spark.pipeline.places import Place
 
 
 class PipelineError(ValueError):
@@ -46,8 +49,8 @@ def load_pipeline(file: Path) -> Pipeline:
 
     Raises:
         PipelineError: The file is missing, is not well-formed, has a key that does not
-            exist (the text has the line and the nearest one) or names input that is
-            not there.
+            exist (the text has the line and the nearest one), or names input that is
+            not there or a checkpoint that cannot be written.
     """
     name = str(file)
     try:
@@ -64,9 +67,12 @@ def load_pipeline(file: Path) -> Pipeline:
     except PolicyError as error:
         raise PipelineError(name, error.problems) from None
     placed = _placed(pipeline, file.absolute().parent)
-    if missing := _missing(placed.source.path):
-        line = document.line_of(("source", "path"))
-        raise PipelineError(name, [Problem(missing, ("source", "path"), line)])
+    wrong = [
+        Problem(message, place, document.line_of(place))
+        for place, message in _wrong_paths(placed)
+    ]
+    if wrong:
+        raise PipelineError(name, wrong)
     return placed
 
 
@@ -97,10 +103,20 @@ def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:
 
 
 def _absolute(path: str, folder: Path) -> str:
-    return path if "://" in path else str(folder / path)
+    return str(folder / path) if _is_local(path) else path
 
 
-def _missing(path: str | None) -> str | None:
-    if path is None or "://" in path or glob(path):  # noqa: PTH207 - a user's pattern
-        return None
-    return f"there is no file {path}"
+def _wrong_paths(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+    """Look at paths of this machine: what is to be read, and where Spark writes."""
+    source, stream = pipeline.source.path, pipeline.stream
+    if source and _is_local(source) and not glob(source):  # noqa: PTH207 - a user's pattern
+        yield ("source", "path"), f"there is no file {source}"
+    if stream and _is_local(stream.checkpoint):
+        folders = [Path(stream.checkpoint), *Path(stream.checkpoint).parents]
+        there = next(each for each in folders if os.access(each, os.F_OK))
+        if not (there.is_dir() and os.access(there, os.W_OK)):
+            yield ("stream", "checkpoint"), f"{there} is no folder that can be written"
+
+
+def _is_local(path: str) -> bool:
+    return "://" not in path

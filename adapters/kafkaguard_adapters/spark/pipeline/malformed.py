@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from kafkaguard.errors import KafkaGuardError
 
+_OF_A_ROW = {"key", "topic", "partition", "timestamp", "headers"}
 _FILE, _DIGEST = "<file>", "<digest>"
 _WHICH = (
     f"{_FILE} has a line that cannot be read as its columns say (the MD5 of the line "
@@ -44,7 +45,7 @@ def with_lines_set_aside(frame: DataFrame) -> DataFrame:
     whole = line.cast("binary")
     made = {
         name: F.when(line.isNull(), F.col(name))
-        for name in set(frame.columns) & {"key", "topic", "partition", "headers"}
+        for name in set(frame.columns) & _OF_A_ROW
     }
     made["value"] = F.coalesce(whole, F.col("value").cast("binary"))
     return _refused(

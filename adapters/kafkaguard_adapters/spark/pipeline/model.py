@@ -81,8 +81,11 @@ class Select(Part):
     """The topic of each record, where ``sink.topic`` does not say it."""
     partition: Expression | None = None
     """The partition. Default: by the key, as Java's clients do."""
-    headers: dict[str, Expression] = Field(default_factory=dict)
-    """Headers by name."""
+    timestamp: Expression | None = None
+    """The record's time, a timestamp. Default: when it is sent."""
+    headers: dict[str, Expression] | Expression = Field(default_factory=dict)
+    """Headers by name; or an expression for all of them, as ``headers`` of Kafka's own
+    source with the option ``includeHeaders``."""
 
 
 class Guard(Part):

@@ -13,6 +13,7 @@ from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.columns import check_columns
 from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch
 from kafkaguard_adapters.spark.driver.frame import objection
+from kafkaguard_adapters.spark.driver.plan import FEWEST
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import write
 from kafkaguard_adapters.spark.marker import error_from
@@ -32,7 +33,7 @@ from kafkaguard_adapters.spark.report import total
 from kafkaguard_adapters.spark.settings import make_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 #: What PySpark does not translate comes as it is from the bridge to Java.
 OF_SPARK = (PySparkException, Py4JJavaError)
 _ORDER = "_order_"
+_HEADER = "_header_"
 #: Whether a cast has made null of a key.
 _LOST = "_kafkaguard_lost"
 _GLANCE_S = 1
@@ -97,32 +99,48 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
 def _made(rows: Rows, pipeline: Pipeline) -> DataFrame:
     """Evaluate all expressions, and name the columns as the sink knows them."""
     select = pipeline.select
-    texts: list[str] = []
-
-    def column(text: str) -> Column:
-        texts.append(text)
-        return F.col(f"_{len(texts) - 1}")
-
-    columns = [
-        column(text).alias(name)
-        for name in ("key", "value", "topic")
-        if (text := getattr(select, name))
-    ]
-    if select.partition:
-        columns.append(column(select.partition).cast("int").alias("partition"))
-    if select.headers:
-        pairs = [
-            F.struct(F.lit(name).alias("key"), _bytes(column(text)).alias("value"))
-            for name, text in select.headers.items()
-        ]
-        columns.append(F.array(*pairs).alias("headers"))
-    for number, text in enumerate(pipeline.order_by):
-        columns.append(column(text).alias(f"{_ORDER}{number}"))
-    if select.key and (cast := under_casts(select.key)):
-        lost = column(cast).isNotNull() & column(select.key).isNull()
-        columns.append(lost.alias(_LOST))
+    texts = {
+        name: text
+        for name in ("key", "value", "topic", "timestamp", "partition", "headers")
+        if isinstance(text := getattr(select, name), str)
+    }
+    headers = {} if isinstance(select.headers, str) else select.headers
+    texts |= {f"{_HEADER}{n}": text for n, text in enumerate(headers.values())}
+    texts |= {f"{_ORDER}{n}": text for n, text in enumerate(pipeline.order_by)}
+    cast = under_casts(select.key) if select.key else None
+    if cast is not None:
+        texts[_LOST] = cast
     told = [F.col(LINE), F.col(FILE)] if rows.told else []
-    return rows.select(texts).select(*columns, *told)
+    made = rows.select(list(texts.values()))
+    numbered = dict(zip(made.columns[len(told) :], texts, strict=True))
+    named = made.select(*told, *[F.col(n).alias(name) for n, name in numbered.items()])
+    return _shaped(named, list(headers))
+
+
+def _shaped(frame: DataFrame, headers: Sequence[str]) -> DataFrame:
+    """Bring the columns into the form that the sink wants."""
+    if "partition" in frame.columns:
+        frame = frame.withColumn("partition", F.col("partition").cast("int"))
+    if _LOST in frame.columns:
+        lost = F.col(_LOST).isNotNull() & F.col("key").isNull()
+        frame = frame.withColumn(_LOST, lost)
+    if not headers:
+        return frame
+    pairs = [
+        F.struct(F.lit(header).alias("key"), _bytes(frame, n).alias("value"))
+        for n, header in enumerate(headers)
+    ]
+    made = frame.withColumn("headers", F.array(*pairs))
+    return made.drop(*[f"{_HEADER}{n}" for n in range(len(headers))])
+
+
+def _bytes(frame: DataFrame, number: int) -> Column:
+    """Return a header's value: bytes as they are, all else as text."""
+    name = f"{_HEADER}{number}"
+    column = F.col(name)
+    if frame.schema[name].dataType.simpleString() == "binary":
+        return column
+    return column.cast("string").cast("binary")
 
 
 def _refusing(
@@ -197,8 +215,10 @@ def _expressions(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
     for name, value in pipeline.select.model_dump(exclude_none=True).items():
         if isinstance(value, str):
             yield ("select", name), value
-    for name, text in pipeline.select.headers.items():
-        yield ("select", "headers", name), text
+    headers = pipeline.select.headers
+    if not isinstance(headers, str):
+        for name, text in headers.items():
+            yield ("select", "headers", name), text
     for number, text in enumerate(pipeline.order_by):
         yield ("order_by", number), text
 
@@ -250,7 +270,9 @@ def _run(
         reports.append(report)
         on_batch(report, batch_id)
 
-    function = foreach_batch(on_report=note, **arguments)
+    function = foreach_batch(
+        on_report=note, checkpoint=pipeline.stream.checkpoint, **arguments
+    )
     _wait(_start(frame, function, pipeline.stream))
     return total(pipeline.sink.topic, arguments["dead_letter_topic"], reports)
 
@@ -276,12 +298,15 @@ def _wait(query: StreamingQuery) -> None:
 
 def _arguments(pipeline: Pipeline) -> dict[str, Any]:
     dead_letter = pipeline.dead_letter
+    # A malformed line is to stop the job before anything is sent: below a shuffle.
+    stops = on_malformed(pipeline) == "raise" and dead_letter and not pipeline.order_by
+    partitions = pipeline.sink.partitions or (FEWEST if stops else None)
     return {
         "topic": pipeline.sink.topic,
         "bootstrap_servers": pipeline.sink.bootstrap_servers,
         "dead_letter_topic": dead_letter.topic if dead_letter else None,
         "config": pipeline.sink.config,
-        "partitions": pipeline.sink.partitions,
+        "partitions": partitions,
         "order_by": [f"{_ORDER}{n}" for n in range(len(pipeline.order_by))],
         **pipeline.guard.model_dump(),
     }
@@ -292,7 +317,3 @@ def _settings(pipeline: Pipeline) -> SinkSettings:
     for name in ("partitions", "order_by"):
         del arguments[name]
     return make_settings(arguments.pop("bootstrap_servers"), **arguments)
-
-
-def _bytes(column: Column) -> Column:
-    return column.cast("string").cast("binary")

@@ -1,0 +1,184 @@
+"""Where topics ended before a micro-batch was first tried.
+
+A driver that was killed tries its last micro-batch again, and what the first try wrote
+stays in the topics. So before anything of a micro-batch is sent, the end of its topics
+is noted in a file beside the checkpoint (not in it: who deletes the checkpoint keeps
+the note, and so is told that the stream begins anew).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyarrow import fs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SUFFIX = ".kafkaguard.json"
+#: How Spark calls the checkpoint of a query that was given none; it is used once.
+_TEMPORARY = "temporary-"
+_log = logging.getLogger("kafkaguard.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is known of a micro-batch.
+
+    Attributes:
+        batch: Its id; None: it was planned, and its id is told when it is done.
+        before: The sum of the topics' end offsets before it was first tried; None: not
+            known.
+        anew_up_to: The last micro-batch of an earlier run whose input comes again,
+            since its checkpoint is gone.
+        last: The last micro-batch that was done, where this one was planned only.
+    """
+
+    batch: int | None
+    before: int | None
+    anew_up_to: int = -1
+    last: Note | None = None
+
+
+def first_try(
+    last: Note | None, batch: int, before: int | None
+) -> tuple[Note, str | None]:
+    """Decide from when on a micro-batch counts.
+
+    Args:
+        last: The note of the last micro-batch; None: there is none.
+        batch: The id of this one.
+        before: Where the topics end now, or ended when it was planned.
+
+    Returns:
+        The note of this one, and what people should know.
+    """
+    done = -1 if last is None or last.batch is None else last.batch
+    anew = -1 if last is None else last.anew_up_to
+    if last is not None and batch == done:
+        return last, f"batch {batch} was tried before, and counts from its first try"
+    if batch < done:
+        anew = max(anew, done)
+    if batch <= anew:
+        said = (
+            f"the checkpoint is a new one: batch {batch} comes after batch {anew}, so "
+            "input that was written before may be written again"
+        )
+        return Note(batch, None, anew), said
+    if batch > done + 1:
+        said = f"batch {batch} may have been tried before: there is no note of it"
+        return Note(batch, None, anew), said
+    return Note(batch, before, anew), None
+
+
+class Notes:
+    """The note of a stream, in a file.
+
+    Args:
+        checkpoint: The stream's checkpoint, a path or an address of a file system that
+            Arrow knows.
+    """
+
+    def __init__(self, checkpoint: str) -> None:
+        self._address = checkpoint.rstrip("/") + _SUFFIX
+
+    def begin(self, batch: int, before: int | None) -> tuple[int | None, str | None]:
+        """Note a micro-batch before anything of it is sent.
+
+        Returns:
+            From where on its records count; None: not known. And what people should
+            know.
+        """
+        try:
+            note, said = first_try(self._read(), batch, before)
+            self._write(note)
+        except (OSError, ValueError) as error:
+            return None, self._failed(error)
+        return note.before, said
+
+    def plan(self, before: int | None) -> int | None:
+        """Note a micro-batch whose id is not told yet; return from where it counts."""
+        try:
+            last = self._read()
+            if last is not None and last.batch is None:
+                return last.before
+            self._write(Note(None, before, last=last))
+        except (OSError, ValueError) as error:
+            self._failed(error)
+            return None
+        return before
+
+    def done(self, batch: int) -> tuple[int | None, str | None]:
+        """Note the id of what was planned; the same as of :meth:`begin` comes back."""
+        try:
+            planned = self._read() or Note(None, None)
+            if planned.batch is None:
+                last, before = planned.last, planned.before
+            else:  # The plan could not be noted.
+                last, before = planned, None
+            note, said = first_try(last, batch, before)
+            self._write(note)
+        except (OSError, ValueError) as error:
+            return None, self._failed(error)
+        return note.before, said
+
+    def _failed(self, error: Exception) -> str:
+        said = f"{self._address} cannot be used: {error}"
+        _log.warning("duplicates cannot be counted: %s", said)
+        return said
+
+    def _read(self) -> Note | None:
+        files, path = _file_system(self._address)
+        if files.get_file_info(path).type is fs.FileType.NotFound:
+            return None
+        with files.open_input_stream(path) as file:
+            return _note(json.loads(file.read()))
+
+    def _write(self, note: Note) -> None:
+        """Replace the file as a whole: a driver may be killed at any moment."""
+        files, path = _file_system(self._address)
+        new = f"{path}.new"
+        with files.open_output_stream(new) as file:
+            file.write(json.dumps(asdict(note)).encode())
+        files.move(new, path)
+
+
+def _note(content: Any) -> Note:
+    try:
+        last = content.pop("last")
+        return Note(**content, last=None if last is None else _note(last))
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError("it is not a note of a stream") from None
+
+
+def _file_system(address: str) -> tuple[Any, str]:
+    """Return Arrow's file system of an address, and the path in it."""
+    if "://" in address or address.startswith("file:"):
+        found: tuple[Any, str] = fs.FileSystem.from_uri(address)
+        return found
+    return fs.LocalFileSystem(), address
+
+
+def is_temporary(checkpoint: str) -> bool:
+    """Whether Spark made a checkpoint itself, from which nothing is tried again."""
+    return checkpoint.rstrip("/").rpartition("/")[2].startswith(_TEMPORARY)
+
+
+def checkpoint_of(batch: DataFrame) -> str | None:
+    """Find the checkpoint of the stream that a micro-batch is from.
+
+    Returns:
+        Its address; None: it is no stream's, or Spark does not tell (Connect).
+    """
+    session: Any = batch.sparkSession
+    if not hasattr(session, "_jsparkSession"):
+        return None
+    query = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    found = session.streams.get(query) if query else None
+    if found is None:
+        return None
+    root: str = found._jsq.streamingQuery().resolvedCheckpointRoot()  # noqa: SLF001 - Spark has no public name for it
+    return root

@@ -1,0 +1,114 @@
+"""What a process keeps between writes: a client that asks brokers, and what they said.
+
+A stream's micro-batches follow each other within milliseconds, and a broker may be away
+between two of them. So its topics are not looked up for each batch; and when nobody
+answers, what was known goes on to hold: the records themselves wait in the producers.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from kafkaguard.errors import ClientNotConnectedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+
+    T = TypeVar("T")
+
+#: Seconds that a stream keeps what it knows of a topic, unless a broker contradicts it.
+KEEP_S = 60.0
+_log = logging.getLogger("kafkaguard.spark")
+
+
+class Asker(Protocol):
+    """Questions to a cluster."""
+
+    def describe(self, names: Iterable[str], timeout: float) -> dict[str, SinkTopic]:
+        """Look topics up."""
+
+    def end_offsets(self, names: Iterable[str]) -> int | None:
+        """Sum up how many records were ever appended to topics; None: not known."""
+
+
+class Kept:
+    """A client of one cluster, and the topics that it has looked up.
+
+    Args:
+        connect: Makes the client. One that failed is not kept.
+        now: The time in seconds.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Asker], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._connect = connect
+        self._now = now
+        self._client: Asker | None = None
+        self._topics: dict[str, tuple[float, SinkTopic]] = {}
+
+    def find(
+        self,
+        names: Iterable[str],
+        *,
+        timeout: float,
+        keep_s: float = 0.0,
+        old_timeout: float | None = None,
+    ) -> dict[str, SinkTopic]:
+        """Look topics up, where what is known of them is too old.
+
+        Args:
+            names: The topics.
+            timeout: Seconds to wait for an answer.
+            keep_s: How many seconds old it may be.
+            old_timeout: Seconds to wait where all topics are known, before what is
+                known holds for another batch. Default: it does not.
+
+        Raises:
+            KafkaGuardError: A topic is missing, may not be written to, or nobody
+                answers.
+        """
+        wanted = list(names)
+        due = [name for name in wanted if self._age(name) >= keep_s]
+        known = all(name in self._topics for name in wanted)
+        will_do = known and old_timeout is not None
+        if will_do and old_timeout is not None:
+            timeout = min(timeout, old_timeout)
+        try:
+            if due:
+                found = self._ask(lambda client: client.describe(due, timeout))
+                at = self._now()
+                self._topics |= {name: (at, topic) for name, topic in found.items()}
+        except ClientNotConnectedError as error:
+            if not will_do:
+                raise
+            _log.warning("what is known of the topics goes on to hold: %s", error)
+        return {name: self._topics[name][1] for name in wanted}
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Drop what is known of topics: a broker has contradicted it."""
+        for name in names:
+            self._topics.pop(name, None)
+
+    def end_offsets(self, names: Iterable[str]) -> int | None:
+        """Sum up how many records were ever appended to topics; None: not known.
+
+        Raises:
+            KafkaGuardError: Nobody answers.
+        """
+        return self._ask(lambda client: client.end_offsets(names))
+
+    def _age(self, name: str) -> float:
+        if name not in self._topics:
+            return float("inf")
+        return self._now() - self._topics[name][0]
+
+    def _ask(self, question: Callable[[Asker], T]) -> T:
+        client, self._client = self._client or self._connect(), None
+        answer = question(client)
+        self._client = client
+        return answer

@@ -1,0 +1,90 @@
+"""Why there is no connection, in words that say what to change."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+_CA: Final = (
+    "trust the authority that signed it (the CA file of the settings, now {ca}), or "
+    "give the broker a certificate that is trusted"
+)
+#: OpenSSL's number (X509_V_ERR_...), and what to do about it.
+_ADVICE: Final = {
+    3: "give a CRL file that covers it",
+    9: "it is not valid yet: look at the clocks, and at the certificate",
+    10: "the broker needs a new certificate (or this machine the right time)",
+    18: _CA,
+    19: _CA,
+    20: _CA,
+    21: _CA,
+    23: "it was revoked: the broker needs a new one",
+    62: "connect by a name that the certificate has, or give it this one",
+    64: "connect by an address that the certificate has, or give it this one",
+}
+_NO_TLS: Final = frozenset(
+    {
+        "WRONG_VERSION_NUMBER",
+        "RECORD_LAYER_FAILURE",
+        "PACKET_LENGTH_TOO_LONG",
+        "UNKNOWN_PROTOCOL",
+        "HTTP_REQUEST",
+        "UNEXPECTED_MESSAGE",
+    }
+)
+_PROTOCOL: Final = "choose the security protocol of this port, or the port of this one"
+
+
+def tls_failed(place: str, error: ssl.SSLError, ca: str | None) -> str:
+    """Say why TLS has failed, and what to do.
+
+    Args:
+        place: Host and port.
+        error: What OpenSSL says.
+        ca: The file of trusted certificates; None: those of the system.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        advice = _ADVICE.get(error.verify_code, "look at the certificate")
+        said = error.verify_message.rstrip(".")
+        known = advice.format(ca=ca or "the system's")
+        return f"the certificate of {place} is not accepted: {said}: {known}"
+    reason = error.reason or str(error)
+    if reason in _NO_TLS:
+        return f"{place} does not speak TLS ({reason}): {_PROTOCOL}"
+    if "ALERT" in reason:
+        return (
+            f"{place} refuses TLS with this client ({reason}): look at the client's "
+            "certificate and key, and at the versions of TLS that both have"
+        )
+    return f"TLS with {place} failed ({reason}): look at the settings for TLS"
+
+
+def speaks_otherwise(place: str, protocol: str) -> str:
+    """Say that something else than a broker answers at a port."""
+    what = "the broker wants TLS there" if "TLS" in protocol else "it is no broker"
+    return (
+        f"{place} answers in {protocol}, not in Kafka's protocol: {what}; {_PROTOCOL}"
+    )
+
+
+def closed_in_handshake(place: str) -> str:
+    """Say that a port takes the connection, and no TLS."""
+    return f"{place} ended the connection in the TLS handshake: {_PROTOCOL}"
+
+
+def closed_at_once(place: str, fault: str | None, *, has_tls: bool) -> str:
+    """Say that a port takes the connection and ends it without a word."""
+    told = f" ({fault})" if fault else ""
+    text = f"{place} closed the connection in place of an answer{told}: {_PROTOCOL}"
+    if has_tls:
+        text += "; it may ask for the client's certificate (mutual TLS), or for SASL"
+    return text
+
+
+def given_by_the_cluster(text: str) -> str:
+    """Say that an address was the cluster's, and not the user's."""
+    return (
+        f"{text}. This is the address that the cluster gives for this broker "
+        "(advertised.listeners), not one of the bootstrap servers: it must be one "
+        "that this machine reaches"
+    )

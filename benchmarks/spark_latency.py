@@ -1,0 +1,89 @@
+"""A stream of small batches: what each takes, guarded and with Spark's own sink."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
+from rich.console import Console
+from rich.table import Table
+
+import kafkaguard.spark
+from kafkaguard.cli.spark_session import connector, spark_session
+from kafkaguard.testing import KafkaCluster
+
+ROWS = 50
+WARM_UP, MEASURED = 15, 40
+PARTITIONS = 2
+#: The most that a batch may take, as a multiple of what it takes with Spark's own sink.
+LIMITS = {"data source": 1.5, "foreach_batch": 2.5}
+_PATIENCE_S = 240
+
+
+def batches(spark):
+    """Make small batches, one after the other, of keys and values."""
+    source = spark.readStream.format("rate-micro-batch")
+    rows = source.option("rowsPerBatch", ROWS).option("numPartitions", 1).load()
+    number = F.col("value").cast("string")
+    return rows.select(number.alias("key"), number.alias("value"))
+
+
+def writer_of(kind, spark, cluster):
+    """Make a stream's writer into a topic of its own."""
+    servers = cluster.bootstrap_servers
+    topic, dead = cluster.create_topic(partitions=PARTITIONS), cluster.create_topic()
+    writer = batches(spark).writeStream.option("kafka.bootstrap.servers", servers)
+    if kind == "Spark's own":
+        return writer.format("kafka").option("topic", topic)
+    if kind == "data source":
+        options = {"topic": topic, "dead_letter_topic": dead}
+        return writer.format("kafkaguard").options(**options)
+    function = kafkaguard.spark.foreach_batch(
+        topic, bootstrap_servers=servers, dead_letter_topic=dead
+    )
+    return batches(spark).writeStream.foreachBatch(function)
+
+
+def milliseconds(writer, folder):
+    """Run a stream for some batches; return the median of what each took to add."""
+    writer = writer.option("checkpointLocation", str(folder))
+    query = writer.trigger(processingTime="0 seconds").start()
+    try:
+        deadline = time.monotonic() + _PATIENCE_S
+        while query.isActive and time.monotonic() < deadline:
+            progress = [p for p in query.recentProgress if p["numInputRows"]]
+            if len(progress) >= WARM_UP + MEASURED:
+                break
+            time.sleep(0.5)
+    finally:
+        query.stop()
+    taken = [p["durationMs"]["addBatch"] for p in progress[WARM_UP:]]
+    return statistics.median(taken)
+
+
+def main() -> bool:
+    """Print the table; return True if a limit is missed."""
+    settings = {"spark.jars.packages": connector()}
+    with (
+        spark_session("benchmark", settings=settings) as spark,
+        KafkaCluster() as cluster,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        kafkaguard.spark.register(spark)
+        found = {
+            kind: milliseconds(writer_of(kind, spark, cluster), Path(folder) / kind)
+            for kind in ("Spark's own", *LIMITS)
+        }
+    own = found["Spark's own"]
+    table = Table(title=f"Adding a batch of {ROWS} rows, medians of {MEASURED}")
+    for heading in ("", "Milliseconds", "Ratio", "At most"):
+        table.add_column(heading, justify="right")
+    for kind, median in found.items():
+        limit = LIMITS.get(kind)
+        shown = "" if limit is None else f"{limit:g}"
+        table.add_row(kind, f"{median:.0f}", f"{median / own:.2f}", shown)
+    Console().print(table)
+    return any(found[kind] / own > limit for kind, limit in LIMITS.items())

@@ -1,0 +1,191 @@
+"""A lag report as a table for people, and as data for programs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._cluster.lag import LagState, group_state, partition_states
+from kafkaguard.cli.output import PlainTable, styled
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kafkaguard._cluster.lag import GroupLag, LagReport, PartitionLag
+    from kafkaguard._cluster.reports import TopicPartition
+
+_STYLES = {
+    LagState.LEFT: "dim",
+    LagState.OK: "green",
+    LagState.LAGGING: "yellow",
+    LagState.STALLED: "red",
+    LagState.STOPPED: "red",
+    LagState.ERROR: "bold red",
+}
+
+
+def table(
+    report: LagReport,
+    earlier: LagReport | None,
+    *,
+    partitions: bool,
+    columns: tuple[str, ...] = (),
+    watched: bool = False,
+) -> PlainTable:
+    """Draw a report.
+
+    Args:
+        report: What was seen.
+        earlier: The look before, if there was one.
+        partitions: A row for each partition.
+        columns: What was asked for beyond that.
+        watched: There is a column for our own states, which take two looks.
+    """
+    taken = time.strftime("%H:%M:%S", time.localtime(report.taken_at))
+    drawn = PlainTable(title=f"Lag in offsets at {taken}")
+    drawn.add_column("Group", overflow="fold")
+    if partitions:
+        drawn.add_column("Partition", overflow="fold")
+        for name in ("Committed", "End"):
+            drawn.add_column(name, justify="right", overflow="fold")
+    drawn.add_column("Lag", justify="right", overflow="fold")
+    drawn.add_column("Group state", overflow="fold")
+    if watched:
+        drawn.add_column("State", overflow="fold")
+    drawn.add_column("Remarks", overflow="fold")
+    for name, group in sorted(report.groups.items()):
+        before = None if earlier is None else earlier.groups.get(name)
+        states: dict[TopicPartition, LagState] = {}
+        if earlier is not None:
+            states = partition_states(before, group)
+        theirs = group.state or ""
+        if not partitions or not group.partitions:
+            blanks = [""] * (3 if partitions else 0)
+            own = None if earlier is None else group_state(before, group)
+            cells = _states(theirs, own, watched=watched)
+            drawn.add_row(name, *blanks, _total(group), *cells, _remarks(group))
+            continue
+        for place, each in group.partitions.items():
+            cells = _states(theirs, states.get(place), watched=watched)
+            drawn.add_row(name, *_numbers(each), *cells, _told(each, columns))
+    return drawn
+
+
+def _states(
+    theirs: str, own: LagState | None, *, watched: bool
+) -> list[RenderableType]:
+    """Write Kafka's word about the group and, where looks are compared, ours."""
+    shown = "" if own is None else styled(own, _STYLES[own])
+    return [theirs, shown] if watched else [theirs]
+
+
+def _total(group: GroupLag) -> str:
+    """Write a group's lag; nothing where no partition has one."""
+    return "" if group.total is None else str(group.total)
+
+
+def _remarks(group: GroupLag) -> str:
+    if group.error is not None:
+        return group.error.name
+    if group.reason is not None:
+        return group.reason
+    reasons: dict[str, int] = {}
+    for each in group.partitions.values():
+        if each.reason is not None:
+            reasons[each.reason] = reasons.get(each.reason, 0) + 1
+    return ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+
+
+def _numbers(each: PartitionLag) -> list[str]:
+    numbers = (each.committed, each.end, each.lag)
+    return [
+        f"{each.topic}-{each.partition}",
+        *("" if n is None else str(n) for n in numbers),
+    ]
+
+
+def _told(each: PartitionLag, columns: tuple[str, ...]) -> str:
+    """Write the reason, what columns have told, errors and notes."""
+    reason = [] if each.reason is None else [str(each.reason)]
+    errors = [e.name for e in (each.read_error, each.error) if e is not None]
+    return "; ".join([*reason, *_extras(each, columns), *errors, *each.notes])
+
+
+def _extras(each: PartitionLag, columns: tuple[str, ...]) -> list[str]:
+    member = each.member
+    told = {
+        "log start {}": each.log_start if "log_start" in columns else None,
+        "{} wait for transactions": each.blocked or None,
+        "last stable {}": each.last_stable,
+        "{:.0f} s behind": each.time_lag,
+        "{}": member and f"{member.client_id} at {member.host}",
+        "{}compacted": _not(each.compacted),
+        "{}tiered": _not(each.tiered),
+    }
+    return [text.format(value) for text, value in told.items() if value is not None]
+
+
+def _not(value: bool | None) -> str | None:
+    return None if value is None else "" if value else "not "
+
+
+def as_data(report: LagReport, earlier: LagReport | None) -> dict[str, Any]:
+    """Return a report as JSON has it; ``lag_state`` takes an earlier look."""
+    return {
+        "taken_at": report.taken_at,
+        "complete": report.complete,
+        "sees_all_groups": report.sees_all_groups,
+        "broker_errors": {b: str(e) for b, e in report.broker_errors.items()},
+        "groups": [
+            _group(group, earlier) for _, group in sorted(report.groups.items())
+        ],
+    }
+
+
+def _group(group: GroupLag, earlier: LagReport | None) -> dict[str, Any]:
+    before = None if earlier is None else earlier.groups.get(group.group)
+    states = partition_states(before, group)
+    return {
+        "group": group.group,
+        "state": group.state,
+        "lag_state": None if earlier is None else group_state(before, group),
+        "total": group.total,
+        "unknown": group.unknown,
+        "reason": group.reason,
+        "error": None if group.error is None else str(group.error),
+        "partitions": [
+            {
+                **_partition(each),
+                "lag_state": None if earlier is None else states[place],
+            }
+            for place, each in group.partitions.items()
+        ],
+    }
+
+
+def _partition(each: PartitionLag) -> dict[str, Any]:
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "committed": each.committed,
+        "end": each.end,
+        "lag": each.lag,
+        "reason": each.reason,
+        "error": None if each.error is None else str(each.error),
+        "log_start": each.log_start,
+        "lost": each.lost,
+        "high_watermark": each.high_watermark,
+        "last_stable": each.last_stable,
+        "blocked": each.blocked,
+        "marker": each.marker,
+        "has_record": each.has_record,
+        "next_timestamp": each.next_timestamp,
+        "time_lag": each.time_lag,
+        "time_reason": each.time_reason,
+        "read_error": None if each.read_error is None else str(each.read_error),
+        "compacted": each.compacted,
+        "tiered": each.tiered,
+        "member": None if each.member is None else each.member.client_id,
+        "host": None if each.member is None else each.member.host,
+        "notes": each.notes,
+    }

@@ -1,0 +1,81 @@
+"""Sentences as they stand in the logs of clients and brokers, and what they are about.
+
+Of librdkafka, Java's client and broker, Spark and others; each is a pattern, since
+names and numbers stand in them. The first that fits decides.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kafkaguard import errors as e
+from kafkaguard.errors._java_texts import JAVA_TEXTS
+from kafkaguard.protocol._strangers import stranger, stranger_by_size
+
+Key = int | type[e.KafkaGuardError]
+
+_LINES: Final[tuple[tuple[str, Key], ...]] = (
+    # TLS and SASL.
+    (r"SSL handshake failed|certificate.verify failed|SSLHandshakeException", -181),
+    (r"Failed to verify broker certificate|PKIX path building failed", -181),
+    (r"SASL authentication (error|failed)|Authentication failed", 58),
+    (r"Disconnected while requesting ApiVersion", e.ClientConfigurationError),
+    (r"Unexpected handshake request with client mechanism", 33),
+    # No way to a broker.
+    (r"Failed to resolve '|No resolvable bootstrap urls|UnknownHostException", -193),
+    (r"Couldn't resolve server|nodename nor servname|Name or service not known", -193),
+    (r"Connect to \S+ failed: |Connection setup timed out", e.ClientNotConnectedError),
+    (r"Connection to node -?\d+ .*could not be established", e.ClientNotConnectedError),
+    (r"Bootstrap broker .*disconnected", e.ClientNotConnectedError),
+    (r"\d+/\d+ brokers are down", -187),
+    (r"Node -?\d+ disconnected|Broker transport failure", e.ClientConnectionError),
+    (r"Connection (reset by peer|aborted)|Broken pipe", e.ClientConnectionError),
+    (r"request\(s\) timed out: disconnect", e.ClientTimeoutError),
+    # Groups.
+    (r"Application maximum poll interval|consumer poll timeout has expired", -147),
+    (r"Partition .*(is|are) not (currently )?assigned", e.ClientGroupError),
+    (r"No current assignment for partition", e.ClientGroupError),
+    (r"Offset commit cannot be completed since the consumer", e.ClientGroupError),
+    (r"Commit cannot be completed since the group has already", e.ClientGroupError),
+    # Records.
+    (r"cannot accept message without key", e.InvalidRecordKeyError),
+    (r"not present in metadata after", e.ClientMetadataError),
+    (r"Expiring \d+ record\(s\) for", -192),
+    (r"message is \d+ bytes when serialized which is larger than", 10),
+    (r"Cannot fetch offset \d+|Offsets? out of range|out of range with no", 1),
+    (r"Some data may have been lost", 1),
+    (r"Timeout of \d+ ?ms expired before|Timed out waiting for", e.ClientTimeoutError),
+    (r"Failed to allocate memory within the configured max blocking", -184),
+    # Codes in the words of other clients, and of Kafka before 2.6.
+    (r"server is not the leader for that topic-partition", 6),
+    (r"topic or partition that does not exist on this broker", 3),
+)
+_PATTERNS: Final = tuple((re.compile(text), key) for text, key in _LINES)
+#: A size that Kafka's brokers and clients refuse, with their words around it.
+_SIZE: Final = re.compile(
+    r"[Ii]nvalid (?:receive |response |frame |message )?\(?size[ =]+(-?\d{4,10})"
+)
+
+
+def key_of_line(text: str) -> Key | None:
+    """Find what a line of a log is about."""
+    for pattern, key in _PATTERNS:
+        if pattern.search(text):
+            return key
+    found = [words for words in JAVA_TEXTS if words in text]
+    return JAVA_TEXTS[max(found, key=len)] if found else None
+
+
+def other_protocol(text: str) -> str | None:
+    """Say what else than Kafka speaks, where a text shows its first bytes.
+
+    Args:
+        text: A log line with a size that is none, or what came over the connection.
+    """
+    for number in _SIZE.findall(text):
+        protocol = stranger_by_size(int(number))
+        if protocol is not None:
+            return f"the size {number} is the beginning of {protocol}"
+    protocol = stranger(text.lstrip().encode(errors="replace"))
+    return None if protocol is None else f"this is {protocol}"

@@ -1,0 +1,41 @@
+"""Bytes that are no message of Kafka's: who speaks another protocol here.
+
+A message begins with its size, four bytes. Whatever else comes is read as a size too,
+which is how "GET " becomes ``Invalid receive (size = 1195725856)`` in a broker's log.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_SIZE_BYTES: Final = 4
+_HTTP: Final = (
+    *(b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"PATC", b"OPTI", b"TRAC"),
+    *(b"CONN", b"PRI "),
+)
+#: The first two bytes of TLS records: their kind, and the major version.
+_TLS: Final = {
+    b"\x14\x03": "TLS",
+    b"\x15\x03": "TLS (an alert)",
+    b"\x16\x03": "TLS (a handshake)",
+    b"\x17\x03": "TLS (encrypted data)",
+}
+_OTHERS: Final = {b"HTTP": "HTTP (a web server's answer)", b"SSH-": "SSH"}
+
+
+def stranger(first: bytes) -> str | None:
+    """Name the protocol that some bytes belong to, where it is known and not Kafka's.
+
+    Args:
+        first: The first bytes, four at least.
+    """
+    if first[:_SIZE_BYTES] in _HTTP:
+        return "HTTP (a request)"
+    return _OTHERS.get(first[:_SIZE_BYTES]) or _TLS.get(first[:2])
+
+
+def stranger_by_size(size: int) -> str | None:
+    """Do the same for bytes that were taken for a size."""
+    if not -(2**31) <= size < 2**32:
+        return None
+    return stranger((size % 2**32).to_bytes(_SIZE_BYTES, "big"))

@@ -1,0 +1,11 @@
+"""Without an extra a broker's jars cannot be fetched, and the error says what can."""
+
+import os
+
+from kafkaguard.testing import JarsNotFoundError, KafkaCluster
+
+os.environ["KAFKAGUARD_CACHE"] = "empty"
+try:
+    KafkaCluster().start()
+except JarsNotFoundError as error:
+    print(error)

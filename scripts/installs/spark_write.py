@@ -1,0 +1,23 @@
+"""A write with dead letters, and the data source, from a Spark without packages."""
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+import kafkaguard.spark
+
+servers = os.environ["KAFKA"]
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = SparkSession.builder.master("local[1]").getOrCreate()
+rows = [("a", "1"), (None, "2")]
+df = spark.createDataFrame(rows, "key string, value string").coalesce(1)
+report = kafkaguard.spark.write(
+    df, "flights", bootstrap_servers=servers, dead_letter_topic="flights-refused"
+)
+assert (report.delivered, report.dead_lettered) == (1, {"NULL_KEY": 1}), report
+kafkaguard.spark.register(spark)
+sink = df.write.format("kafkaguard").mode("append").option("topic", "flights")
+sink = sink.option("kafka.bootstrap.servers", servers)
+sink.option("dead_letter_topic", "flights-refused").save()
+spark.stop()

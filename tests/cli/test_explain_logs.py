@@ -1,0 +1,143 @@
+"""``kafkaguard explain -`` of lines as they stand in people's logs, and of our own."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from kafkaguard import errors as e
+from kafkaguard.cli.group import run
+from kafkaguard.cli.lookup import find_error
+from kafkaguard.errors._java_texts import JAVA_TEXTS
+
+FAIL = "%3|1725429216.481|FAIL|rdkafka#producer-1| [thrd:b:9092/bootstrap]: b:9092/1: "
+JAVA = "org.apache.kafka.common.errors."
+LINES = {
+    FAIL + "SSL handshake failed: error:0A000086:SSL routines::certificate verify "
+    "failed: broker certificate could not be verified (after 39ms)": -181,
+    FAIL + "Connect to ipv4#10.0.0.7:9092 failed: Connection refused (after 3ms in "
+    "state CONNECT)": e.ClientNotConnectedError,
+    FAIL + "Failed to resolve 'kafka:29092': Name or service not known": -193,
+    FAIL + "SASL authentication error: Authentication failed during authentication": 58,
+    FAIL + "Disconnected while requesting ApiVersion: might be caused by incorrect "
+    "security.protocol configuration": e.ClientConfigurationError,
+    FAIL + "1 request(s) timed out: disconnect (after 60s)": e.ClientTimeoutError,
+    "%4|1683659271.105|MAXPOLL|rdkafka#consumer-1| [thrd:main]: Application maximum "
+    "poll interval (300000ms) exceeded by 255ms: leaving group": -147,
+    "%7|1683659271.105|REQERR|rdkafka#consumer-1| [thrd:main]: GroupCoordinator/11: "
+    "OffsetCommitRequest failed: Broker: Group authorization failed": 30,
+    JAVA + "TimeoutException: Topic orders not present in metadata after "
+    "60000 ms.": e.ClientMetadataError,
+    JAVA + "TimeoutException: Expiring 3 record(s) for orders-0:120002 ms has passed "
+    "since batch creation": -192,
+    JAVA + "UnknownMemberIdException: Failed altering consumer group offsets": 25,
+    "java.lang.IllegalStateException: Cannot fetch offset 13 (GroupId: g, "
+    "TopicPartition: orders-1). Some data may have been lost": 1,
+    "[2024-05-01 10:00:00,000] WARN [Producer clientId=p] Connection to node -1 "
+    "(kafka/10.0.0.7:9092) could not be established. Node may not be "
+    "available.": e.ClientNotConnectedError,
+    "org.apache.spark.SparkException: Task 1 failed 4 times: "
+    + JAVA.removesuffix("errors.")
+    + "InvalidRecordException: Compacted topic cannot accept message without key in "
+    "topic partition comp-2": e.InvalidRecordKeyError,
+    "KafkaJSProtocolError: The coordinator is not aware of this member": 25,
+    '{"error":"This server is not the leader for that topic-partition","code":6}': 6,
+    "kafka server: Request was for a topic or partition that does not exist on this "
+    "broker": 3,
+    "Got exception: IllegalStateError(\"Partition TopicPartition(topic='t', "
+    'partition=40) is not assigned")': e.ClientGroupError,
+    "confluent_kafka.error.ValueDeserializationError: KafkaError{"
+    "code=_VALUE_DESERIALIZATION,val=-159,str=\"('Connection aborted.', "
+    "ConnectionResetError(104, 'Connection reset by peer'))\"}": e.ClientConnectionError,
+    'KafkaError{code=_VALUE_SERIALIZATION,val=-161,str="an int is needed"}': -161,
+    "OffsetCommit failed for group billing due to group error ([Error 25] "
+    "UnknownMemberIdError: billing), will rejoin": 25,
+}
+
+
+@pytest.mark.parametrize(("line", "key"), LINES.items())
+def test_line_of_a_log(line, key):
+    """What it is about, in whichever client's words."""
+    assert key == find_error(line + "\n").key
+
+
+def test_every_text_of_javas_is_known():
+    """Alone, and within a line."""
+    for text, code in JAVA_TEXTS.items():
+        assert code == find_error(f"ERROR [Foo] Request failed: {text}. (kafka)").key
+
+
+OURS = [
+    e.InvalidRecordKeyError("no key", api="Produce", topic="t", partition=3),
+    e.ClientTimeoutError("no answer within 3 s", api="Metadata", broker=1),
+    e.ClientMetadataError(),
+    e.RemoteStorageNotReadyError(code=9, api="ListOffsets"),
+    e.NotLeaderOrFollowerError(api="Fetch", topic="[x]"),
+    e.UnrecognisedCodeError(code=999),
+    e.for_code(87)("said: X -> RETRY: no", api="Produce"),
+    e.BatchMateRefusedError(api="Produce"),
+]
+
+
+@pytest.mark.parametrize("error", OURS, ids=lambda each: each.name)
+def test_whatever_we_print_can_be_pasted_back(error):
+    """Alone, in a log line, at the end of a traceback: the same error and request."""
+    cls = type(error)
+    for text in (
+        str(error),
+        f"WARNING:kafkaguard:{error}",
+        f'Traceback (most recent call last):\n  File "x"\n{cls.__name__}: {error}',
+    ):
+        found = find_error(text)
+        assert found.error_class.code in {error.code, None}
+        assert error.api == found.api
+        assert found.error_class.name.startswith(error.name)
+    if error.name != "UNRECOGNISED":
+        assert find_error(error.name).error_class.name == error.name
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Invalid receive (size = 1195725856 larger than 104857600)", "HTTP"),
+        ("InvalidReceiveException: Invalid receive (size = 352518912)", "TLS"),
+        ("Invalid response size 1213486160 (0..1000000000)", "HTTP"),
+        ("GET / HTTP/1.1\r\nHost: broker", "HTTP"),
+    ],
+)
+def test_bytes_of_another_protocol_are_named(text, said, capsys, monkeypatch):
+    """A size that is none says who knocks."""
+    stdin = io.TextIOWrapper(io.BytesIO(text.encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert run(["explain", "-"]) == 0
+    out = capsys.readouterr().out
+    assert said in out
+    assert "CONFIGURE" in out
+
+
+def test_size_that_is_one_is_no_other_protocol():
+    """A large message is only large."""
+    assert find_error("Invalid receive (size = 104857601)") is None
+
+
+@pytest.mark.parametrize(
+    "given", ["474554202f20485454502f312e31", "16030100f1010000ed0303", "GET / HTTP"]
+)
+def test_decode_names_other_protocols(given, capsys):
+    """As digits, and as they are."""
+    assert run(["decode", given]) == 2
+    assert "and no message of Kafka" in capsys.readouterr().err
+
+
+def test_source_of_what_was_not_recorded_claims_no_recording(capsys):
+    """The line below the table says where the table comes from."""
+    assert run(["explain", "CLIENT_TIMEOUT"]) == 0
+    assert run(["explain", "119"]) == 0
+    out = capsys.readouterr().out
+    assert "not recorded" in out
+    assert "answered twice" not in out
+    assert run(["explain", "6", "--json"]) == 0
+    assert "answered twice" in json.loads(capsys.readouterr().out)["clients_source"]

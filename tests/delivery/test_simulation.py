@@ -1,0 +1,154 @@
+"""The machine in the simulated world; and that the world notices a broken machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaguard._delivery.books import Books
+from kafkaguard._delivery.death import ClientLife
+from kafkaguard._delivery.facts import Batch
+from kafkaguard._delivery.judging import NOT_SENT, Judge, Judgement
+from kafkaguard._delivery.lines import Lines
+from kafkaguard._delivery.machine import DeliveryMachine
+from kafkaguard._delivery.rescue import Topic
+from kafkaguard._delivery.rounds import Rounds
+from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS
+from tests.delivery.simulate import play, play_range, simulate
+
+SCHEDULES = 400
+#: So many schedules must be enough to notice a fault.
+ENOUGH = 5_000
+TABLES = RECORDS, TOPICS, CLIENTS
+
+
+@pytest.mark.parametrize("first", [0, 1_000_000])
+def test_nothing_that_must_hold_is_broken(first):
+    """What was told is what the log says, in every schedule."""
+    assert play_range(first, SCHEDULES).failures == {}
+
+
+def test_several_processes_play_what_one_does():
+    """The same seeds, the same outcomes; each kind of outcome comes up."""
+    both = simulate(SCHEDULES, 0, 2)
+    assert both.outcomes == play_range(0, SCHEDULES).outcomes
+    assert {"delivered", "failed", "in_doubt", "dead_lettered", "dropped"} < set(
+        both.outcomes
+    )
+
+
+def test_a_seed_tells_the_same_story_twice():
+    """Line by line: a failure can be looked at as often as it takes."""
+    stories = []
+    for _ in range(2):
+        lines = []
+        play(7, trace=lines.append)
+        stories.append(lines)
+    assert stories[0] == stories[1]
+    assert len(stories[0]) > 5
+
+
+def noticed():
+    """Return what the first schedule that goes wrong says."""
+    for seed in range(ENOUGH):
+        problems, _ = play(seed)
+        if problems:
+            return problems[0]
+    return None
+
+
+class TestABrokenMachineIsNoticed:
+    """Each test breaks one decision; the world must find out."""
+
+    def test_keys_in_any_order(self, monkeypatch):
+        """Nobody looks for later records of a key."""
+        monkeypatch.setattr(Rounds, "_superseded", lambda *_: set())
+        assert "of the same key" in noticed()
+
+    def test_what_may_be_written_counts_as_not_written(self, monkeypatch):
+        """An in-flight record is sent again as if it had never left."""
+        given_up = Judge._given_up
+
+        def wrong(self, refusal, known):
+            judgement = given_up(self, refusal, known)
+            error = self._errors.make(10, topic=known.place.topic)
+            error._verdict = NOT_SENT
+            return (
+                Judgement(error, innocent=True, unsent=True)
+                if judgement.in_flight
+                else judgement
+            )
+
+        monkeypatch.setattr(Judge, "_given_up", wrong)
+        assert noticed() is not None
+
+    def test_a_mate_is_to_blame(self, monkeypatch):
+        """Of a batch all are told refused, although some are sent again."""
+        monkeypatch.setattr(Lines, "take_again", lambda *_: ())
+        assert noticed() is not None
+
+    def test_late_answers_are_not_counted(self, monkeypatch):
+        """What was written after all is left without an outcome."""
+        monkeypatch.setattr(DeliveryMachine, "_was_written", lambda *_: None)
+        assert "never told" in noticed()
+
+    def test_sends_are_not_freed(self, monkeypatch):
+        """A round that has ended keeps the sends."""
+        monkeypatch.setattr(Rounds, "_close", lambda _, topic: None)
+        assert noticed() is not None
+
+    def test_a_report_counts_twice(self, monkeypatch):
+        """Records sent again are counted with their batch and once more."""
+        delivered = Books.delivered
+        monkeypatch.setattr(
+            Books, "delivered", lambda self, n: delivered(self, n + (n > 2))
+        )
+        assert "in the report" in noticed()
+
+    def test_time_is_not_kept(self, monkeypatch):
+        """A stuck client is never given up."""
+        monkeypatch.setattr(Lines, "overdue", lambda *_: [])
+        assert noticed() is not None
+
+    def test_old_requests_are_not_locked_out(self, monkeypatch):
+        """A successor takes an identity of its own."""
+        monkeypatch.setattr(ClientLife, "leaves_in_doubt", lambda *_: None)
+        assert "of the same key" in noticed()
+
+    def test_mates_are_not_sent_again(self, monkeypatch):
+        """Records that are not to blame fail with the others."""
+        monkeypatch.setattr(DeliveryMachine, "_may_go_again", lambda *_: False)
+        assert "is good, and was told failed" in noticed()
+
+    def test_history_is_forgotten_too_early(self, monkeypatch):
+        """What was accepted after a failed record is not remembered."""
+        monkeypatch.setattr(Batch, "may_hold", lambda *_: False)
+        assert "of the same key" in noticed()
+
+    def test_halves_are_sent_in_the_wrong_order(self, monkeypatch):
+        """The second half of a refused group goes first."""
+        next_group = Topic.next_group
+        monkeypatch.setattr(Topic, "next_group", lambda self: next_group(self)[::-1])
+        assert "of the same key" in noticed()
+
+
+def test_every_transition_happens(monkeypatch):
+    """The tables name nothing that cannot come."""
+    missing = {table.name: set(table.transitions) for table in TABLES}
+    for table in TABLES:
+        monkeypatch.setattr(table, "after", noting(table, missing))
+    for seed in range(ENOUGH):
+        play(seed)
+        if not any(missing.values()):
+            break
+    assert {"record": set(), "topic": set(), "client": set()} == missing
+
+
+def noting(table, missing):
+    """Wrap a look-up so that what was looked up is not missing any more."""
+    after = table.after
+
+    def look_up(state, event):
+        missing[table.name].discard((state, event))
+        return after(state, event)
+
+    return look_up

@@ -1,0 +1,130 @@
+"""Records on their way, and the batches that model clients put them into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaguard._delivery.facts import Batch, Place, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkaguard._delivery.facts import Raw
+    from tests.delivery.world.clients import ModelClient
+
+
+class Item:
+    """One handing over of a record: what a client calls its token.
+
+    Attributes:
+        number: The record's, which its value begins with; of a letter that of the
+            record that it is about.
+        raw: Its bytes.
+        is_bad: The broker refuses it whatever its key.
+        is_new: It is the application's own, not handed over by the machine.
+    """
+
+    __slots__ = ("is_bad", "is_new", "number", "raw", "window")
+
+    def __init__(self, raw: Raw, *, is_new: bool) -> None:
+        assert raw.value is not None
+        head = raw.value.split(b":", 2)
+        self.number = int(head[0])
+        self.is_bad = head[1] == b"bad" and not any(
+            name.startswith("kafkaguard.") for name, _ in raw.headers
+        )
+        self.raw = raw
+        self.is_new = is_new
+        self.window: Window | None = None
+
+    def __repr__(self) -> str:
+        """Show the record's number; with a plus where the machine sent it."""
+        return f"#{self.number}{'' if self.is_new else '+'}"
+
+
+class Items(Batch):
+    """A batch of items."""
+
+    __slots__ = ("items",)
+
+    def __init__(
+        self,
+        place: Place,
+        position: tuple[int, ...],
+        due: float,
+        parent: Batch | None = None,
+    ) -> None:
+        super().__init__(place, position, due, parent)
+        self.items: list[Item] = []
+
+    @property
+    def count(self) -> int:
+        """As the machine asks for it."""
+        return len(self.items)
+
+    def tokens(self) -> Sequence[Item]:
+        """As the machine asks for it."""
+        return self.items
+
+    def keys(self) -> Sequence[bytes | None] | None:
+        """As the machine asks for it."""
+        return [item.raw.key for item in self.items]
+
+    def raws(self) -> Sequence[Raw] | None:
+        """As the machine asks for it."""
+        return [item.raw for item in self.items]
+
+    def __repr__(self) -> str:
+        """Show place, position and records."""
+        where = f"{self.place.topic}/{self.place.partition}"
+        return f"{where}@{'.'.join(map(str, self.position))}{self.items}"
+
+
+class ModelBatch(Items):
+    """A batch as a client sends it.
+
+    Attributes:
+        at: Where it goes; ``place`` where the machine sees it too.
+        state: ``open``, ``queued``, ``sent``, or ``done``.
+        tries: How often.
+        was_unanswered: One of these times had no answer.
+        created: When.
+    """
+
+    __slots__ = ("at", "client", "created", "state", "tries", "was_unanswered")
+
+    def __init__(
+        self,
+        client: ModelClient,
+        place: Place,
+        position: tuple[int, ...],
+        created: float,
+        due: float,
+        parent: Batch | None = None,
+    ) -> None:
+        super().__init__(place, position, due, parent)
+        self.client = client
+        self.at = place
+        self.created = created
+        self.state = "open"
+        self.tries = 0
+        self.was_unanswered = False
+
+    def keys(self) -> Sequence[bytes | None] | None:
+        """As kafka-python: not readable while it is open for more."""
+        return None if self.state == "open" else super().keys()
+
+    def raws(self) -> Sequence[Raw] | None:
+        """As the keys."""
+        return None if self.state == "open" else super().raws()
+
+
+class Window(Items):
+    """All records of a topic between two looks, for a client that shows no batches."""
+
+    __slots__ = ("missing", "refusals")
+
+    def __init__(self, topic: str, position: tuple[int, ...], due: float) -> None:
+        super().__init__(Place(topic), position, due)
+        self.missing = 0
+        self.refusals: list[Refusal] = []

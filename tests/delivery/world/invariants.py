@@ -1,0 +1,133 @@
+"""What must hold in the end of each schedule: what was told, against the log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tests.delivery.world.clients import DELIVERY_S, GRACE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.delivery.world.world import World
+
+MARGIN_S = 12.0
+
+
+def broken(world: World) -> Iterator[str]:
+    """Say what does not hold."""
+    yield from _told(world)
+    yield from _written(world)
+    yield from _order(world)
+    yield from _times(world)
+    yield from _report(world)
+    yield from _left_over(world)
+    yield from _rescued(world)
+
+
+def _told(world: World) -> Iterator[str]:
+    """Each record was told once (a second time is found at once)."""
+    for number in world.taken_at:
+        if number not in world.told:
+            yield f"#{number} was never told"
+
+
+def _written(world: World) -> Iterator[str]:
+    """What was told of a record is what the log says."""
+    own: Counter[int] = Counter()
+    letters: Counter[int] = Counter()
+    for place, log in world.broker.logs.items():
+        (letters if place.topic.endswith(".dlq") else own).update(log)
+    resends = world.policy.in_doubt == "resend"
+    for number, told in world.told.items():
+        copies = own[number]
+        if told.ending == "delivered" and not copies:
+            yield f"#{number} was told delivered, and is lost"
+        if copies > 1 and not resends:
+            yield f"#{number} was written {copies} times"
+        if told.ending in ("failed", "dead_lettered", "dropped") and copies:
+            yield f"#{number} was told {told.ending}, and is there"
+        if told.ending == "dead_lettered" and not letters[number]:
+            yield f"#{number} was told dead-lettered, and its letter is lost"
+        if letters[number] > 1 and not resends:
+            yield f"the letter of #{number} was written {letters[number]} times"
+
+
+def _order(world: World) -> Iterator[str]:
+    """No older record of a key stands after a newer one."""
+    if world.policy.rescue == "any_order":
+        return
+    for place, log in world.broker.logs.items():
+        newest: dict[bytes, int] = {}
+        if place.topic.endswith(".dlq"):
+            continue
+        for number in log:
+            key = world.keys[number]
+            if key is None:
+                continue
+            if number < newest.get(key, -1) and not _may_come_late(world, number):
+                yield f"#{number} stands after #{newest[key]} of the same key"
+            newest[key] = max(number, newest.get(key, -1))
+
+
+def _may_come_late(world: World, number: int) -> bool:
+    """What nobody locks out may lie in the network for long."""
+    told = world.told.get(number)
+    was_doubted = told is None or told.ending == "in_doubt"
+    is_resent = world.policy.in_doubt == "resend"
+    return (was_doubted or is_resent) and not world.kind.takes_over
+
+
+def _times(world: World) -> Iterator[str]:
+    for number, told in world.told.items():
+        taken = world.taken_at[number]
+        most = DELIVERY_S + GRACE_S + MARGIN_S
+        if told.ending == "dead_lettered" or world.policy.on_reject == "dead_letter":
+            most += DELIVERY_S
+        if told.at - taken > most:
+            yield f"#{number} was told after {told.at - taken:.1f} s"
+
+
+def _report(world: World) -> Iterator[str]:
+    """The report counts each record once, in the right column."""
+    report = world.machine.report(world.machine.pending())
+    counted = {
+        name: getattr(report, name)
+        for name in ("delivered", "failed", "in_doubt", "dead_lettered", "dropped")
+    }
+    told = Counter(each.ending for each in world.told.values())
+    for name, count in counted.items():
+        if count != told[name]:
+            yield f"{name}: {count} in the report, and {told[name]} were told"
+    for ending, count in told.items():
+        world.outcomes[ending] += count
+    world.outcomes["superseded"] += report.superseded
+
+
+def _left_over(world: World) -> Iterator[str]:
+    machine = world.machine
+    if pending := machine.pending():
+        yield f"{pending} are pending in the end"
+    if machine.holds and machine.lost is None:
+        yield f"sends are held in the end: {machine.holds}"
+    if machine._rounds.topics:
+        yield f"rounds in the end: {machine._rounds.topics}"
+    if machine._fates.open or machine._fates._by_token:
+        yield f"records in the end: {list(machine._fates.open)}"
+    lines = machine._lines
+    if lines.open or lines.again or any(lines._lines.values()):
+        yield f"batches in the end: {list(lines.open)} {lines.again} {lines._lines}"
+
+
+def _rescued(world: World) -> Iterator[str]:
+    """Where nothing fails but records of others, each good record is delivered.
+
+    Or it gives way to a newer one of its key.
+    """
+    if world.policy.rescue == "never" or not world.is_calm:
+        return
+    for number in world.good:
+        told = world.told.get(number)
+        if told is not None and told.ending != "delivered":
+            yield f"#{number} is good, and was told {told.ending}"

@@ -1,0 +1,104 @@
+"""What the machine is given in a simulation: a policy, and plain errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._retries.machine import InDoubt, OnReject, Ruling
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.signals import signal_of
+from kafkaguard.errors import KafkaGuardError, for_code
+
+if TYPE_CHECKING:
+    from kafkaguard._delivery.dialects import Dialect
+    from kafkaguard._delivery.shell import Rescue
+    from kafkaguard._retries.machine import CallContext
+    from kafkaguard._verdicts.verdict import Action, Verdict
+
+
+@cache
+def _ruling(action: Action, on_reject: OnReject, in_doubt: InDoubt) -> Ruling:
+    backoff: Any = None  # nothing here looks at it
+    return Ruling(
+        action,
+        max_attempts=1,
+        max_waits=0,
+        deadline=1.0,
+        backoff=backoff,
+        in_doubt=in_doubt,
+        on_reject=on_reject,
+        cost=0.0,
+    )
+
+
+@dataclass(frozen=True)
+class Limit:
+    """``dead_letter.limit``."""
+
+    ratio: float | None = None
+    consecutive: int | None = None
+
+
+@dataclass(frozen=True)
+class Letters:
+    """``dead_letter``."""
+
+    limit: Limit | None = None
+    headers: Dialect = "own"
+
+    def topic_for(self, topic: str) -> str:
+        """Return the dead-letter topic."""
+        return f"{topic}.dlq"
+
+
+@dataclass(frozen=True)
+class PlainPolicy:
+    """The policy of a simulation."""
+
+    rescue: Rescue = "ordered"
+    in_doubt: InDoubt = "raise"
+    on_reject: OnReject = "raise"
+    dead_letter: Letters = field(default_factory=Letters)
+    name: str = "simulated"
+    policy_id: str = "0"
+
+    def ruling(
+        self, verdict: Verdict, context: CallContext, error: Any = None
+    ) -> Ruling:
+        """Decide as every policy without overrides does."""
+        return _ruling(verdict.action, self.on_reject, self.in_doubt)
+
+
+class PlainErrors:
+    """Makes errors that are ours only."""
+
+    client = "model"
+
+    def make(
+        self,
+        error: int | type[KafkaGuardError],
+        message: str | None = None,
+        **place: Any,
+    ) -> KafkaGuardError:
+        """Make an error of a code or a class."""
+        cls = for_code(error) if isinstance(error, int) else error
+        return cls(message, client=self.client, **place)
+
+    def translate(
+        self,
+        original: Any,
+        *,
+        message: str | None = None,
+        context: dict[str, Any] | None = None,
+        verdict: Verdict | None = None,
+        **place: Any,
+    ) -> KafkaGuardError:
+        """Make an error of what a client raised."""
+        verdict = verdict or classify(original, api="Produce", **(context or {}))
+        signal = signal_of(original)
+        code = signal.key if signal and isinstance(signal.key, int) else None
+        return verdict.error_class(
+            message, code=code, verdict=verdict, original=original, **place
+        )

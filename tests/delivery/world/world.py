@@ -1,0 +1,473 @@
+"""One schedule: an application, a driver, a client and its successors, a broker."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import KafkaConnectionError, UnknownError
+
+from kafkaguard._delivery import commands as c
+from kafkaguard._delivery.facts import Place, Raw
+from kafkaguard._delivery.machine import DeliveryMachine
+from kafkaguard._delivery.report import SupersededError
+from kafkaguard._delivery.sizes import batch_size
+from kafkaguard._verdicts.verdict import TopicFacts
+from tests.delivery.world.batches import Item, ModelBatch
+from tests.delivery.world.broker import Broker
+from tests.delivery.world.clients import DELIVERY_S, KINDS, Kind, ModelClient
+from tests.delivery.world.clock import Clock
+from tests.delivery.world.words import Letters, Limit, PlainErrors, PlainPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkaguard._delivery.commands import Command
+    from kafkaguard._delivery.facts import Batch, Refusal
+    from kafkaguard._delivery.records import Record
+
+TOPICS = ("events", "latest")
+KEYS = (b"a", b"b", b"c")
+FAULTS = ("late", "lost", "unanswered", "19", "29")
+#: Seconds after a record's time in which its outcome must come.
+MARGIN_S = 12.0
+MAX_BLOCK_S = 60.0
+MOST_STEPS = 20_000
+_LIMIT = 400
+
+
+@dataclass
+class Told:
+    """What the application was told of a record.
+
+    Attributes:
+        ending: As in an outcome.
+        at: When.
+    """
+
+    ending: str
+    at: float
+
+
+class World:
+    """Plays one schedule.
+
+    Args:
+        seed: Everything follows from it.
+        say: Takes the lines of a trace; None: there is none.
+        make_machine: Makes the machine; a test may break it.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        trace: Callable[[str], object] | None = None,
+        make_machine: Callable[..., DeliveryMachine] = DeliveryMachine,
+    ) -> None:
+        self.rng = rng = random.Random(seed)
+        self._trace = trace
+        self.clock = Clock()
+        self.kind: Kind = rng.choice(KINDS)
+        self.faultiness = rng.choice((0.0, 0.05, 0.3))
+        self.policy = PlainPolicy(
+            rescue=rng.choice(("ordered", "ordered", "any_order", "never")),
+            in_doubt=rng.choice(("raise", "raise", "report", "resend")),
+            on_reject=rng.choice(("raise", "dead_letter", "drop")),
+            dead_letter=Letters(rng.choice((None, None, Limit(consecutive=2)))),
+        )
+        self.is_calm = not self.faultiness
+        self.knows_facts = rng.random() < 0.5
+        self.broker = Broker({"latest"}, {"events": _LIMIT, "events.dlq": _LIMIT})
+        self.client = ModelClient(self, self.kind, 0, 0, 0)
+        self.machine = make_machine(
+            self.kind.traits,
+            self.policy,
+            PlainErrors(),
+            size_alone=lambda raw: batch_size(raw.key, raw.value, raw.headers),
+            facts=self._facts,
+        )
+        self.told: dict[int, Told] = {}
+        self.taken_at: dict[int, float] = {}
+        self.keys: dict[int, bytes | None] = {}
+        self.good: set[int] = set()
+        self.outcomes: Counter[str] = Counter()
+        self.reported: Counter[str] = Counter()
+        self.problems: list[str] = []
+        self.is_closed = False
+        self._under_way: Counter[str] = Counter()
+        self._awaiting_sends: defaultdict[str, list[Callable[[], None]]] = defaultdict(
+            list
+        )
+        self._blocked: deque[tuple[float, Any, Any]] = deque()
+        self._generation = 0
+        self._identities = 0
+        self._failed_builds = 0
+        self._ticks_at = float("inf")
+        self._numbers = 0
+        self._plan()
+
+    def _facts(self, topic: str) -> TopicFacts | None:
+        if not self.knows_facts:
+            return None
+        return TopicFacts(compacted=topic in self.broker.compacted)
+
+    def say(self, *words: object) -> None:
+        """Write a line of the trace."""
+        if self._trace is not None:
+            self._trace(f"{self.clock.now:8.3f}  {' '.join(map(str, words))}")
+
+    # --- chance -----------------------------------------------------------------------
+
+    def fault(self) -> str:
+        """Draw what goes wrong with a request; empty: nothing."""
+        rng = self.rng
+        if rng.random() >= self.faultiness:
+            return ""
+        return rng.choice(FAULTS)
+
+    def latency(self) -> float:
+        """Draw the time of a way through the network."""
+        return self.rng.choice((0.001, 0.01, 0.1))
+
+    # --- the application --------------------------------------------------------------
+
+    def _plan(self) -> None:
+        rng = self.rng
+        say = [self.kind.name, self.policy.rescue, self.policy.in_doubt]
+        self.say("world", *say, self.policy.on_reject, self.faultiness)
+        for _ in range(rng.choice((1, 2))):
+            sends = deque(self._record() for _ in range(rng.randint(2, 9)))
+            self.clock.after(rng.random() * 0.1, self._next_send, sends)
+        if rng.random() < 0.15:
+            self.clock.after(rng.random() * rng.choice((0.3, 3.0)), self._kill)
+        if rng.random() < 0.05:
+            self.clock.after(rng.random() * 0.5, self._jam)
+        if rng.random() < 0.15:
+            self.clock.after(rng.random() * rng.choice((0.5, 40.0)), self._close)
+
+    def _record(self) -> tuple[str, bytes | None, bytes]:
+        rng = self.rng
+        topic = rng.choice(TOPICS)
+        dice = rng.random()
+        key = None if dice < 0.15 else rng.choice(KEYS)
+        flavour = b"bad" if 0.15 <= dice < 0.22 else b"good"
+        size = 500 if 0.22 <= dice < 0.3 else rng.choice((1, 150))
+        return topic, key, b":%s:%s" % (flavour, b"x" * size)
+
+    def _next_send(self, sends: deque[Any]) -> None:
+        if not sends or self.is_closed:
+            return
+        self._send(sends[0], sends, self.clock.now + MAX_BLOCK_S)
+
+    def _send(self, record: Any, sends: deque[Any], until: float) -> None:
+        topic = record[0]
+        holds = self.machine.holds
+        if holds and (None in holds or topic in holds):
+            if self.machine.lost is not None:
+                self._facts_told(self.machine.wanted(self.clock.now))
+            self._blocked.append((until, record, sends))
+            return
+        self._under_way[topic] += 1
+        self.clock.after(self.rng.choice((0.0, 0.0, 0.002)), self._take, record, sends)
+
+    def _take(self, record: Any, sends: deque[Any]) -> None:
+        topic, key, value = record
+        number = self._numbers
+        raw = Raw(key, b"%d%s" % (number, value))
+        partition = self._partition(key)
+        item = Item(raw, is_new=True)
+        if not self.client.is_shut and self.client.cause is None:
+            self._numbers += 1
+            self.taken_at[number] = self.clock.now
+            self.keys[number] = key
+            if self._is_good(topic, item):
+                self.good.add(number)
+            self.say("send", topic, partition, item, key, value[:8])
+        try:
+            self.client.take(topic, partition, item)
+        except Exception as error:
+            self._ended_under_way(topic)
+            if self.machine.holds:
+                self._send(record, sends, self.clock.now + MAX_BLOCK_S)
+                return
+            self.say("raised", error)
+        else:
+            self._ended_under_way(topic)
+        sends.popleft()
+        pause = self.rng.choice((0.0, 0.001, 0.03, 0.3))
+        self.clock.after(pause, self._next_send, sends)
+
+    def _is_good(self, topic: str, item: Item) -> bool:
+        """Tell whether a broker takes a record."""
+        raw = item.raw
+        size = batch_size(raw.key, raw.value, raw.headers)
+        return not (
+            item.is_bad
+            or size > self.broker.limit(topic)
+            or (raw.key is None and topic in self.broker.compacted)
+        )
+
+    def _partition(self, key: bytes | None) -> int:
+        if key is None:
+            return self.rng.randrange(2)
+        return key[0] % 2
+
+    def _ended_under_way(self, topic: str) -> None:
+        self._under_way[topic] -= 1
+        if not self._under_way[topic]:
+            for reply in self._awaiting_sends.pop(topic, ()):
+                reply()
+
+    def _wake(self) -> None:
+        blocked, self._blocked = self._blocked, deque()
+        for until, record, sends in blocked:
+            if self.clock.now < until and not self.is_closed:
+                self._send(record, sends, until)
+
+    # --- faults of the client ---------------------------------------------------------
+
+    def _kill(self) -> None:
+        self.is_calm = False
+        self.client.die(UnknownError())
+
+    def _jam(self) -> None:
+        self.say("jam")
+        self.is_calm = False
+        self.client.is_stuck = True
+
+    def _close(self) -> None:
+        self.say("close")
+        self.is_calm = False
+        self.is_closed = True
+        self._facts_told(self.machine.closing(self.clock.now))
+        self.client.roll_all()
+        self.clock.after(self.rng.choice((0.0, 0.05, 8.0)), self._give_up)
+
+    def _give_up(self) -> None:
+        self.client.stop()
+        self._facts_told(self.machine.give_up("closed", self.clock.now))
+
+    # --- the shell --------------------------------------------------------------------
+
+    def began(self, batch: Batch) -> None:
+        """The client's listener: a batch has begun."""
+        self.machine.began(batch)
+        if batch.next_look < self._ticks_at:
+            self._tick_at(batch.next_look)
+
+    def accepted(self, batch: Batch) -> None:
+        """The client's listener: all of a batch was accepted."""
+        self._told_by_client(batch, ())
+        self._facts_told(self.machine.accepted(batch, self.clock.now))
+
+    def failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
+        """The client's listener: records of a batch failed."""
+        self._told_by_client(batch, refusals)
+        out = self.machine.failed(batch, refusals, self.clock.now)
+        self._facts_told(out)
+
+    def died(
+        self, client: ModelClient, cause: BaseException, place: Place | None
+    ) -> None:
+        """The client's listener: it is dead."""
+        if client is self.client:
+            self._facts_told(self.machine.died(cause, place, self.clock.now))
+
+    def _told_by_client(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
+        failed = {refusal.token for refusal in refusals}
+        for item in batch.tokens():
+            assert isinstance(item, Item)
+            if item.is_new and item not in failed:
+                self._tell(item.number, "delivered")
+
+    def _tell(self, number: int, ending: str) -> None:
+        if number in self.told:
+            self.problems.append(f"#{number} was told twice: {self.told[number]}")
+        self.told[number] = Told(ending, self.clock.now)
+        self.say("told", f"#{number}", ending)
+
+    # --- the driver -------------------------------------------------------------------
+
+    def _facts_told(self, commands: Sequence[Command]) -> None:
+        if commands:
+            for command in commands:
+                self._carry_out(command)
+        due = self.machine.next_due()
+        if due is not None and due < self._ticks_at:
+            self._tick_at(due)
+
+    def _tick_at(self, due: float) -> None:
+        self._ticks_at = due
+        self.clock.at(due, self._tick, due)
+
+    def _tick(self, due: float) -> None:
+        if due == self._ticks_at:
+            self._ticks_at = float("inf")
+            self._facts_told(self.machine.tick(self.clock.now))
+
+    def _carry_out(self, command: Command) -> None:
+        self.say(">", command)
+        self._how[type(command)](self, command)
+
+    def _slowly(self, do: Callable[..., object], *args: Any) -> None:
+        self.clock.after(self.rng.choice((0.0, 0.001, 0.05)), do, *args)
+
+    def _hold(self, command: c.HoldSends) -> None:
+        topic = command.topic
+        if topic is None:
+            self.client.is_shut = True
+            return
+
+        def reply() -> None:
+            assert topic is not None
+            self._facts_told(self.machine.held(topic, self.clock.now))
+
+        if self._under_way[topic]:
+            self._awaiting_sends[topic].append(reply)
+        else:
+            self._slowly(reply)
+
+    def _free(self, _: c.FreeSends) -> None:
+        self.clock.after(0.0, self._wake)
+
+    def _send_now(self, _: c.SendNow) -> None:
+        self.client.roll_all()
+
+    def _hand_over(self, command: c.Send) -> None:
+        self._slowly(self._hand_over_next, command, deque(command.records), [])
+
+    def _hand_over_next(
+        self, command: c.Send, left: deque[Record], handed: list[Any]
+    ) -> None:
+        while left:
+            handed.append(self._hand_over_one(left.popleft()))
+            if self.rng.random() < 0.2:
+                self._slowly(self._hand_over_next, command, left, handed)
+                return
+        self._slowly(self._handed_over, command, handed)
+
+    def _hand_over_one(self, record: Record) -> Any:
+        topic, partition = record.place
+        assert record.raw is not None
+        if partition is None:
+            partition = self._partition(record.raw.key)
+        item = Item(record.raw, is_new=False)
+        try:
+            self.client.take(topic, partition, item)
+        except Exception as error:
+            return error
+        return item
+
+    def _handed_over(self, command: c.Send, handed: list[Any]) -> None:
+        self.say("handed over", handed)
+        self._facts_told(self.machine.sent(command.topic, handed, self.clock.now))
+
+    def _abandon(self, command: c.GiveUp) -> None:
+        for batch in command.batches:
+            client = batch.client if isinstance(batch, ModelBatch) else self.client
+            client.give_up(batch)
+
+    def _hear_out(self, command: c.HearOut) -> None:
+        is_done = all(b.state == "done" for b in self.client.flying)
+        waits = any(b.state == "done" for b in self.client.flying)
+        is_done = is_done and not (self.kind.hears_late and waits)
+        if is_done or self.clock.now >= command.until or self.client.is_stuck:
+            self._facts_told(self.machine.heard_out(self.clock.now))
+        else:
+            self.clock.after(0.1, self._hear_out, command)
+
+    def _stop(self, _: c.Stop) -> None:
+        self._slowly(self._stopped)
+
+    def _stopped(self) -> None:
+        self.client.stop()
+        self._facts_told(self.machine.stopped(self.clock.now))
+
+    def _ask_answers(self, command: c.AskAnswers) -> None:
+        late = self.client.late
+        answers = {b: late[b] for b in command.batches if b in late}
+        self._slowly(
+            lambda: self._facts_told(self.machine.answered(answers, self.clock.now))
+        )
+
+    def _replace(self, command: c.Replace) -> None:
+        self._slowly(self._build, command)
+
+    def _build(self, command: c.Replace) -> None:
+        now = self.clock.now
+        if self.rng.random() < 0.2 and self._failed_builds < 4:
+            self._failed_builds += 1
+            self.is_calm = False
+            self._facts_told(
+                self.machine.not_replaced(
+                    KafkaConnectionError("no broker"),
+                    now,
+                    may_pass=self.rng.random() < 0.8,
+                    awaited=bool(self._blocked),
+                )
+            )
+            return
+        self._generation += 1
+        old = self.client
+        identity, epoch = old.identity, old.epoch + 1
+        if command.locking_out is None or not self.kind.takes_over:
+            self._identities += 1
+            identity, epoch = self._identities, 0
+        self.client = ModelClient(self, self.kind, self._generation, identity, epoch)
+        self.client.is_shut = self.is_closed
+        self._facts_told(self.machine.replaced(now))
+
+    def _ask_limit(self, command: c.AskLimit) -> None:
+        topic = command.topic
+        most = self.broker.limit(topic) if self.rng.random() < 0.8 else None
+        self._slowly(
+            lambda: self._facts_told(self.machine.limit(topic, most, self.clock.now))
+        )
+
+    def _settle(self, command: c.Settle) -> None:
+        record = command.record
+        item = record.first_token
+        assert isinstance(item, Item)
+        assert record.outcome is not None
+        self._tell(item.number, record.outcome.ending)
+        error = record.outcome.error
+        if error is not None:
+            self.say("   ", error)
+            if isinstance(error, SupersededError):
+                self.good.discard(item.number)  # it has given way to a newer one
+
+    def _ignore(self, _: Command) -> None:
+        pass
+
+    _how: dict[type, Callable[[World, Any], None]] = {  # noqa: RUF012 - a table
+        c.HoldSends: _hold,
+        c.FreeSends: _free,
+        c.SendNow: _send_now,
+        c.Send: _hand_over,
+        c.GiveUp: _abandon,
+        c.HearOut: _hear_out,
+        c.Stop: _stop,
+        c.AskAnswers: _ask_answers,
+        c.Replace: _replace,
+        c.AskLimit: _ask_limit,
+        c.Settle: _settle,
+        c.ForgetFacts: _ignore,
+        c.Tell: _ignore,
+        c.Warn: _ignore,
+    }
+
+    # --- playing ----------------------------------------------------------------------
+
+    def play(self) -> list[str]:
+        """Play the schedule to its end; return what went wrong."""
+        from tests.delivery.world.invariants import broken
+
+        self.clock.run(MOST_STEPS)
+        self.problems += broken(self)
+        return self.problems
+
+
+__all__ = ["DELIVERY_S", "World"]

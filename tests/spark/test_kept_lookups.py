@@ -1,0 +1,156 @@
+"""What a stream's driver keeps of its topics, with a clock that is handed in."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from kafkaguard import errors as e
+from kafkaguard.spark import foreach_batch
+from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.spark.driver import data_source
+from kafkaguard_adapters.spark.driver.data_source import StreamWriter
+from kafkaguard_adapters.spark.driver.kept import Kept
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.driver.topics import kept_for
+from kafkaguard_adapters.spark.settings import make_settings
+
+KEEP = {"timeout": 300.0, "keep_s": 60.0, "old_timeout": 6.0}
+
+
+class Cluster:
+    """A cluster that answers, or does not."""
+
+    def __init__(self):
+        self.time = 0.0
+        self.away = False
+        self.compacted = False
+        self.asked = []
+        self.clients = 0
+
+    def connect(self):
+        """Return a client of it."""
+        self.clients += 1
+        return self
+
+    def describe(self, names, timeout):
+        """Answer, and note the question."""
+        self.asked.append((*names, timeout))
+        if self.away:
+            raise errors.make(e.ClientNotConnectedError, "nobody answers")
+        return {name: SinkTopic(name, 1, self.compacted) for name in names}
+
+    def end_offsets(self, names):
+        """Say something."""
+        return len(names)
+
+
+@pytest.fixture
+def cluster():
+    """Return a cluster at time 0."""
+    return Cluster()
+
+
+@pytest.fixture
+def kept(cluster):
+    """Return what is kept of the cluster."""
+    return Kept(cluster.connect, lambda: cluster.time)
+
+
+def test_topics_are_kept_for_their_time(cluster, kept):
+    """One look-up for all batches of a minute, and then another."""
+    for now in (0.0, 30.0, 59.9):
+        cluster.time = now
+        assert kept.find(["t"], **KEEP)["t"].compacted is False
+    assert cluster.asked == [("t", 300.0)]
+    cluster.time, cluster.compacted = 60.0, True
+    assert kept.find(["t"], **KEEP)["t"].compacted is True
+    assert cluster.asked == [("t", 300.0), ("t", 6.0)]
+
+
+def test_contradicted_topic_is_looked_up_again(cluster, kept):
+    """And no other."""
+    kept.find(["t", "u"], **KEEP)
+    kept.forget(["t"])
+    kept.find(["t", "u"], **KEEP)
+    assert cluster.asked == [("t", "u", 300.0), ("t", 300.0)]
+
+
+def test_what_is_known_holds_while_nobody_answers(cluster, kept, caplog):
+    """However old; a client that failed is not used again."""
+    kept.find(["t"], **KEEP)
+    cluster.time, cluster.away = 600.0, True
+    with caplog.at_level("WARNING", "kafkaguard.spark"):
+        assert kept.find(["t"], **KEEP)["t"].name == "t"
+    assert "goes on to hold" in caplog.text
+    assert cluster.asked[-1] == ("t", 6.0)
+    cluster.away = False
+    kept.find(["t"], **KEEP)
+    assert cluster.clients == 2
+
+
+@pytest.mark.parametrize("names", [["t", "new"], ["new"]])
+def test_stream_that_knows_nothing_yet_waits_its_whole_time(cluster, kept, names):
+    """Nothing would be checked otherwise."""
+    kept.find(["t"], **KEEP)
+    cluster.time, cluster.away = 600.0, True
+    with pytest.raises(e.ClientNotConnectedError):
+        kept.find(names, **KEEP)
+    assert cluster.asked[-1] == (*names, 300.0)
+
+
+def test_batch_is_told_at_once(cluster, kept):
+    """Old knowledge is for streams."""
+    kept.find(["t"], timeout=6.0)
+    cluster.away = True
+    with pytest.raises(e.ClientNotConnectedError):
+        kept.find(["t"], timeout=6.0)
+    assert cluster.asked == [("t", 6.0)] * 2
+
+
+def test_clients_of_a_process_are_few(kafka_cluster):
+    """By their settings; the oldest is dropped."""
+    client = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    first = kept_for(client)
+    assert kept_for(dict(client)) is first
+    for number in range(4):
+        kept_for(client | {"client.id": str(number)})
+    assert kept_for(client) is not first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"config": {"acks": 0}}, "only acks=all"),
+        ({"config": {"lingr.ms": 0}}, "did you mean 'kafka.linger.ms'?"),
+        ({"on_reject": "dead_letter"}, "needs dead_letter_topic"),
+        ({"partitions": 0}, "partitions is at least 1"),
+        ({"order_by": [1]}, "order_by is a list of columns"),
+        ({"max_record_bytes": "1"}, "a number of bytes"),
+    ],
+)
+def test_foreach_batch_is_checked_when_it_is_made(arguments, said):
+    """Not at the first batch."""
+    with pytest.raises(e.ClientConfigurationError) as caught:
+        foreach_batch("t", bootstrap_servers="localhost:1", **arguments)
+    assert said in caught.value.summary
+    with pytest.raises(TypeError, match="dead_leter_topic"):
+        foreach_batch("t", bootstrap_servers="localhost:1", dead_leter_topic="d")
+
+
+def test_stream_writer_asks_when_it_is_pickled_and_never_to_commit(monkeypatch):
+    """A commit that fails would write the batch again."""
+    asked = []
+
+    def look_up(settings):
+        asked.append(settings.topic)
+        return {settings.topic: SinkTopic(settings.topic, 1)}
+
+    monkeypatch.setattr(data_source, "look_up", look_up)
+    writer = StreamWriter(make_settings("localhost:1", topic="t"))
+    writer.commit([None], 0)
+    assert asked == []
+    for _ in range(2):
+        assert pickle.loads(pickle.dumps(writer))._topics["t"].partitions == 1
+    assert asked == ["t"]
