@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aiokafka.structs import OffsetAndTimestamp
 
@@ -20,6 +20,20 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 
+class _Client(Protocol):
+    """What is called of an ``AIOKafkaConsumer``."""
+
+    async def beginning_offsets(
+        self, partitions: Collection[Any]
+    ) -> dict[Any, int]: ...
+    async def end_offsets(self, partitions: Collection[Any]) -> dict[Any, int]: ...
+    async def offsets_for_times(
+        self, timestamps: Mapping[Any, float]
+    ) -> dict[Any, Any]: ...
+    def __aiter__(self) -> Self: ...
+    async def __anext__(self) -> Any: ...
+
+
 class GuardedConsumer(StandIn):
     """An AIOKafkaConsumer that can also ask for log directories and lag.
 
@@ -30,7 +44,9 @@ class GuardedConsumer(StandIn):
         view: What our own calls ask.
     """
 
-    def __init__(self, consumer: Any, view: ClusterView) -> None:
+    client: _Client
+
+    def __init__(self, consumer: _Client, view: ClusterView) -> None:
         super().__init__(consumer, view)
         known = consumer_config_of(consumer)
         self._seconds = known["request_timeout_ms"] / 1000
@@ -45,8 +61,7 @@ class GuardedConsumer(StandIn):
         wanted = dict.fromkeys(partitions, EARLIEST)
         report = await self._tiered.find(wanted, self._seconds)
         if report is None:
-            offsets: dict[Any, int] = await self.client.beginning_offsets(partitions)
-            return offsets
+            return await self.client.beginning_offsets(partitions)
         return offsets_of(report, partitions)
 
     async def end_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
@@ -54,8 +69,7 @@ class GuardedConsumer(StandIn):
         wanted = dict.fromkeys(partitions, LATEST)
         report = await self._tiered.find(wanted, self._seconds)
         if report is None:
-            offsets: dict[Any, int] = await self.client.end_offsets(partitions)
-            return offsets
+            return await self.client.end_offsets(partitions)
         return offsets_of(report, partitions)
 
     async def offsets_for_times(
@@ -67,8 +81,7 @@ class GuardedConsumer(StandIn):
             times = {place: int(time) for place, time in timestamps.items()}
             report = await self._tiered.find(times, self._seconds)
         if report is None:
-            found: dict[Any, Any] = await self.client.offsets_for_times(timestamps)
-            return found
+            return await self.client.offsets_for_times(timestamps)
         return {each: _at(report.partitions[each]) for each in timestamps}
 
     def __aiter__(self) -> Self:

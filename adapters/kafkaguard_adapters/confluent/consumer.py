@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import OFFSET_END, TopicPartition
 
@@ -27,6 +27,17 @@ _ISOLATION = "read_committed"
 _FOR_EVER = -1
 
 
+class _Client(Protocol):
+    """What is called of a ``Consumer``."""
+
+    def get_watermark_offsets(
+        self, partition: Any, timeout: float, cached: bool
+    ) -> tuple[int, int] | None: ...
+    def offsets_for_times(
+        self, partitions: Sequence[Any], timeout: float
+    ) -> list[Any]: ...
+
+
 class GuardedConsumer(GuardedClient):
     """A Consumer that can also ask for log directories and lag.
 
@@ -39,15 +50,17 @@ class GuardedConsumer(GuardedClient):
         isolation: The consumer's ``isolation.level``.
     """
 
+    client: _Client
+
     def __init__(
-        self, consumer: Any, view: ClusterView, isolation: str = _ISOLATION
+        self, consumer: _Client, view: ClusterView, isolation: str = _ISOLATION
     ) -> None:
         super().__init__(consumer, view)
         self._tiered = TieredOffsets(view, isolation)
 
     def get_watermark_offsets(
         self, partition: Any, timeout: float = _FOR_EVER, cached: bool = False
-    ) -> Any:
+    ) -> tuple[int, int] | None:
         """Find start and end, as ``Consumer.get_watermark_offsets`` does."""
         if cached:
             return self.client.get_watermark_offsets(partition, timeout, cached)
@@ -60,7 +73,7 @@ class GuardedConsumer(GuardedClient):
 
     def offsets_for_times(
         self, partitions: Sequence[Any], timeout: float = _FOR_EVER
-    ) -> Any:
+    ) -> list[Any]:
         """Look times up, as ``Consumer.offsets_for_times`` does."""
         report = self._find({each: each.offset for each in partitions}, timeout)
         if report is None:

@@ -112,8 +112,8 @@ class Sending:
             handed = Handed(topic, value, key, headers, partition, timestamp_ms)
             session.rejects.settle(inner, handed)
         future = _new(GuardedFuture)  # in half the time that its __init__ would take
-        future._inner = inner  # noqa: SLF001
-        future._tracker = session.tracker  # noqa: SLF001
+        future._inner = inner  # noqa: SLF001 - as its __init__, but faster
+        future._tracker = session.tracker  # noqa: SLF001 - as above
         return future
 
     def _await_topic(self, topic: str, partition: int | None, timeout: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndTimestamp
@@ -22,6 +22,23 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 
+class _Client(Protocol):
+    """What is called of a ``KafkaConsumer``."""
+
+    config: Mapping[str, Any]
+
+    def beginning_offsets(
+        self, partitions: Collection[Any], timeout_ms: float | None
+    ) -> dict[Any, int]: ...
+    def end_offsets(
+        self, partitions: Collection[Any], timeout_ms: float | None
+    ) -> dict[Any, int]: ...
+    def offsets_for_times(
+        self, timestamps: Mapping[Any, float], timeout_ms: float | None
+    ) -> dict[Any, Any]: ...
+    def __next__(self) -> Any: ...
+
+
 class GuardedConsumer(GuardedClient):
     """A KafkaConsumer that can also ask for log directories and lag.
 
@@ -33,7 +50,9 @@ class GuardedConsumer(GuardedClient):
         view: What our own calls ask.
     """
 
-    def __init__(self, consumer: Any, view: ClusterView) -> None:
+    client: _Client
+
+    def __init__(self, consumer: _Client, view: ClusterView) -> None:
         super().__init__(consumer, view)
         self._tiered = TieredOffsets(view, consumer.config["isolation_level"])
 
@@ -43,10 +62,7 @@ class GuardedConsumer(GuardedClient):
         """Find first offsets, as ``KafkaConsumer.beginning_offsets`` does."""
         report = self._find(dict.fromkeys(partitions, EARLIEST), timeout_ms)
         if report is None:
-            offsets: dict[Any, int] = self.client.beginning_offsets(
-                partitions, timeout_ms
-            )
-            return offsets
+            return self.client.beginning_offsets(partitions, timeout_ms)
         return offsets_of(report, partitions)
 
     def end_offsets(
@@ -55,8 +71,7 @@ class GuardedConsumer(GuardedClient):
         """Find ends, as ``KafkaConsumer.end_offsets`` does."""
         report = self._find(dict.fromkeys(partitions, LATEST), timeout_ms)
         if report is None:
-            offsets: dict[Any, int] = self.client.end_offsets(partitions, timeout_ms)
-            return offsets
+            return self.client.end_offsets(partitions, timeout_ms)
         return offsets_of(report, partitions)
 
     def offsets_for_times(
@@ -68,10 +83,7 @@ class GuardedConsumer(GuardedClient):
             times = {place: int(time) for place, time in timestamps.items()}
             report = self._find(times, timeout_ms)
         if report is None:
-            found: dict[Any, Any] = self.client.offsets_for_times(
-                timestamps, timeout_ms
-            )
-            return found
+            return self.client.offsets_for_times(timestamps, timeout_ms)
         return {each: _at(report.partitions[each]) for each in timestamps}
 
     def __iter__(self) -> Self:
