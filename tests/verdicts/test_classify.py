@@ -632,6 +632,17 @@ def test_our_own_errors_are_judged_by_what_they_carry():
         assert error.verdict is classify(error)
 
 
+def test_our_own_error_with_a_clients_code_is_judged_as_the_clients():
+    """Its number below -1 is librdkafka's; who is named goes before who is in it."""
+    for code in (-1, -195, -150, 16):
+        ours = e.for_code(code)(api="Fetch")
+        assert classify(ours) is classify(KafkaError(code), api="Fetch")
+    lost = e.UnknownServerError(client="aiokafka", api="Produce")
+    assert classify(lost).rule.id == "code-not-kept"
+    assert classify(lost, client="kafka-python").rule.id == "server-error-on-change"
+    assert classify(lost, api="Fetch").rule.id == "server-error-on-read"
+
+
 @pytest.mark.parametrize(
     "package", [kafka_errors, aiokafka_errors], ids=lambda package: package.__name__
 )
