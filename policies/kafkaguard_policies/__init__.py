@@ -1,5 +1,12 @@
 """What the user decides: retry policies, where they come from, and presets."""
 
+from kafkaguard._consuming.events import (
+    CommitFailedEvent,
+    OffsetResetEvent,
+    PartitionResumesEvent,
+    PartitionWaitsEvent,
+    ReadFailedEvent,
+)
 from kafkaguard._retries.breaker import BreakerOpenError, BreakerState
 from kafkaguard._retries.events import (
     AttemptEvent,
@@ -44,8 +51,8 @@ from kafkaguard_policies.reading.sources import load_policy, preset_text, preset
 from kafkaguard_policies.retry_policy import RetryPolicy
 from kafkaguard_policies.running.decorator import retry
 from kafkaguard_policies.running.outcome import Attempt, Outcome, outcome_of
+from kafkaguard_policies.running.retried_call import RetriedCall
 from kafkaguard_policies.running.retrier import Retrier
-from kafkaguard_policies.running.session import Session
 from kafkaguard_policies.running.testing import RetryTesting, retry_testing
 
 __all__ = [
@@ -59,29 +66,34 @@ __all__ = [
     "Budget",
     "BudgetEvent",
     "CallContext",
+    "CommitFailedEvent",
     "DeadLetter",
     "DeadLetterEvent",
     "Event",
     "EventHook",
     "Finding",
     "GiveUpEvent",
+    "OffsetResetEvent",
     "Outcome",
     "Override",
+    "PartitionResumesEvent",
+    "PartitionWaitsEvent",
     "PolicyError",
     "PolicyWatcher",
     "Preview",
     "PreviewRow",
     "Problem",
+    "ReadFailedEvent",
     "RecreateEvent",
     "RefreshEvent",
     "RejectEvent",
     "ReloadEvent",
+    "RetriedCall",
     "Retrier",
     "RetryEvent",
     "RetryPolicy",
     "RetryTesting",
     "Ruling",
-    "Session",
     "StackingError",
     "StackingWarning",
     "Step",
