@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from changes import Change, Module
 
 #: A child may take this many times the CPU time of the tests that it runs, and more.
-_FACTOR, _MORE_S = 6, 20
+_FACTOR, _MORE_S = 2, 5
 _OPTIONS = (
     *("-q", "-x", "--capture=no", "--no-header", "--tb=short", "-o", "timeout=0"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # of what is imported already

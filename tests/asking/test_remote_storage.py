@@ -167,7 +167,7 @@ def test_each_call_waits_and_asks_for_the_partition_concerned_only(
                 assert names[3:] in ([], [sorted(topics)])  # the starts, for a lag
                 gaps = [
                     after.at - before.at - before.took
-                    for before, after in pairwise(requests)
+                    for before, after in pairwise(requests[:3])
                 ]
                 assert all(gap >= 0.1 for gap in gaps)
 
