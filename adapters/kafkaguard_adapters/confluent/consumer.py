@@ -368,11 +368,11 @@ class GuardedConsumer(GuardedClient):
         With ``asynchronous=False`` partitions that are refused for now are tried again
         alone, within the policy's deadline, while they are still assigned. A group
         that has moved on is not asked again. As without the guard, what was refused
-        for some of the partitions stands in the list (``each.error``); it is an event
-        as well.
+        may stand in the list (``each.error``); it is an event as well.
 
         Raises:
-            KafkaGuardError: All partitions were refused, or there was no answer.
+            KafkaGuardError: What the client raises in place of a list: the gravest of
+                what was refused, the others as notes.
         """
         given = {"message": message, "offsets": offsets}
         args = {name: value for name, value in given.items() if value is not None}
@@ -414,7 +414,8 @@ class GuardedConsumer(GuardedClient):
         if attempt.errors:
             self._driver.note(attempt.event())
             self._driver.tell()
-        if attempt.errors.keys() >= attempt.places:
+        listed = {place for place, each in known.items() if each.error is not None}
+        if not attempt.errors.keys() <= listed:
             raise_gravest(attempt.errors.values())
         return list(known.values())
 
