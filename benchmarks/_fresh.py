@@ -12,8 +12,8 @@ from multiprocessing import get_context
 RUNS = 5
 
 
-def in_fresh_processes(function, *args):
+def in_fresh_processes(function, *args, runs=RUNS):
     """Call a function in one process after the other; return what each returned."""
     spawn = get_context("spawn")
     with ProcessPoolExecutor(1, spawn, max_tasks_per_child=1) as pool:
-        return [pool.submit(function, *args).result() for _ in range(RUNS)]
+        return [pool.submit(function, *args).result() for _ in range(runs)]

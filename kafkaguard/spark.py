@@ -19,18 +19,24 @@ require("kafkaguard.spark", "spark", *SPARK)
 
 from kafkaguard_adapters.spark import (  # noqa: E402 - they need those packages
     KafkaGuardSource,
+    ReportListener,
     WriteReport,
     error_from,
     foreach_batch,
     guard_sink,
+    otel_reports,
+    prometheus_reports,
     write,
 )
 
 __all__ = [
+    "ReportListener",
     "WriteReport",
     "error_from",
     "foreach_batch",
     "guard_sink",
+    "otel_reports",
+    "prometheus_reports",
     "register",
     "write",
 ]

@@ -67,7 +67,8 @@ def classify(
         phase: ``"enqueue"``: raised before the client took the record. ``"single"``:
             about this record alone. ``"background"``: reported by the client aside
             (``error_cb``). ``"commit"``, ``"abort"``: ending a transaction, which is
-            an ``"EndTxn"``. Default: an ordinary answer.
+            an ``"EndTxn"``. ``"repeated"``: asked for again, since whether it was done
+            the first time is not known. Default: an ordinary answer.
 
     Returns:
         The verdict; the same object for the same decision.
@@ -169,7 +170,7 @@ def _with_own_facts(error: e.KafkaGuardError, context: _Context) -> _Context:
             null_key = value
         else:
             facts = replace(facts or _NO_FACTS, **{name: value})
-    return (api or error.api, null_key, facts, *rest)  # type: ignore[return-value]
+    return (api or error.api, null_key, facts, *rest)  # type: ignore[return-value]  # rest is not seen as a tuple of known length
 
 
 @lru_cache(1_000)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
 Written = Literal["no", "maybe", "yes"]
-Phase = Literal["enqueue", "single", "background", "commit", "abort"]
+Phase = Literal["enqueue", "single", "background", "commit", "abort", "repeated"]
 
 
 class Action(StrEnum):

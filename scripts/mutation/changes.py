@@ -183,7 +183,8 @@ class _Finder:
     def _change(
         self, node: Any, spot: _Spot, where: _Where, new: ast.AST, words: str
     ) -> Change:
-        ast.fix_missing_locations(ast.copy_location(new, node))
+        if not hasattr(new, "lineno"):  # else it is a part of the old one
+            ast.fix_missing_locations(ast.copy_location(new, node))
         function = ".".join(where.scope) or "<module>"
         return Change(self._path, function, words, node.lineno, where.code, spot, new)
 
@@ -209,6 +210,10 @@ def _short(text: str) -> str:
 
 #: Calls that make types or names, where a change says nothing.
 _OF_TYPES = frozenset({"TypeVar", "ParamSpec", "cast", "NewType", "getLogger"})
+#: Names that make a type of what stands beside them.
+_TYPES = frozenset(
+    {"bytes", "dict", "frozenset", "int", "list", "str", "tuple", "type"}
+)
 _PLAIN_TESTS = (ast.Name, ast.Attribute, ast.Call, ast.NamedExpr, ast.Subscript)
 
 
@@ -239,7 +244,16 @@ def _(node: ast.Assign) -> bool:
 
 @_says_nothing.register
 def _(node: ast.Subscript) -> bool:
-    return getattr(node.value, "id", None) in {"Literal", "Annotated"}
+    return getattr(node.value, "id", None) in {"Literal", *_TYPES}
+
+
+@_says_nothing.register
+def _(node: ast.BinOp) -> bool:
+    sides = (node.left, node.right)
+    return isinstance(node.op, ast.BitOr) and any(
+        getattr(side, "id", None) in _TYPES or getattr(side, "value", "") is None
+        for side in sides
+    )
 
 
 @_says_nothing.register

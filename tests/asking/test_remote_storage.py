@@ -15,8 +15,8 @@ from kafka import KafkaProducer
 
 from kafkaguard import errors
 from kafkaguard.testing import FaultProxy, KafkaCluster
+from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.asking.remote_storage import RemoteStorageWatch
-from kafkaguard_adapters.asking.view import ClusterView
 from tests.asking.cluster_clients import CLIENTS, admin_of, commit, words_of
 
 pytestmark = pytest.mark.java
@@ -167,7 +167,7 @@ def test_each_call_waits_and_asks_for_the_partition_concerned_only(
                 assert names[3:] in ([], [sorted(topics)])  # the starts, for a lag
                 gaps = [
                     after.at - before.at - before.took
-                    for before, after in pairwise(requests)
+                    for before, after in pairwise(requests[:3])
                 ]
                 assert all(gap >= 0.1 for gap in gaps)
 

@@ -140,13 +140,13 @@ WRONG_SETTINGS = {
         "PLAINTEXT",
         None,
         {"security_protocol": "SSL"},
-        "speak TLS at all",
+        "security protocol of this port",
     ),
     "plaintext on TLS": (
         "TLS",
         None,
         {"security_protocol": "PLAINTEXT"},
-        "fit this port",
+        "TLS (an alert)",
     ),
     "no such authority": (
         "TLS",
@@ -158,7 +158,7 @@ WRONG_SETTINGS = {
         "TLS",
         None,
         {"ssl_ca_location": None},
-        "CERTIFICATE_VERIFY_FAILED",
+        "unable to get local issuer",
     ),
     "keystore": ("TLS", None, {"ssl_keystore_location": "k.jks"}, "keystore.location"),
 }
@@ -240,7 +240,7 @@ def test_misspelt_setting_is_named_with_its_line(tmp_path, name, meant):
     code, _, said = kafkaguard("lag", "--config", path)
     assert code == 2
     assert f"{path}, line 2: " in said
-    assert f"did you mean {meant}" in said
+    assert f"did you mean {meant!r}" in said
     assert "config=" not in said
 
 
@@ -281,7 +281,7 @@ def test_paused_and_killed_brokers_hide_no_other(given):
     try:
         code, shown, said = kafkaguard("log-dirs", *where)
         assert (code, shown.count("/data-")) == (1, 2)
-        assert "CLIENT_TIMEOUT [DescribeLogDirs, broker 2]" in said
+        assert "[DescribeLogDirs, broker 2]" in said  # silent, or fenced by then
         _, shown, _ = kafkaguard("lag", *where)
         assert "Lag in offsets" in shown
     finally:

@@ -117,6 +117,25 @@ def test_one_policy_rules_each_failure_by_itself(overrides, failures, resend):
         assert expected(policy, overrides, verdict, failure) == ruling
 
 
+@pytest.mark.parametrize(
+    ("fact", "one", "other"),
+    [
+        ("api", "Fetch", "ListOffsets"),
+        ("topic", "a", "b"),
+        ("client", "aiokafka", "kafka-python"),
+    ],
+)
+def test_what_was_ruled_elsewhere_says_nothing_here(fact, one, other):
+    """The same failure of another request, topic or client, one after the other."""
+    policy = RetryPolicy(overrides=[{"when": {fact: one}, "max_attempts": 2}])
+    verdict = classify(6, api="Fetch")
+    ruled = [
+        policy.ruling(verdict, CallContext(**{fact: said}), 6)
+        for said in (other, one, other)
+    ]
+    assert [ruling.max_attempts for ruling in ruled] == [5, 2, 5]
+
+
 def test_codes_that_share_a_verdict_are_told_apart():
     """9 and -1 of a tiered topic have one rule and one class."""
     policy = RetryPolicy(overrides=[{"when": {"code": -1}, "max_attempts": 2}])

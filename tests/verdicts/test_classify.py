@@ -279,6 +279,21 @@ EXAMPLES = [
     ("end-offset-not-known-yet", 78, {"api": "ListOffsets"}, "REFRESH", "no"),
     ("ask-the-controller", 41, {"api": "CreateTopics"}, "REFRESH", "no"),
     ("start-from-bootstrap", 129, {"api": "Metadata"}, "REFRESH", "no"),
+    (
+        "created-already",
+        36,
+        {"api": "CreateTopics", "phase": "repeated"},
+        "IGNORE",
+        "yes",
+    ),
+    (
+        "deleted-already",
+        3,
+        {"api": "DeleteTopics", "phase": "repeated"},
+        "IGNORE",
+        "yes",
+    ),
+    ("nothing-to-delete", 3, {"api": "DeleteTopics"}, "REJECT", "no"),
     ("disk-has-failed", 56, {"api": "DescribeLogDirs"}, "CONFIGURE", "no"),
     ("offset-out-of-range", 1, {"api": "Fetch"}, "REJECT", "no"),
     ("code-not-kept", aiokafka_errors.UnknownError(), {}, "IN_DOUBT", "maybe"),
@@ -353,7 +368,9 @@ RETRIED_ALTHOUGH_FATAL = {
 }
 STOPPED_ALTHOUGH_RETRIABLE = {
     "answer-lost",
+    "deleted-already",
     "disk-has-failed",
+    "nothing-to-delete",
     "election-not-needed",
     "leader-lost-after-append",
     "not-waited-for-replicas",

@@ -126,6 +126,13 @@ class WriteReport:
         extra = {"unaccounted": self.unaccounted, "maybe_twice": self.maybe_twice}
         return counts | extra
 
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> WriteReport:
+        """Make a report again of what :meth:`to_dict` returned."""
+        names = {each.name for each in fields(cls)}
+        known = {name: value for name, value in content.items() if name in names}
+        return cls(**known | {"remarks": tuple(content["remarks"])})
+
     def __str__(self) -> str:
         """Say it in one line."""
         parts = [f"{self.read:,} read", f"{self.delivered:,} delivered"]

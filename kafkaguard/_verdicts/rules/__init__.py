@@ -69,6 +69,9 @@ ORDER = (
     "commit-without-answer",
     "abort-without-answer",
     "client-closed",
+    "created-already",
+    "deleted-already",
+    "nothing-to-delete",
     "background-report",
     # Records.
     "null-key-in-transaction",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaguard import errors as e
-from kafkaguard._verdicts.rules.rule import CHANGES, REPEATABLE, Rule, rule
+from kafkaguard._verdicts.rules.rule import CHANGES, DELETES, REPEATABLE, Rule, rule
 from kafkaguard._verdicts.verdict import Action
 
 RULES: tuple[Rule, ...] = (
@@ -28,6 +28,41 @@ RULES: tuple[Rule, ...] = (
             "repeated creation is then answered with 36 TOPIC_ALREADY_EXISTS."
         ),
         source="KafkaAdminClient; KIP-98",
+    ),
+    rule(
+        "created-already",
+        Action.IGNORE,
+        "the first try has made it, and only its answer was lost: look whether it is "
+        "as it was asked for",
+        on=(36, 37, 126),
+        apis=frozenset({"CreateTopics", "CreatePartitions", "AddRaftVoter"}),
+        written="yes",
+        phase=("repeated",),
+        scenario=(
+            "A creation was repeated after a timeout, and is there already. At the "
+            "first try it would be somebody else's."
+        ),
+        source="KafkaAdminClient; Errors.TOPIC_ALREADY_EXISTS",
+    ),
+    rule(
+        "deleted-already",
+        Action.IGNORE,
+        "the first try has deleted it, and only its answer was lost: it is done",
+        on=(3, 62, 69, 85, 91, 100, 102, 127),
+        apis=DELETES,
+        written="yes",
+        phase=("repeated",),
+        scenario="A deletion was repeated after a timeout, and there is nothing left.",
+        source="KafkaAdminClient; Errors.UNKNOWN_TOPIC_OR_PARTITION",
+    ),
+    rule(
+        "nothing-to-delete",
+        Action.REJECT,
+        "there is no such topic, so there is nothing to delete: look at its name",
+        on=(3, 100),
+        apis=frozenset({"DeleteTopics"}),
+        scenario="The controller knows all topics, also one made just now.",
+        source="KIP-500; ReplicationControlManager.deleteTopic",
     ),
     rule(
         "not-attempted",

@@ -68,6 +68,19 @@ CHANGES: frozenset[Api] = (
         }
     )
 )
+#: Requests that take something away, so that a second time there is nothing left.
+DELETES: frozenset[Api] = frozenset(
+    {
+        "DeleteTopics",
+        "DeleteGroups",
+        "OffsetDelete",
+        "ExpireDelegationToken",
+        "AlterUserScramCredentials",
+        "AlterPartitionReassignments",
+        "UnregisterBroker",
+        "RemoveRaftVoter",
+    }
+)
 #: Requests that do a second thing when they are sent a second time.
 NOT_REPEATABLE: frozenset[Api] = PRODUCE | {"CreateDelegationToken"}
 #: Requests that change something, and nothing more at the second time.

@@ -38,6 +38,7 @@ _CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("tiered topic", {"facts": TopicFacts(tiered=True)}),
     ("raised by the send call itself", {"phase": "enqueue"}),
     ("reported aside (error_cb)", {"phase": "background"}),
+    ("repeated, since the first answer was lost", {"phase": "repeated"}),
 )
 
 
@@ -170,7 +171,13 @@ def _depends(subject: Any, given: dict[str, Any]) -> Iterator[tuple[str, Verdict
 _APIS = (
     *("Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch"),
     *("TxnOffsetCommit", "InitProducerId", "EndTxn", "AddPartitionsToTxn"),
-    *("CreateTopics", "ElectLeaders", "CreateDelegationToken", "Heartbeat"),
+    *(
+        "CreateTopics",
+        "DeleteTopics",
+        "ElectLeaders",
+        "CreateDelegationToken",
+        "Heartbeat",
+    ),
 )
 
 

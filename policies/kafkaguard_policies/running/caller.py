@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 
 class Caller(Protocol):
-    """A retrier, as the session and the run of one call see it."""
+    """A retrier, as the driver of one call sees it."""
 
     hooks: Sequence[EventHook]
     repairs: Mapping[Action, Callable[[], Any]]
     random: Callable[[], float]
+    confirm: Callable[[], object] | None
 
     @property
     def loop(self) -> Loop:

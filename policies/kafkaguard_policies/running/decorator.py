@@ -40,6 +40,7 @@ def retry(  # noqa: PLR0913 - what is known about the calls, by name
     cluster: str | None = None,
     hooks: Sequence[EventHook] = (),
     repairs: Mapping[Action, Callable[[], Any]] | None = None,
+    confirm: Callable[[], object] | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorate a function or coroutine function so that it is tried again.
 
@@ -58,6 +59,11 @@ def retry(  # noqa: PLR0913 - what is known about the calls, by name
             retry budget and the breaker.
         hooks: Who is told what happens.
         repairs: What can be done before another attempt; see ``Retrier``.
+        confirm: Looks whether what an earlier attempt has made is as it was asked for;
+            see ``Retrier``.
+
+    A create or delete that is repeated because its answer was lost takes "exists
+    already" and "is not there" for its success, and returns None.
 
     Raises:
         TypeError: For what is no function, for a generator function, and for a plain
@@ -83,7 +89,7 @@ def retry(  # noqa: PLR0913 - what is known about the calls, by name
         transactional=transactional,
     )
     chosen = policy.policy if isinstance(policy, PolicyWatcher) else load_policy(policy)
-    retrier = Retrier(chosen, context, hooks=hooks, repairs=repairs)
+    retrier = Retrier(chosen, context, hooks=hooks, repairs=repairs, confirm=confirm)
     if isinstance(policy, PolicyWatcher):
         policy.subscribe(retrier.use)
 

@@ -1,0 +1,15 @@
+"""Standing in for a client of aiokafka: how it fails to start."""
+
+from __future__ import annotations
+
+from aiokafka.errors import KafkaError
+
+from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.stand_in import GuardedAsyncClient
+
+
+class StandIn(GuardedAsyncClient):
+    """A client whose errors are aiokafka's and ours."""
+
+    _client_error = KafkaError
+    _translate = staticmethod(errors.translate)

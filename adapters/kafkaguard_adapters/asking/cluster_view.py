@@ -1,0 +1,83 @@
+"""A client's view of its cluster: connections of our own, kept from call to call."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafkaguard.errors import ClientClosedError
+from kafkaguard_adapters.asking.topic_settings import FactsOfTopics, ask_alone
+from kafkaguard_adapters.wire.cluster import Cluster
+from kafkaguard_adapters.wire.io_thread import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard._cluster.reports import Make, TopicPartition
+    from kafkaguard._verdicts.topic_facts import TopicFactsCache
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.asking.topic_settings import TopicSettings
+    from kafkaguard_adapters.wire.settings import Settings
+
+
+class ClusterView:
+    """Asks the cluster over connections of its own, kept from call to call.
+
+    Args:
+        settings: Reads how to reach the cluster, at the first call.
+        make: Makes the errors.
+        cache: What is known about topics. Default: nothing yet.
+    """
+
+    def __init__(
+        self,
+        settings: Callable[[], Settings],
+        make: Make,
+        cache: TopicFactsCache | None = None,
+    ) -> None:
+        self._settings = settings
+        self.make = make
+        self.facts = FactsOfTopics(cache)
+        #: Where remote storage keeps readers waiting, as a watch has found.
+        self.read_errors: dict[TopicPartition, KafkaGuardError] = {}
+        self._cluster: Cluster | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
+
+    def cluster(self) -> Cluster:
+        """Return the cluster as seen from the running loop.
+
+        Raises:
+            ClientClosedError: The client was closed.
+        """
+        if self._is_closed:
+            raise self.closed("its cluster cannot be asked any more")
+        loop = asyncio.get_running_loop()
+        if self._cluster is None or self._loop is not loop:
+            self._cluster = Cluster(self._settings(), self.make)
+            self._loop = loop
+        return self._cluster
+
+    def topic_settings(self, topic: str) -> TopicSettings:
+        """Ask for the settings of a topic, and wait for the answer.
+
+        Raises:
+            KafkaGuardError: They are not told, or nobody answers within 10 s.
+        """
+        return run(ask_alone(self._settings(), self.make, topic))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._is_closed
+
+    def closed(self, consequence: str) -> KafkaGuardError:
+        """Make the error for a call on a client that was closed."""
+        return self.make(ClientClosedError, f"the client was closed: {consequence}")
+
+    async def close(self) -> None:
+        """Close the connections, and refuse calls from now on."""
+        self._is_closed = True
+        if self._cluster is not None and self._loop is asyncio.get_running_loop():
+            self._cluster.close()
+        self._cluster = None

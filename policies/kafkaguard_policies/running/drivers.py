@@ -1,0 +1,187 @@
+"""Drivers of a call: tenacity loops and sleeps as the engine's steps say."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from kafkaguard._retries.machine import DONE
+from kafkaguard_policies.running import testing
+from kafkaguard_policies.running.not_repeatable import LAZY, name_of, refuse_lazy
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kafkaguard_policies.running.caller import Caller
+    from kafkaguard_policies.running.retried_call import RetriedCall
+
+
+T = TypeVar("T")
+
+
+class _Driver(Generic[T]):
+    """What the sync and the async run have in common.
+
+    Args:
+        retrier: The settings.
+        fn: What is called.
+        args: Its arguments.
+        kwargs: Its keyword arguments.
+        call: The call's progress.
+        failure: The failure of a first attempt that was made already.
+    """
+
+    def __init__(
+        self,
+        retrier: Caller,
+        fn: Callable[..., T | Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        call: RetriedCall,
+        failure: Exception | None = None,
+    ) -> None:
+        self._retrier = retrier
+        self._fn = fn
+        self._args = args
+        self._kwargs = kwargs
+        self._call = call
+        call.calls = True
+        self._result: T | None = None
+        self.step = DONE if failure is None else call.failed(failure)
+        self._began = failure is not None
+
+    def _held(self) -> bool:
+        """Ask to make an attempt; True: not now, and the step says what instead."""
+        held = self._call.begin()
+        # Should the attempt end with KeyboardInterrupt, there must be no other one.
+        self.step = held or DONE
+        return held is not None
+
+    def _ended(self) -> T:
+        """Return the result, or raise the last failure."""
+        if self.step.kind != "stop":
+            return cast("T", self._result)
+        error = self._call.error
+        assert error is not None
+        try:
+            raise error
+        finally:
+            del error
+
+    def _due_repair(self) -> Any:
+        assert self.step.repair is not None
+        return self._retrier.repairs[self.step.repair]()
+
+
+def _check_repair(answer: Any) -> None:
+    if answer is False:
+        raise RuntimeError("the repair returned False")
+
+
+class Driver(_Driver[T]):
+    """Tries a plain function."""
+
+    def run(self) -> T:
+        """Driver until it succeeds or is given up."""
+        if not self._began:
+            self.attempt()
+        if self.step.kind == "again":
+            self._retrier.pause(self.step.wait)
+            self._retrier.loop(attempt_of, self)
+        if self.step.repair is not None:
+            self._repaired()
+        return self._ended()
+
+    def attempt(self) -> None:
+        """Make the repair that is due, and then an attempt, if both may be."""
+        if (self.step.repair is not None and not self._repaired()) or self._held():
+            return
+        try:
+            self._result = self._called()
+        except Exception as error:  # noqa: BLE001 - judged, and raised if it ends
+            self.step = self._call.failed(error)
+        except BaseException:
+            self._call.abandoned()
+            raise
+        else:
+            self._call.succeeded()
+
+    def _called(self) -> Any:
+        if testing.active and (forced := testing.active.next_forced()):
+            raise forced
+        result = self._fn(*self._args, **self._kwargs)
+        if result.__class__ in LAZY:
+            refuse_lazy(result, self._fn)
+        return result
+
+    def _repaired(self) -> bool:
+        try:
+            _check_repair(self._due_repair())
+        except Exception as error:  # noqa: BLE001 - it is told, with the last failure
+            self.step = self._call.repair_failed(error)
+            return False
+        return True
+
+
+class AsyncDriver(_Driver[T]):
+    """Tries a coroutine function."""
+
+    async def run(self) -> T:
+        """Driver until it succeeds or is given up."""
+        if not self._began:
+            await self.attempt()
+        if self.step.kind == "again":
+            await self._retrier.apause(self.step.wait)
+            await self._retrier.aloop(aattempt_of, self)
+        if self.step.repair is not None:
+            await self._repaired()
+        return self._ended()
+
+    async def attempt(self) -> None:
+        """Make the repair that is due, and then an attempt, if both may be."""
+        repairs = self.step.repair is not None
+        if (repairs and not await self._repaired()) or self._held():
+            return
+        try:
+            self._result = await self._called()
+        except Exception as error:  # noqa: BLE001 - judged, and raised if it ends
+            self.step = self._call.failed(error)
+        except BaseException:
+            self._call.abandoned()
+            raise
+        else:
+            self._call.succeeded()
+
+    async def _called(self) -> Any:
+        if testing.active and (forced := testing.active.next_forced()):
+            raise forced
+        async with asyncio.timeout(self._call.attempt_timeout):
+            result = self._fn(*self._args, **self._kwargs)
+            if not inspect.isawaitable(result):
+                raise TypeError(
+                    f"{name_of(self._fn)} returned nothing to await: use policy.call()"
+                )
+            return await result
+
+    async def _repaired(self) -> bool:
+        try:
+            answer = self._due_repair()
+            if inspect.isawaitable(answer):
+                async with asyncio.timeout(self._call.attempt_timeout):
+                    answer = await answer
+            _check_repair(answer)
+        except Exception as error:  # noqa: BLE001 - it is told, with the last failure
+            self.step = self._call.repair_failed(error)
+            return False
+        return True
+
+
+def attempt_of(run: Driver[Any]) -> None:
+    """Make an attempt; what tenacity calls."""
+    run.attempt()
+
+
+async def aattempt_of(run: AsyncDriver[Any]) -> None:
+    """Make an attempt; what tenacity awaits."""
+    await run.attempt()

@@ -1,0 +1,343 @@
+"""One guarded call after its first failure: judges, asks the policy, tells the hooks.
+
+The engine decides; here its questions are answered: what does the error mean, what does
+the policy say, what time is it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkaguard._retries.breaker import BreakerOpenError
+from kafkaguard._retries.events import (
+    AttemptEvent,
+    BreakerEvent,
+    BudgetEvent,
+    Event,
+    GiveUpEvent,
+    RecreateEvent,
+    RefreshEvent,
+    RejectEvent,
+    RetryEvent,
+    WaitEvent,
+    emit,
+)
+from kafkaguard._retries.machine import (
+    CallContext,
+    Machine,
+    Ruling,
+    Step,
+    StopReason,
+)
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import Action, Verdict
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_policies.running.outcome import Attempt, Outcome, attach, outcome_of
+from kafkaguard_policies.running.repeats import DONE_BEFORE, says_done, tell_done
+
+if TYPE_CHECKING:
+    from kafkaguard._retries.breaker import Change
+    from kafkaguard._verdicts.verdict import Phase
+    from kafkaguard_policies.running.caller import Caller
+    from kafkaguard_policies.running.shared_limits import SharedLimits
+
+#: Failures that say something about the state of the cluster.
+_UNWELL = frozenset({Action.RETRY, Action.REFRESH, Action.IN_DOUBT, Action.RECREATE})
+_REPAIR_EVENTS: dict[Action | None, type[Event]] = {
+    Action.REFRESH: RefreshEvent,
+    Action.RECREATE: RecreateEvent,
+}
+
+
+class _FailedAttempt(NamedTuple):
+    """What is kept of a failed attempt; most are never looked at."""
+
+    attempts: int
+    verdict: Verdict
+    action: Action
+    time: float
+    step: Step
+
+    def attempt(self, started: float) -> Attempt:
+        """Return what an outcome tells of it."""
+        cls = self.verdict.error_class
+        return Attempt(
+            self.attempts + (self.action is Action.WAIT),
+            cls.name,
+            cls.code,
+            self.action,
+            self.verdict.rule.id,
+            self.time - started,
+            self.step.wait,
+        )
+
+
+class RetriedCall:
+    """A call that did not succeed at once, until it does or is given up.
+
+    Adapters whose outcomes arrive in callbacks use it by hand: ``failed(error)`` says
+    what to do next, ``succeeded()`` ends it.
+
+    Attributes:
+        error: The last failure.
+        outcome: How it ended; None while it goes on.
+        calls: Whether it calls a function, inside which there may be other guards.
+    """
+
+    calls = False
+    error: Exception | None = None
+    outcome: Outcome | None = None
+    _ruling: Ruling | None = None
+    _probing = False
+    #: An attempt before may have done what was asked for.
+    _may_be_done = False
+
+    def __init__(
+        self,
+        retrier: Caller,
+        shared: SharedLimits,
+        context: CallContext,
+        started: float,
+        until: float,
+    ) -> None:
+        self._retrier = retrier
+        self._shared = shared
+        self._policy = shared.policy
+        self._context = context
+        self._failures: list[_FailedAttempt] = []
+        self._machine = Machine(
+            started,
+            retrier.random,
+            bucket=shared.budget,
+            repairs=retrier.repairs,
+            until=until,
+            repeatable=context.repeatable,
+        )
+
+    @property
+    def possible_duplicate(self) -> bool:
+        """Whether something that may have been written was sent again."""
+        return self._machine.possible_duplicate
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the deadline."""
+        ruling = self._ruling or self._policy.first_ruling
+        return self._machine.deadline(ruling) - self._retrier.now()
+
+    @property
+    def attempt_timeout(self) -> float | None:
+        """Seconds that the next attempt may take; None: no limit."""
+        seconds = min(self._policy.attempt_timeout or math.inf, self.remaining)
+        return None if seconds == math.inf else seconds
+
+    def begin(self) -> Step | None:
+        """Ask to make the next attempt; None: go."""
+        ruling = self._ruling
+        if ruling and self._machine.deadline(ruling) <= self._retrier.now():
+            return self._stop(StopReason.DEADLINE)
+        breaker = self._shared.breaker
+        if not breaker.disturbed:
+            return None
+        now = self._retrier.now()
+        wait, change = breaker.ask(now)
+        self._tell(change)
+        if not wait:
+            self._probing = True
+            return None
+        return self._held_up(wait, now)
+
+    def _held_up(self, wait: float, now: float) -> Step:
+        """Wait for the breaker, or give up at once, as the policy says."""
+        ruling = self._ruling or self._policy.first_ruling
+        rules = self._policy.breaker
+        if rules is not None and rules.when_open == "pause":
+            step = self._machine.paused(wait, ruling, now)
+            if step.kind == "again":
+                self._emit(WaitEvent, wait=step.wait)
+                return step
+        if self.error is None:
+            self.error = BreakerOpenError(
+                self._shared.breaker.describe(wait, now),
+                api=self._context.api,
+                topic=self._context.topic,
+                client=self._context.client,
+            )
+        return self._stop(StopReason.BREAKER_OPEN)
+
+    def failed(self, error: Exception, throttle: float | None = None) -> Step:
+        """Take in a failure and say what is next.
+
+        Args:
+            error: What was raised or reported.
+            throttle: How many seconds the broker asks to wait. Default: the error's
+                own ``throttle_time_ms``, if it has one.
+        """
+        verdict, now = self._judge(error), self._retrier.now()
+        self._may_be_done |= verdict.written == "maybe"
+        ruling = self._policy.ruling(verdict, self._context, error)
+        self.error, self._ruling = error, ruling
+        if throttle is None:
+            throttle = getattr(error, "throttle_time_ms", 0) / 1000
+        self._tell_breaker(verdict, now)
+        if self.calls and self._given_up_inside(error):
+            self._machine.attempts += 1
+            step = Step("stop", reason=StopReason.NESTED)
+        else:
+            step = self._machine.failed(verdict, ruling, now, throttle)
+        failure = _FailedAttempt(
+            self._machine.attempts, verdict, ruling.action, now, step
+        )
+        self._failures.append(failure)
+        if self._retrier.hooks:
+            self._tell_failure(failure)
+        if step.kind == "stop":
+            return self._stop(step.reason, step.repair, verdict)
+        if step.kind == "done" and verdict.rule.id in DONE_BEFORE:
+            tell_done(error, verdict, self._retrier.confirm)
+        return step
+
+    def _judge(self, error: Exception) -> Verdict:
+        if self._may_be_done and self._context.phase is None:
+            done = self._classified(error, "repeated")
+            if says_done(error, done):
+                return done
+        if isinstance(error, KafkaGuardError) and error.given_verdict is not None:
+            return error.given_verdict
+        return self._classified(error, self._context.phase)
+
+    def _classified(self, error: Exception, phase: Phase | None) -> Verdict:
+        context = self._context
+        return classify(
+            error,
+            api=context.api,
+            client=context.client,
+            null_key=context.null_key,
+            facts=context.facts,
+            idempotent=context.idempotent,
+            transactional=context.transactional,
+            phase=phase,
+        )
+
+    def _given_up_inside(self, error: Exception) -> bool:
+        """Tell whether a guard inside this very call has given up already."""
+        inner = outcome_of(error)
+        return inner is not None and inner.ended >= self._machine.started
+
+    def _tell_failure(self, failure: _FailedAttempt) -> None:
+        """Tell the hooks of a failed attempt, and of what the engine decided."""
+        step, action = failure.step, failure.action
+        if action is not Action.WAIT:
+            self._emit(
+                AttemptEvent,
+                number=failure.attempts,
+                elapsed=failure.time - self._machine.started,
+                error=failure.verdict.error_class.name,
+                action=action,
+                rule=failure.verdict.rule.id,
+                possible_duplicate=self.possible_duplicate,
+            )
+        if step.kind != "again":
+            return
+        if action is Action.WAIT:
+            self._emit(WaitEvent, wait=step.wait)
+        else:
+            following = failure.attempts + 1
+            self._emit(RetryEvent, number=following, wait=step.wait, action=action)
+        self._tell_repair(step.repair)
+
+    def _tell_repair(self, repair: Action | None) -> None:
+        if event := _REPAIR_EVENTS.get(repair):
+            self._emit(event)
+
+    def _stop(
+        self,
+        reason: StopReason | None,
+        repair: Action | None = None,
+        verdict: Verdict | None = None,
+        repair_error: str | None = None,
+    ) -> Step:
+        """End the call: the outcome goes on the exception and to the hooks."""
+        assert self.error is not None
+        assert reason is not None
+        now = self._retrier.now()
+        elapsed = now - self._machine.started
+        self.outcome = Outcome(
+            reason,
+            tuple(f.attempt(self._machine.started) for f in self._failures),
+            elapsed,
+            self._policy.name,
+            self._policy.policy_id,
+            self.possible_duplicate,
+            repair_error,
+            now,
+        )
+        attach(self.error, self.outcome)
+        self._tell_repair(repair)
+        if self._retrier.hooks:
+            self._tell_end(reason, elapsed, (verdict or self._judge(self.error)))
+        return Step("stop", repair=repair, reason=reason)
+
+    def _tell_end(self, reason: StopReason, elapsed: float, verdict: Verdict) -> None:
+        error = verdict.error_class.name
+        ruling = self._ruling or self._policy.first_ruling
+        if reason is StopReason.BUDGET:
+            self._emit(BudgetEvent, cost=ruling.cost)
+        if reason is StopReason.REJECTED:
+            self._emit(RejectEvent, error=error, on_reject=ruling.on_reject)
+        self._emit(
+            GiveUpEvent,
+            reason=reason,
+            attempts=self._machine.attempts,
+            elapsed=elapsed,
+            error=error,
+        )
+
+    def repair_failed(self, error: Exception) -> Step:
+        """Take in that a repair raised; the call ends with its last failure."""
+        said = f"{type(error).__name__}: {error}"
+        return self._stop(StopReason.REPAIR_FAILED, repair_error=said)
+
+    def succeeded(self) -> None:
+        """Take in that the last attempt succeeded."""
+        self._shared.count_success()
+        breaker = self._shared.breaker
+        if breaker.disturbed:
+            self._tell(breaker.succeeded(self._retrier.now()))
+        if self.error is not None and self._retrier.hooks:
+            self._emit(
+                AttemptEvent,
+                number=self._machine.attempts + 1,
+                elapsed=self._retrier.now() - self._machine.started,
+                possible_duplicate=self.possible_duplicate,
+            )
+
+    def abandoned(self) -> None:
+        """Take in that the attempt was cancelled, which says nothing of the cluster."""
+        if self._probing:
+            self._shared.breaker.abandoned()
+
+    def _tell_breaker(self, verdict: Verdict, now: float) -> None:
+        breaker = self._shared.breaker
+        self._probing = False
+        if verdict.action in _UNWELL:
+            if change := breaker.failed(now):
+                self._tell(change)
+        elif breaker.disturbed:
+            self._tell(breaker.succeeded(now))
+
+    def _tell(self, change: Change | None) -> None:
+        if change is not None:
+            self._emit(BreakerEvent, old=change.old, new=change.new)
+
+    def _emit(self, event: type[Event], **details: Any) -> None:
+        if hooks := self._retrier.hooks:
+            policy = self._policy
+            made = event(
+                policy=policy.name,
+                policy_id=policy.policy_id,
+                context=self._context,
+                **details,
+            )
+            emit(hooks, made)

@@ -1,0 +1,108 @@
+"""What metrics and a listener are told of micro-batches."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry
+
+from kafkaguard.spark import (
+    ReportListener,
+    WriteReport,
+    otel_reports,
+    prometheus_reports,
+)
+
+
+def report(delivered):
+    """Make a report of a batch."""
+    return WriteReport(
+        topic="t",
+        dead_letter_topic="d",
+        read=delivered + 3,
+        delivered=delivered,
+        dead_lettered={"NULL_KEY": 2},
+        in_doubt={"CLIENT_TIMEOUT": 1},
+        resent=0,
+        retried_tasks=0,
+        appended=None,
+        seconds=0.5,
+        remarks=("why",),
+    )
+
+
+def test_report_is_the_same_after_it_was_written_down():
+    """What is worked out is worked out again."""
+    once = report(7)
+    assert WriteReport.from_dict(json.loads(json.dumps(once.to_dict()))) == once
+
+
+def test_prometheus_counts_records_and_seconds():
+    """By what became of them, and why."""
+    registry = CollectorRegistry()
+    tell = prometheus_reports(registry)
+    for delivered in (7, 5):
+        tell(report(delivered), 0)
+
+    def value(name, **labels):
+        return registry.get_sample_value(f"kafkaguard_spark_{name}", labels)
+
+    place = {"topic": "t"}
+    refused = {"outcome": "dead_lettered", "reason": "NULL_KEY"}
+    assert value("records_total", outcome="delivered", reason="", **place) == 12
+    assert value("records_total", **refused, **place) == 4
+    assert value("batch_duration_seconds_sum", **place) == 1.0
+
+
+def test_opentelemetry_counts_records_and_seconds():
+    """The same numbers."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    tell = otel_reports(provider.get_meter("test"))
+    for delivered in (7, 5):
+        tell(report(delivered), 0)
+    scope = reader.get_metrics_data().resource_metrics[0].scope_metrics[0]
+    metrics = {metric.name: metric.data.data_points for metric in scope.metrics}
+    provider.shutdown()
+    counts = {
+        p.attributes["outcome"]: p.value for p in metrics["kafkaguard.spark.records"]
+    }
+    assert counts == {"delivered": 12, "dead_lettered": 4, "in_doubt": 2}
+    assert metrics["kafkaguard.spark.batch.duration"][0].sum == 1.0
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A report file of a data source, with a batch of an earlier run."""
+    path = tmp_path / "report.jsonl"
+    path.write_text(line(0, 1))
+    return path
+
+
+def line(batch_id, delivered):
+    """Return what the data source writes."""
+    return json.dumps({"batch_id": batch_id, **report(delivered).to_dict()}) + "\n"
+
+
+def test_listener_tells_each_batch_once(file, caplog):
+    """Of its own run, when its line is whole, and whatever the hook does."""
+    seen = []
+
+    def hook(told, batch_id):
+        seen.append((batch_id, told.delivered))
+        raise ZeroDivisionError
+
+    listener = ReportListener(str(file), hook)
+    listener.onQueryProgress(None)
+    with file.open("a") as report_file:
+        report_file.write(line(1, 7) + line(2, 8) + line(3, 9)[:20])
+    listener.onQueryProgress(None)
+    with file.open("a") as report_file:
+        report_file.write(line(3, 9)[20:])
+    listener.onQueryTerminated(None)
+    assert seen == [(1, 7), (2, 8), (3, 9)]
+    assert caplog.text.count("on_report failed") == 3
+    assert ReportListener(str(file.with_name("gone")), hook).tell() is None
