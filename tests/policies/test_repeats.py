@@ -11,7 +11,7 @@ from kafka.admin import NewPartitions, NewTopic
 from kafkaguard import errors as e
 from kafkaguard import guard, load_policy, retry
 from kafkaguard.policies import CallContext, RetryPolicy
-from policies._helpers import FakeTime, Script, retrier
+from tests.policies.helpers import FakeTime, Script, retrier
 
 FAST = RetryPolicy(backoff={"kind": "fixed", "base": 1, "jitter": "none"})
 LOST = e.RequestTimedOutError

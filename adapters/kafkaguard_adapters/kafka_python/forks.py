@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaguard._delivery.report import ForkedProducerError
 from kafkaguard._verdicts.classification import classify
@@ -14,7 +14,20 @@ from kafkaguard_adapters.kafka_python._private import moving
 from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
-    from kafkaguard_adapters.kafka_python.guarded_producer import GuardedProducer
+    from kafkaguard_adapters.kafka_python.building import Builder
+    from kafkaguard_adapters.kafka_python.sending import Sending
+    from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
+
+
+class Forked(Protocol):
+    """The guarded producer, as far as a fork concerns it."""
+
+    _builder: Builder
+    _sending: Sending
+    _shell: KafkaPythonShell
+
+    def _begin(self, producer: Any) -> None:
+        """Start with another producer and nothing on its way."""
 
 
 class ForkGuard:
@@ -24,7 +37,7 @@ class ForkGuard:
         guarded: The producer.
     """
 
-    def __init__(self, guarded: GuardedProducer) -> None:
+    def __init__(self, guarded: Forked) -> None:
         self._guarded = weakref.ref(guarded)
         self._lock = threading.Lock()
         _LIVE.add(self)
