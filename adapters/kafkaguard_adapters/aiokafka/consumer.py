@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._retries.events import Event
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.consumer")

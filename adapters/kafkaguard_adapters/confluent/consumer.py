@@ -15,7 +15,7 @@ from kafkaguard._consuming.commits import OFFSET_COMMIT, CommitRun, failed_event
 from kafkaguard._consuming.machine import FETCH, ConsumerMachine
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard.errors import ClientStateError, KafkaGuardError
-from kafkaguard_adapters.asking.calls import TIMEOUT_S
+from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.reading import Reading
@@ -26,7 +26,7 @@ from kafkaguard_adapters.consuming.obeyed import OBEYED
 from kafkaguard_adapters.consuming.own_lag import own_lag
 from kafkaguard_adapters.consuming.questions import Start
 from kafkaguard_adapters.stand_in import GuardedClient
-from kafkaguard_adapters.wire.loop import run, start
+from kafkaguard_adapters.wire.io_thread import run, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition as Place
     from kafkaguard._retries.events import Event
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.consumer")

@@ -44,9 +44,9 @@ def test_the_errors_stand_for_their_actions():
 
 def fail(one, action):
     """Let one call fail once, with an error that stands for an action."""
-    session = one.session()
-    assert session.begin() is None
-    return session.failed(SAID[action](api="Produce"))
+    call = one.start_call()
+    assert call.begin() is None
+    return call.failed(SAID[action](api="Produce"))
 
 
 def opened(**settings):
@@ -55,7 +55,7 @@ def opened(**settings):
     one = retrier(BREAKING.replace(**settings), time, api="Produce")
     for _ in range(3):
         fail(one, Action.RETRY)
-    assert BreakerState.OPEN is one.terms.breaker.state
+    assert BreakerState.OPEN is one.shared.breaker.state
     return one, time
 
 
@@ -70,8 +70,8 @@ def test_the_breaker_counts_what_says_that_the_cluster_is_unwell(actions):
         if strikes == 3:
             break
     state = BreakerState.OPEN if strikes == 3 else BreakerState.CLOSED
-    assert state is one.terms.breaker.state
-    assert bool(strikes) == one.terms.breaker.disturbed
+    assert state is one.shared.breaker.state
+    assert bool(strikes) == one.shared.breaker.disturbed
 
 
 @pytest.mark.parametrize("action", list(Action))
@@ -82,7 +82,7 @@ def test_a_probe_that_is_refused_closes_the_breaker(action):
     fail(one, action)
     well = action not in UNWELL
     assert (BreakerState.CLOSED if well else BreakerState.OPEN) is (
-        one.terms.breaker.state
+        one.shared.breaker.state
     )
 
 
@@ -92,83 +92,83 @@ def test_a_success_forgets_the_failures_before_it():
     for _ in range(2):
         fail(one, Action.RETRY)
         fail(one, Action.RETRY)
-        session = one.session()
-        assert session.begin() is None
-        session.succeeded()
-        assert not one.terms.breaker.disturbed
+        call = one.start_call()
+        assert call.begin() is None
+        call.succeeded()
+        assert not one.shared.breaker.disturbed
 
 
 def test_a_call_that_does_not_probe_frees_nobodys_probe():
     """It began before the breaker opened, and is cancelled while another one probes."""
     time = FakeTime()
     one = retrier(BREAKING, time, api="Produce")
-    early = one.session()
+    early = one.start_call()
     assert early.begin() is None
     for _ in range(3):
         fail(one, Action.RETRY)
     time.now += 30
-    assert one.session().begin() is None  # the probe
+    assert one.start_call().begin() is None  # the probe
     early.abandoned()
-    assert one.session().begin().reason is StopReason.BREAKER_OPEN
+    assert one.start_call().begin().reason is StopReason.BREAKER_OPEN
 
 
 def test_a_failed_probe_holds_no_place_any_more():
     """Cancelled after it has failed, it frees no place of the next probe."""
     one, time = opened(breaker={"failures": 3, "open_for": 30, "probes": 1})
     time.now += 30
-    probe = one.session()
+    probe = one.start_call()
     assert probe.begin() is None
     probe.failed(SAID[Action.RETRY](api="Produce"))
     time.now += 30
-    assert one.session().begin() is None
+    assert one.start_call().begin() is None
     probe.abandoned()
-    assert one.session().begin().reason is StopReason.BREAKER_OPEN
+    assert one.start_call().begin().reason is StopReason.BREAKER_OPEN
 
 
 def test_what_the_open_breaker_refuses_says_where_and_why():
     """The request and the topic of the call, since when and until when."""
     one, time = opened()
     time.now += 10
-    session = one.session()
-    step = session.begin()
+    call = one.start_call()
+    step = call.begin()
     assert (step.kind, step.reason) == ("stop", StopReason.BREAKER_OPEN)
-    assert session.error.api == "Produce"
+    assert call.error.api == "Produce"
     text = (
         "open since 10 s, because calls kept failing; it lets a probe through in 20 s"
     )
-    assert text in str(session.error)
-    assert outcome_of(session.error) is session.outcome
+    assert text in str(call.error)
+    assert outcome_of(call.error) is call.outcome
 
 
 def test_a_pause_for_the_breaker_costs_no_attempt():
-    """The session waits as long as the breaker says, then probes."""
+    """The call waits as long as the breaker says, then probes."""
     rules = {"failures": 3, "open_for": 30, "when_open": "pause"}
     one, time = opened(breaker=rules)
     time.now += 12
-    session = one.session()
-    assert session.begin()[:2] == ("again", 18)
-    assert session.outcome is None
+    call = one.start_call()
+    assert call.begin()[:2] == ("again", 18)
+    assert call.outcome is None
     time.now += 18
-    assert session.begin() is None
-    session.failed(SAID[Action.REJECT](api="Produce"))
-    assert [attempt.number for attempt in session.outcome.attempts] == [1]
+    assert call.begin() is None
+    call.failed(SAID[Action.REJECT](api="Produce"))
+    assert [attempt.number for attempt in call.outcome.attempts] == [1]
 
 
 def test_waits_have_the_number_of_the_attempt_that_they_delay():
     """WAIT, a failure, WAIT, a failure: attempts 1, 1, 2, 2."""
     time = FakeTime()
-    session = retrier(BREAKING, time, api="Produce").session()
+    call = retrier(BREAKING, time, api="Produce").start_call()
     for action in (Action.WAIT, Action.RETRY, Action.WAIT, Action.REJECT):
         time.now += 0.5
-        session.failed(SAID[action](api="Produce"))
-    attempts = session.outcome.attempts
+        call.failed(SAID[action](api="Produce"))
+    attempts = call.outcome.attempts
     assert [attempt.number for attempt in attempts] == [1, 1, 2, 2]
     assert [attempt.elapsed for attempt in attempts] == [0.5, 1.0, 1.5, 2.0]
     assert [attempt.wait for attempt in attempts] == [1.0, 1.0, 1.0, 0.0]
-    assert session.outcome.elapsed == 2.0
+    assert call.outcome.elapsed == 2.0
     assert (
-        session.outcome.reason,
-        session.possible_duplicate,
+        call.outcome.reason,
+        call.possible_duplicate,
     ) == (StopReason.REJECTED, False)
 
 
@@ -196,40 +196,40 @@ def test_the_budget_pays_for_retries_alone():
     """Not for the first attempt, nor for a failure that ends the call."""
     policy = BREAKING.replace(breaker=None, budget={"capacity": 2, "deposit": 0.5})
     one = retrier(policy, api="Produce")
-    session = one.session()
-    steps = [session.failed(SAID[Action.RETRY](api="Produce")) for _ in range(3)]
+    call = one.start_call()
+    steps = [call.failed(SAID[Action.RETRY](api="Produce")) for _ in range(3)]
     assert [step.kind for step in steps] == ["again", "again", "stop"]
-    assert StopReason.BUDGET is session.outcome.reason
-    assert one.terms.budget.tokens == 0
+    assert StopReason.BUDGET is call.outcome.reason
+    assert one.shared.budget.tokens == 0
     fail(one, Action.REJECT)
     fail(one, Action.WAIT)
-    assert one.terms.budget.tokens == 0
-    one.session().succeeded()
-    assert one.terms.budget.tokens == 0.5
+    assert one.shared.budget.tokens == 0
+    one.start_call().succeeded()
+    assert one.shared.budget.tokens == 0.5
 
 
 def test_the_time_that_is_left_for_a_call():
     """The caller's deadline, the policy's, and that of one attempt: the least counts."""
     time = FakeTime()
     one = retrier(BREAKING.replace(deadline=20, attempt_timeout=8), time)
-    session = one.session(deadline=15)
-    assert (session.remaining, session.limit) == (15, 8)
+    call = one.start_call(deadline=15)
+    assert (call.remaining, call.attempt_timeout) == (15, 8)
     time.now += 10
-    assert (session.remaining, session.limit) == (5, 5)
-    endless = retrier(BREAKING.replace(deadline="unbounded"), time).session()
-    assert endless.limit is None
+    assert (call.remaining, call.attempt_timeout) == (5, 5)
+    endless = retrier(BREAKING.replace(deadline="unbounded"), time).start_call()
+    assert endless.attempt_timeout is None
     time.now += 5
-    session.failed(SAID[Action.RETRY](api="Produce"))
-    assert StopReason.DEADLINE is session.outcome.reason
+    call.failed(SAID[Action.RETRY](api="Produce"))
+    assert StopReason.DEADLINE is call.outcome.reason
 
 
 def test_a_deadline_that_has_passed_makes_no_attempt():
     """Also at the very moment: an attempt needs time."""
     time = FakeTime()
-    session = retrier(BREAKING, time, api="Produce").session(deadline=10)
-    assert session.failed(SAID[Action.RETRY](api="Produce")).kind == "again"
+    call = retrier(BREAKING, time, api="Produce").start_call(deadline=10)
+    assert call.failed(SAID[Action.RETRY](api="Produce")).kind == "again"
     time.now += 10
-    step = session.begin()
+    step = call.begin()
     assert (step.kind, step.reason) == ("stop", StopReason.DEADLINE)
 
 
@@ -237,27 +237,27 @@ def test_the_brokers_wish_to_wait_is_in_milliseconds():
     """As the error says it, or as the caller hands it in, in seconds."""
     error = SAID[Action.WAIT](api="Produce")
     error.throttle_time_ms = 2_500
-    session = retrier(BREAKING, api="Produce").session()
-    assert session.failed(error).wait == 2.5
-    assert session.failed(error, 4.0).wait == 4.0
-    assert session.failed(error, 0.0).wait == 1.0
+    call = retrier(BREAKING, api="Produce").start_call()
+    assert call.failed(error).wait == 2.5
+    assert call.failed(error, 4.0).wait == 4.0
+    assert call.failed(error, 0.0).wait == 1.0
 
 
 def test_the_verdict_that_a_guard_has_given_stands():
     """It knew more than the error's code says."""
     given_one = errors.RequestTimedOutError(verdict=classify(7, api="Fetch"))
-    session = retrier(BREAKING, api="Produce").session()
-    assert session.failed(given_one).kind == "again"
-    assert session.failed(errors.RequestTimedOutError()).reason is StopReason.IN_DOUBT
+    call = retrier(BREAKING, api="Produce").start_call()
+    assert call.failed(given_one).kind == "again"
+    assert call.failed(errors.RequestTimedOutError()).reason is StopReason.IN_DOUBT
 
 
 def test_a_repair_that_raises_ends_the_call_with_its_text():
     """Type and words of what went wrong, beside the failure itself."""
-    session = retrier(
+    call = retrier(
         BREAKING, api="Produce", repairs={Action.REFRESH: print}
-    ).session()
-    step = session.failed(SAID[Action.REFRESH](api="Produce"))
+    ).start_call()
+    step = call.failed(SAID[Action.REFRESH](api="Produce"))
     assert Action.REFRESH is step.repair
-    step = session.repair_failed(OSError("no route"))
+    step = call.repair_failed(OSError("no route"))
     assert (step.kind, step.reason) == ("stop", StopReason.REPAIR_FAILED)
-    assert session.outcome.repair_error == "OSError: no route"
+    assert call.outcome.repair_error == "OSError: no route"
