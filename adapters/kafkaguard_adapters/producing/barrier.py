@@ -24,12 +24,13 @@ class SendBarrier:
     """Knows which sends are under way, so that a hold begins when there is none.
 
     Attributes:
-        under_way: The topic that a thread sends to, by its ident. A send sets it before
-            it looks whether its topic is held, and takes it away while it waits.
+        under_way: The topic that a thread sends to, by its ident; None: it does not. A
+            send sets it before it looks whether its topic is held, and takes it back
+            while it waits.
     """
 
     def __init__(self) -> None:
-        self.under_way: dict[int, str] = {}
+        self.under_way: dict[int, str | None] = {}
 
     def clear(self, topic: str, deadline: float) -> bool:
         """Wait until no send of a topic is under way but the caller's own.
