@@ -32,11 +32,11 @@ class SendBarrier:
     def __init__(self) -> None:
         self.under_way: dict[int, str | None] = {}
 
-    def clear(self, topic: str, deadline: float) -> bool:
+    def clear(self, topic: str | None, deadline: float) -> bool:
         """Wait until no send of a topic is under way but the caller's own.
 
         Args:
-            topic: Which; it is held already.
+            topic: Which; it is held already. None: all are.
             deadline: Until when, in monotonic seconds.
 
         Returns:
@@ -44,7 +44,9 @@ class SendBarrier:
         """
         me = threading.get_ident()
         while any(
-            to == topic for ident, to in self.under_way.copy().items() if ident != me
+            topic in (None, to)
+            for ident, to in self.under_way.copy().items()
+            if ident != me
         ):
             if time.monotonic() >= deadline:
                 return False
