@@ -46,7 +46,7 @@ class SendBarrier:
         while any(
             topic in (None, to)
             for ident, to in self.under_way.copy().items()
-            if ident != me
+            if ident != me and to is not None
         ):
             if time.monotonic() >= deadline:
                 return False
