@@ -28,6 +28,10 @@ quick: lint ## Lint, and all tests that need neither Java nor Spark (90 s)
 simulate: .venv/installed ## A million schedules of faults against the delivery machine
 	$(BIN)/python -m tests.delivery.simulate --schedules 1000000 $(SIMULATE)
 
+.PHONY: chaos
+chaos: .venv/installed ## A guarded producer while three brokers fail: CHAOS='--seconds 600 --seed 3'
+	$(BIN)/python -W ignore -m tests.chaos $(CHAOS)
+
 .PHONY: lint
 lint: .venv/installed ## ruff, mypy and the layers
 	$(BIN)/ruff check .
@@ -40,7 +44,7 @@ unit: .venv/installed ## The tests, on a real broker
 	$(PYTEST) -n 2 --dist loadgroup
 
 .PHONY: wheel
-wheel: .venv/installed ## Build the wheel and try it outside the checkout
+wheel: .venv/installed ## Build the wheel; try each extra in an empty environment (4 min)
 	$(BIN)/python scripts/check_wheel.py
 
 .PHONY: docs

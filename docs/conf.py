@@ -18,6 +18,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "state_pictures",
     "tables",
 ]
 myst_enable_extensions = ["colon_fence"]

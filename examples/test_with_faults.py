@@ -7,10 +7,11 @@ To run it: ``pip install 'kafkaguard[aiokafka,confluent,testing]' pytest-asyncio
 from __future__ import annotations
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 from kafka.errors import NotLeaderForPartitionError
+
+from aiokafka import AIOKafkaProducer
 
 
 def test_a_new_leader_is_found(kafka_faults, kafka_topic):

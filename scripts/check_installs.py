@@ -43,6 +43,7 @@ class Run:
 INSTALLS: dict[str, list[Run]] = {
     "cli": [
         Run("kafkaguard explain 87", "INVALID_RECORD"),
+        Run("kafkaguard explain 'Local: Message timed out'", "_MSG_TIMED_OUT"),
         Run("kafkaguard errors", "137 error codes"),
         Run("kafkaguard policy check default", "good"),
         Run("kafkaguard decode 0012000000000000000161", "ApiVersions request v0"),

@@ -11,10 +11,10 @@ import json
 import sys
 from pathlib import Path
 
-from aiokafka import errors as aiokafka_errors
 from confluent_kafka import KafkaError
 from kafka import errors as kafka_errors
 
+from aiokafka import errors as aiokafka_errors
 from kafkaguard.errors import BY_CODE
 from kafkaguard.errors._librdkafka import LOCAL_CODES
 

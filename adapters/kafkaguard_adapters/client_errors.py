@@ -27,7 +27,7 @@ class ClientErrors(ABC):
             closed client, calls in a wrong order. By our class of it.
     """
 
-    client: ClassVar[str]
+    client: str
     base: ClassVar[type[BaseException]]
     conditions: ClassVar[Mapping[type[KafkaGuardError], type[BaseException]]] = {}
 

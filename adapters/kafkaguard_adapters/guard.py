@@ -91,7 +91,8 @@ def guard(
     if config is not None:
         mapping("guard(): config", config, "a mapping of the client's settings")
     if factory is not None:
-        client = _built(factory, dict(config or {}))
+        config = _prepared(factory, config or {})
+        client = _built(factory, dict(config))
     home = _home_of(client)
     if config is not None and factory is None:
         _check_names(client, home, config)
@@ -171,13 +172,25 @@ def _built(factory: Callable[..., Any], config: dict[str, Any]) -> Any:
     return factory(config) if any("." in each for each in config) else factory(**config)
 
 
+def _prepared(factory: Any, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Let an adapter chain what its client takes only when it is built."""
+    home = _home_of_class(factory) if isinstance(factory, type) else None
+    prepare = home and getattr(import_module(home), "prepare", None)
+    prepared: Mapping[str, Any] = prepare(config) if prepare else config
+    return prepared
+
+
+def _home_of_class(kind: type) -> str | None:
+    known = ((module_of(cls).partition(".")[0], cls.__name__) for cls in kind.__mro__)
+    return next((_HOMES[each] for each in known if each in _HOMES), None)
+
+
 def _home_of(client: Any) -> str:
     if type(client).__module__.partition(".")[0] == "kafkaguard_adapters":
         raise TypeError(f"{client!r} is guarded already")
-    for cls in type(client).__mro__:
-        home = _HOMES.get((module_of(cls).partition(".")[0], cls.__name__))
-        if home is not None:
-            return home
+    home = _home_of_class(type(client))
+    if home is not None:
+        return home
     known = ", ".join(f"{package}.{name}" for package, name in _HOMES)
     raise TypeError(
         f"guard() has no adapter for {type(client).__module__}."

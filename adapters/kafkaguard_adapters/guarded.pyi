@@ -7,12 +7,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
-import aiokafka
 import aiokafka.admin
 import confluent_kafka
 import confluent_kafka.admin
 import kafka
 
+import aiokafka
 from kafkaguard._retries.events import Event
 from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard_adapters.asking.cluster_calls import (

@@ -129,6 +129,8 @@ class PartitionLag:
         member: Who is to read the partition.
         compacted: ``cleanup.policy`` contains ``compact``: offsets have gaps.
         tiered: ``remote.storage.enable`` is true.
+        position: The offset of the next record to read, in a guarded consumer's own
+            ``lag()``.
     """
 
     topic: str
@@ -150,6 +152,14 @@ class PartitionLag:
     member: Member | None = None
     compacted: bool | None = None
     tiered: bool | None = None
+    position: int | None = None
+
+    @property
+    def position_lag(self) -> int | None:
+        """How many offsets the consumer is behind by its position, if it has one."""
+        if self.position is None or self.end is None:
+            return None
+        return max(0, self.end - self.position)
 
     @property
     def lost(self) -> int | None:

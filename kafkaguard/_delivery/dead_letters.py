@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.dialects import foreign_headers, names_of, origins_of
 from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
+from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import InvalidRecordKeyError, MessageTooLargeError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.dialects import Dialect
     from kafkaguard._delivery.facts import Header
+    from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard.errors import KafkaGuardError
 
 PREFIX = "kafkaguard."
@@ -160,31 +162,78 @@ def without_reasons(
     return others, history + [h for h in headers if h[0] in origins_of(dialect)]
 
 
+#: What holds for a dead letter that its topic would refuse.
+NO_ROOM = Verdict(
+    Action.CONFIGURE,
+    retriable=False,
+    written="no",
+    error_class=MessageTooLargeError,
+    rule=RuleInfo(
+        "dead-letter-too-large",
+        "raise max.message.bytes of the dead-letter topic; this record was not sent",
+        "Kafka's topic setting max.message.bytes",
+        "Key and headers of a refused record alone are more than the dead-letter topic "
+        "takes; only a value can be cut.",
+    ),
+)
+
+
 def letter(
-    record: Raw, error: KafkaGuardError, dialect: Dialect, limit: int | None
+    record: Raw,
+    error: KafkaGuardError,
+    *,
+    topic: str,
+    limit: int | None,
+    errors: ClientErrors,
+    partition: int | None = None,
+    reason: str | None = None,
+    dialect: Dialect = "own",
 ) -> Raw:
     """Make the dead letter of a record.
 
     Args:
         record: What was refused; its key and its other headers are kept.
         error: Why.
+        topic: The dead-letter topic.
+        limit: The largest batch, in bytes, that it takes; None: not known.
+        errors: Makes the client's errors.
+        partition: Where the record was going. Default: as the error says.
+        reason: Why, in a word. Default: as the error says.
         dialect: Whose headers say so.
-        limit: The largest batch, in bytes, that the dead-letter topic takes; None: not
-            known. Where key and headers alone do not fit, the letter is the smallest
-            that can be made, and too large.
+
+    Raises:
+        MessageTooLargeError: Key and headers alone do not fit; the text has the sizes.
     """
     others, history = without_reasons(record.headers, dialect)
     why = reason_headers(
-        reason_of(error),
+        reason or reason_of(error),
         topic=error.topic,
-        partition=error.partition,
+        partition=error.partition if partition is None else partition,
         error=error,
         dialect=dialect,
     )
     said = {name for name, _ in history}
     why = [*history, *(header for header in why if header[0] not in said)]
     value, headers = fitting(record.value, record.key, others, why, limit)
+    needed = batch_size(record.key, value, headers)
+    if limit is not None and needed > limit:
+        raise errors.make(
+            MessageTooLargeError,
+            f"{letter_for(error.topic)}: the dead-letter topic {topic} takes "
+            f"{limit:,} bytes, and the record's key and headers need {needed:,} with "
+            "the headers that say why, even without its value; raise its "
+            "max.message.bytes (and the client's largest request, where that is set)",
+            topic=topic,
+            api="Produce",
+            verdict=NO_ROOM,
+        )
     return Raw(record.key, value, headers, record.timestamp_ms)
+
+
+def letter_for(topic: str | None) -> str:
+    """Name a dead letter by the topic that its record was meant for."""
+    record = "a record without a topic" if topic is None else f"a record for {topic}"
+    return f"the dead letter of {record}"
 
 
 def fitting(

@@ -14,11 +14,11 @@ from kafkaguard._delivery.judging import (
 )
 from kafkaguard._delivery.records import Outcome, Record
 from kafkaguard._delivery.report import SupersededError
-from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._delivery.table import RECORDS, RecordEvent, RecordState
 from kafkaguard._retries.events import DeadLetterEvent, RejectEvent, RetryEvent
 from kafkaguard._retries.machine import CallContext
 from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors import KafkaGuardError, MessageTooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors, Policy
     from kafkaguard._retries.events import Event
     from kafkaguard._retries.machine import InDoubt, OnReject, Ruling
-    from kafkaguard.errors import KafkaGuardError
 
 _NO_BYTES = "its bytes cannot be had"
 _CLOSED = "the producer was closed before it was confirmed"
@@ -132,7 +131,7 @@ class Fates:
     def end(self, record: Record, error: KafkaGuardError, now: float) -> None:
         """End a record that is not sent again: it failed, or the policy has a way."""
         if record.origin is not None:
-            self._letter_failed(record, str(error))
+            self._letter_failed(record, error)
             return
         if record.doubt is not None and error.verdict.written == "no":
             error = record.doubt
@@ -208,10 +207,9 @@ class Fates:
                 add_words(error, f"no dead letter was sent: {why}")
             self.fail(record, error)
             return
-        assert error.topic is not None
         self.happens(record, RecordEvent.SET_ASIDE)
         record.error = error
-        topic = self._policy.dead_letter.topic_for(error.topic)
+        topic = self._policy.dead_letter.topic_for(error.topic or "")
         self._letters += 1
         due = now + self._traits.delivery_timeout
         letter = Record(
@@ -226,9 +224,10 @@ class Fates:
     def _why_no_letter(self, record: Record, error: KafkaGuardError) -> str | None:
         if self._is_closed:
             return _CLOSED
-        if record.raw is None or error.topic is None:
+        if record.raw is None:
             return _NO_BYTES
-        if self._policy.dead_letter.topic_for(error.topic) == error.topic:
+        topic = self._policy.dead_letter.topic_for(error.topic or "")
+        if topic == error.topic and record.reason is None:
             return (
                 "dead_letter.topic is the record's own topic, which would refuse it "
                 "again: name another one"
@@ -241,15 +240,19 @@ class Fates:
         assert record is not None
         assert record.raw is not None
         assert record.error is not None
-        most = self._room(topic, record.error)
-        headers = self._policy.dead_letter.headers
-        raw = letter.raw = dead_letters.letter(record.raw, record.error, headers, most)
-        size = batch_size(raw.key, raw.value, raw.headers)
-        if most is not None and size > most:
-            self._letter_failed(
-                letter,
-                f"key and headers alone need {size} bytes there, and {most} are taken",
+        try:
+            letter.raw = dead_letters.letter(
+                record.raw,
+                record.error,
+                topic=topic,
+                limit=self._room(topic, record.error),
+                errors=self._errors,
+                partition=record.place.partition,
+                reason=record.reason,
+                dialect=self._policy.dead_letter.headers,
             )
+        except MessageTooLargeError as error:
+            self._letter_failed(letter, error)
             return
         self.happens(letter, RecordEvent.HOLD)
         self._hold(letter)
@@ -282,10 +285,12 @@ class Fates:
         )
         self.settle(origin, "dead_lettered", origin.error)
 
-    def _letter_failed(self, letter: Record, why: str) -> None:
+    def _letter_failed(self, letter: Record, why: object) -> None:
         origin = letter.origin
         assert origin is not None
         assert origin.error is not None
+        if isinstance(why, KafkaGuardError):
+            origin.letter_error = why
         self.settle(letter, "failed")
         add_words(
             origin.error,
@@ -314,7 +319,7 @@ class Fates:
     def not_sent_again(self, record: Record, why: object, now: float) -> None:
         """End a record that could not be sent again."""
         if record.origin is not None:
-            self._letter_failed(record, str(why))
+            self._letter_failed(record, why)
             return
         assert record.error is not None
         add_words(record.error, f"it could not be sent again: {why}")

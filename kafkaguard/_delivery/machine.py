@@ -348,11 +348,23 @@ class DeliveryMachine:
         raw: Raw | None,
         error: KafkaGuardError,
         now: float,
+        *,
+        reason: str | None = None,
     ) -> tuple[Record, Sequence[Command]]:
-        """Take note that ``send`` refuses a record before the client has it."""
+        """Take note that ``send`` refuses a record before the client has it.
+
+        Args:
+            token: What the application's future is known by.
+            place: Where it was going.
+            raw: Its bytes; None: they cannot be had, and the error says so.
+            error: Why.
+            now: The time.
+            reason: Why, in a word, where its own check refuses it, which no broker
+                repeats for its dead letter. Default: as the error says.
+        """
         due = now + self._traits.delivery_timeout
         record = Record(token, None, 0, place, due, raw)
-        record.error = error
+        record.error, record.reason = error, reason
         self._fates.take_in(record)
         self._fates.end(record, error, now)
         return record, self._go_on(now)
@@ -619,6 +631,11 @@ class DeliveryMachine:
     def spoil_transaction(self, error: KafkaGuardError) -> None:
         """Take note of a record that was never handed over: the rest is incomplete."""
         self._fates.transaction_failure = self._fates.transaction_failure or error
+
+    def recreated(self) -> Sequence[Command]:
+        """Take note that a new client takes over the ``transactional.id``."""
+        self._fates.tell(RecreateEvent, None)
+        return self._go_on(0.0)
 
     def new_transaction(self) -> None:
         """Forget the failure of a transaction that has ended."""

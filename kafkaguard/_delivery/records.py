@@ -59,6 +59,8 @@ class Record:
         resent: How often it was sent again and answered.
         is_suspect: It was refused again and may be to blame: it is sent with fewer.
         is_alone: It was sent alone, so an answer is about itself.
+        reason: Why it is refused, in a word, where its error does not say it.
+        letter_error: Why its dead letter was not delivered.
         shell: For the shell: its future, its callbacks. The machine never looks at it.
     """
 
@@ -71,10 +73,12 @@ class Record:
         "index",
         "is_alone",
         "is_suspect",
+        "letter_error",
         "origin",
         "outcome",
         "place",
         "raw",
+        "reason",
         "resent",
         "shell",
         "state",
@@ -104,6 +108,8 @@ class Record:
         self.doubt: KafkaGuardError | None = None
         self.resent = 0
         self.is_suspect = self.is_alone = False
+        self.reason: str | None = None
+        self.letter_error: KafkaGuardError | None = None
         self.shell: Any = None
 
     @property

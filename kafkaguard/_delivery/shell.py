@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from kafkaguard._delivery.dialects import Dialect
     from kafkaguard._delivery.facts import Answer, Batch, Place, Raw, Refusal, Traits
@@ -20,7 +21,13 @@ Rescue = Literal["ordered", "any_order", "never"]
 class ClientErrors(Protocol):
     """The one door through which a client's errors are made. Pure."""
 
-    client: str
+    @property
+    def client(self) -> str:
+        """The library."""
+
+    @property
+    def conditions(self) -> Mapping[type[KafkaGuardError], type[BaseException]]:
+        """The client's classes for conditions that have no code."""
 
     def make(
         self,
@@ -102,12 +109,13 @@ class ProducerShell(Protocol):
         accepted: Callable[[Batch], object],
         failed: Callable[[Batch, Sequence[Refusal]], object],
         died: Callable[[BaseException, Place | None], object],
+        fault: Callable[[str, BaseException], object],
     ) -> None:
         """Tell of each batch from now on, in any thread.
 
         ``began`` comes before the batch can be sent; a fault of ours in it must not
         fail the send. Where a batch kills its client, ``died`` comes before its
-        ``failed``.
+        ``failed``. ``fault`` is told what of ours went wrong, for the log.
         """
 
     def hand_over(self, record: Record, deadline: float) -> Hashable:
@@ -119,17 +127,29 @@ class ProducerShell(Protocol):
             Exception: The client did not take it.
         """
 
-    def wait_for_sends(self, topic: str, deadline: float) -> None:
-        """Return once no send of a topic is between the hold's check and the client."""
-
     def send_now(self) -> None:
         """Send what was taken in without lingering."""
+
+    def sending_now(self) -> AbstractContextManager[None]:
+        """Send everything without lingering, for the time of a wait."""
+
+    def await_batches(self, batches: Sequence[Batch], deadline: float) -> None:
+        """Wait for the client's word about batches, until monotonic seconds."""
+
+    def look(self, token: Hashable) -> None:
+        """Tell at once of the batch of a record that its client has failed."""
+
+    def attach(self, token: Any, record: Record) -> None:
+        """Have the application's future find a record; called with the lock held."""
+
+    def is_own_thread(self) -> bool:
+        """Tell whether the caller is the client's thread; called with or without it."""
 
     def size_alone(self, raw: Raw) -> int:
         """Return the bytes of a batch with this record only, compressed. No I/O."""
 
     def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if that cannot be had in a second."""
+        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
 
     def give_up(self, batch: Batch) -> None:
         """Fail a batch, of which nothing more is sent if it was not sent yet."""
@@ -152,6 +172,9 @@ class ProducerShell(Protocol):
         Raises:
             Exception: It cannot be built; ``may_pass`` tells whether later.
         """
+
+    def retire(self) -> None:
+        """Close the clients that have had a successor; that may take long."""
 
     def may_pass(self, error: BaseException) -> bool:
         """Tell whether building a successor may succeed later."""

@@ -138,11 +138,6 @@ class Table(Generic[S, E]):
             raise ImpossibleError(f"{self.name}: no {event} in state {state}")
         return found
 
-    def mermaid(self) -> str:
-        """Draw it, for the docs."""
-        lines = [f"    {a} --> {b}: {e}" for (a, e), b in self.transitions.items()]
-        return "\n".join(["stateDiagram-v2", *lines])
-
 
 _R, _RE = RecordState, RecordEvent
 RECORDS: Table[RecordState, RecordEvent] = Table(

@@ -1,5 +1,12 @@
 """What the user decides: retry policies, where they come from, and presets."""
 
+from kafkaguard._consuming.events import (
+    CommitFailedEvent,
+    OffsetResetEvent,
+    PartitionResumesEvent,
+    PartitionWaitsEvent,
+    ReadFailedEvent,
+)
 from kafkaguard._retries.breaker import BreakerOpenError, BreakerState
 from kafkaguard._retries.events import (
     AttemptEvent,
@@ -59,19 +66,24 @@ __all__ = [
     "Budget",
     "BudgetEvent",
     "CallContext",
+    "CommitFailedEvent",
     "DeadLetter",
     "DeadLetterEvent",
     "Event",
     "EventHook",
     "Finding",
     "GiveUpEvent",
+    "OffsetResetEvent",
     "Outcome",
     "Override",
+    "PartitionResumesEvent",
+    "PartitionWaitsEvent",
     "PolicyError",
     "PolicyWatcher",
     "Preview",
     "PreviewRow",
     "Problem",
+    "ReadFailedEvent",
     "RecreateEvent",
     "RefreshEvent",
     "RejectEvent",

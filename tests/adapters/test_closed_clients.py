@@ -6,13 +6,13 @@ import asyncio
 import subprocess
 import sys
 
-import aiokafka
 import confluent_kafka
 import kafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka.admin import AdminClient
 
+import aiokafka
 from kafkaguard import Action, errors, guard
 from kafkaguard.testing import FaultProxy
 

@@ -6,11 +6,11 @@ import logging
 import warnings
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaguard import guard
 from kafkaguard.policies import RetryPolicy, StackingError, StackingWarning, load_policy
 from kafkaguard_adapters.stacking import compare

@@ -8,14 +8,14 @@ import pickle
 import time
 from contextlib import asynccontextmanager, suppress
 
-import aiokafka
 import confluent_kafka
 import kafka
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import DeserializingConsumer, SerializingProducer
 from kafka import KafkaConsumer, KafkaProducer
 
+import aiokafka
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaguard import errors, guard
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from kafkaguard_adapters import stand_in
@@ -77,10 +77,11 @@ def test_client_is_there_whole(blocking):
 
 
 def test_client_says_who_lags_and_what_is_full(blocking, behind):
-    """A consumer means all groups by default, as an admin does."""
+    """A consumer means itself by default; others mean all groups."""
     guarded, _ = blocking
     assert guarded.lag(behind).groups[behind].total == 2
-    assert behind in guarded.lag().groups
+    is_consumer = hasattr(guarded, "assignment")
+    assert is_consumer != (behind in guarded.lag().groups)
     assert guarded.log_dirs().complete
 
 

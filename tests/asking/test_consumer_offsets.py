@@ -10,12 +10,12 @@ import threading
 import time
 from contextlib import contextmanager
 
-import aiokafka
 import confluent_kafka
 import kafka
 import pytest
 from kafka import KafkaProducer
 
+import aiokafka
 from kafkaguard import TopicFacts, errors, guard
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from tests.asking.cluster_clients import CLIENTS

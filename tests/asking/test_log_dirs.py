@@ -7,10 +7,10 @@ import time
 
 import confluent_kafka
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaguard import errors, guard
 from kafkaguard._cluster.reports import make
 from kafkaguard.testing import FaultProxy, KafkaCluster

@@ -153,7 +153,7 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
         ({"guard": {"max_record_bytes": 0}}, "max_record_bytes"),
         ({"guard": {"on_reject": "drop"}}, "on_reject"),
         ({"guard": {"order_by": ["k"]}}, "'order_by' belongs at the top level. "),
-        ({"on_doubt": "fail"}, "'on_doubt' belongs in 'guard'. "),
+        ({"in_doubt": "raise"}, "'in_doubt' belongs in 'guard'. "),
         ({"guard": {"path": "x"}}, "'path' belongs in 'source'. "),
         ({"dead_letter": {"topic": "nope"}}, "there is no such topic"),
         ({"dead_letter": {"topic": "nope"}}, "CONFIGURE: create the topic, or mend"),
@@ -173,7 +173,7 @@ def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, sai
         ({"dead_letter": {"topic": "TOPIC"}}, "dead_letter.topic", "are the same"),
         ({"sink": {"topic": "nope"}}, "sink.topic", "no such topic"),
         ({"guard": {"compacted": False}}, "guard.compacted", "topic is compacted"),
-        ({"guard": {"on_reject": "fail"}}, "guard.on_reject", "never used with"),
+        ({"guard": {"on_reject": "raise"}}, "guard.on_reject", "never used with"),
         ({"sink": {"config": {"Kafka.acks": 0}}}, "sink.config.Kafka.acks", "acks=all"),
         ({"sink": {"config": {"lingr.ms": 0}}}, "sink.config.lingr.ms", "no such sett"),
         (

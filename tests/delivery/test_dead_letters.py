@@ -8,13 +8,19 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafkaguard import errors
 from kafkaguard._delivery.dead_letters import (
     CUT_BYTES,
+    NO_ROOM,
+    VALUE_BYTES,
     Reason,
     fitting,
+    letter,
     read_headers,
     reason_headers,
     reason_of,
 )
+from kafkaguard._delivery.dialects import origins_of
+from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
+from tests.delivery.world.words import PlainErrors
 
 
 def test_headers_say_why_and_where():
@@ -134,3 +140,91 @@ def test_cut_value_fits_as_well(limit):
 def test_what_would_not_be_smaller_is_not_cut(value):
     """The header with the full size takes room as well."""
     assert fitting(value, b"k" * 900, [], WHY, 900) == (value, WHY)
+
+
+class TestAgainAndAgain:
+    """A dead letter that is sent back and refused once more is a dead letter again."""
+
+    def letters(self, rounds, dialect="own", topics=("orders",)):
+        """Refuse a record, and what comes back, so often; return the last letter."""
+        raw = Raw(b"k", b"v", [("trace", b"1"), ("empty", None)], 7)
+        for number in range(rounds):
+            error = errors.InvalidRecordError(
+                code=87,
+                topic=topics[number % len(topics)],
+                partition=number,
+                broker_message=f"refusal {number}",
+            )
+            raw = letter(
+                raw,
+                error,
+                topic="dlq",
+                limit=1000,
+                errors=PlainErrors(),
+                dialect=dialect,
+            )
+        return raw
+
+    def test_what_was_said_before_is_replaced(self):
+        """After 50 rounds it is as large as after two, and counts them."""
+        twice, often = self.letters(2), self.letters(50)
+        assert {name for name, _ in twice.headers} == {n for n, _ in often.headers}
+        assert len({name for name, _ in often.headers}) == len(often.headers)
+        said = read_headers(often.headers)
+        assert (said["attempts"], said["message"]) == ("50", "refusal 49")
+        assert (said["first_topic"], said["first_partition"]) == ("orders", "0")
+
+    def test_the_first_letter_counts_nothing(self):
+        """It has the headers that it always had."""
+        assert {"attempts", "first_topic"}.isdisjoint(
+            read_headers(self.letters(1).headers)
+        )
+
+    def test_the_first_origin_is_kept_where_it_is_sent_elsewhere(self):
+        """The last place stands beside it."""
+        said = read_headers(self.letters(3, topics=("a", "b", "c")).headers)
+        assert (said["first_topic"], said["topic"], said["attempts"]) == ("a", "c", "3")
+
+    def test_all_else_is_left_alone(self):
+        """Bytes, time, other headers; one without a value stays null."""
+        last = self.letters(9)
+        assert (last.key, last.value, last.timestamp_ms) == (b"k", b"v", 7)
+        assert last.headers[:2] == [("trace", b"1"), ("empty", None)]
+
+    @pytest.mark.parametrize("dialect", ["spring", "connect", "streams", "kip-1191"])
+    def test_other_dialects_keep_the_first_place_and_the_last_words(self, dialect):
+        """Their names say "original"; nothing is there twice."""
+        names = [name for name, _ in self.letters(9, dialect).headers]
+        assert sorted(set(names)) == sorted(names)
+        first, last = self.letters(1, dialect), self.letters(9, dialect)
+        place = dict(first.headers).keys() & origins_of(dialect)
+        assert [dict(first.headers)[n] for n in place] == [
+            dict(last.headers)[n] for n in place
+        ]
+        assert b"refusal 8" in b"".join(v or b"" for _, v in last.headers)
+
+    def test_a_value_that_was_cut_says_its_first_size(self):
+        """Also where the cut value is cut again."""
+        error = errors.InvalidRecordError(code=87, topic="t")
+        known = {"topic": "dlq", "errors": PlainErrors()}
+        once = letter(Raw(b"k", b"v" * 5000), error, limit=1500, **known)
+        again = letter(once, error, limit=600, **known)
+        assert len(again.value) < len(once.value) < 5000
+        assert [h for h in again.headers if h[0] == VALUE_BYTES] == [
+            (VALUE_BYTES, b"5000")
+        ]
+
+    def test_one_without_room_is_refused_with_both_sizes(self):
+        """It is never sent: it would cost whatever is in the same batch."""
+        error = errors.InvalidRecordError(code=87, topic="t")
+        with pytest.raises(
+            errors.MessageTooLargeError, match="takes 500 bytes"
+        ) as caught:
+            letter(
+                Raw(b"k" * 900, b"v"),
+                error,
+                topic="dlq",
+                limit=500,
+                errors=PlainErrors(),
+            )
+        assert caught.value.verdict is NO_ROOM

@@ -135,3 +135,8 @@ def test_project_speaks_of_itself_alone():
     for name in listed.stdout.split():
         text = (ROOT / name).read_text(errors="ignore")
         assert not [word for word in words if word in text], name
+
+
+def test_every_documented_install_is_tried(load_script):
+    """Each extra alone, and what README, docs and examples name, is in the table."""
+    assert set() == load_script("check_installs").untried()

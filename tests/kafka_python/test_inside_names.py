@@ -27,7 +27,7 @@ from kafkaguard_adapters.kafka_python._private import (
 ADAPTER = Path(kafka_python.__file__).parent
 LISTED = {name for group in names.USED.values() for name in group}
 #: What is looked at without being inside: of Python's, ours, and the public interface.
-ELSEWHERE = {"__init__", "__package__", "_private", "_producer", "_then"}
+ELSEWHERE = {"__init__", "__package__", "_delivery", "_private", "_producer", "_then"}
 
 
 @pytest.fixture

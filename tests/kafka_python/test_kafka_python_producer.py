@@ -21,10 +21,10 @@ from kafka.errors import (
 from kafka.producer.future import FutureRecordMetadata
 
 from kafkaguard import Action, DeliveryFailed, TopicFacts, errors, guard
-from kafkaguard.policies import StackingWarning
+from kafkaguard.policies import StackingWarning, load_policy
 from kafkaguard.testing import KafkaCluster
-from kafkaguard_adapters.kafka_python import _tracking
-from kafkaguard_adapters.kafka_python._building import Builder
+from kafkaguard_adapters.kafka_python import shell
+from kafkaguard_adapters.kafka_python.building import Builder
 from kafkaguard_adapters.kafka_python.guarded_producer import GuardedProducer
 from tests.contracts.producer import (
     COMPACTED,
@@ -313,7 +313,7 @@ class TestSend:
                     error = TestKafkaPython().outcome(producer.send(topic, b"v", b"k"))
                     assert isinstance(error, ClusterAuthorizationFailedError)
                     assert (error.code, error.verdict.action) == (31, "CONFIGURE")
-                assert producer._session.producer is client
+                assert producer._shell.producer is client
 
 
 class TestFaultsOfTheGuard:
@@ -334,10 +334,10 @@ class TestFaultsOfTheGuard:
         """Its future still tells."""
         producer = make()
         with monkeypatch.context() as broken:
-            broken.setattr(_tracking, "TrackedBatch", lambda *_: 1 / 0)
+            broken.setattr(shell, "SourceBatch", lambda *_: 1 / 0)
             future = producer.send(kafka_topic, b"v", b"k")
         assert future.get(10).offset == 0
-        assert "sent all the same" in caplog.text
+        until(lambda: "could not be followed; it is sent" in caplog.text)
 
 
 class TestTransactions:
@@ -362,7 +362,7 @@ class TestTransactions:
                 producer.commit_transaction()
             assert isinstance(caught.value, errors.KafkaGuardError)
             producer.abort_transaction()
-            assert producer._session.producer is client
+            assert producer._shell.producer is client
         assert read(kafka_cluster, topic) == []
 
 
@@ -413,6 +413,7 @@ class TestFacts:
         producer = GuardedProducer(
             KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers),
             Builder(),
+            load_policy("default"),
             facts_ttl=60.0,
             clock=lambda: now[0],
         )

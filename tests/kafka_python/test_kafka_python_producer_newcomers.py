@@ -9,20 +9,20 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from types import SimpleNamespace
 
 import pytest
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaProducer
 from kafka.errors import KafkaError, for_code
-from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
 from kafkaguard import Action, CallbackError, DeliveryFailed, errors, guard
-from kafkaguard._delivery.report import MAX_ERRORS, Ledger, Outcome
+from kafkaguard._delivery.books import Books
+from kafkaguard._delivery.facts import Place, Refusal, Traits
+from kafkaguard._delivery.judging import NOT_SENT, Judge, Known
+from kafkaguard._delivery.records import Outcome
+from kafkaguard._delivery.report import MAX_ERRORS
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.policies import StackingWarning
-from kafkaguard_adapters.kafka_python._failures import NOT_SENT, judge
-from kafkaguard_adapters.kafka_python._fate import Fate
-from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
+from kafkaguard_adapters.kafka_python.errors import errors as client_errors
 
 
 def producer_of(cluster, **settings):
@@ -120,12 +120,11 @@ def test_without_rescue_what_was_not_sent_may_be_sent_again(kafka_cluster):
 
 def test_more_failures_than_are_kept_are_told_as_such():
     """1,000 errors are kept; the text says that there were more, and what each asks."""
-    ledger = Ledger()
+    books = Books()
     for _ in range(MAX_ERRORS + 5):
-        outcome = Outcome()
-        outcome.error = errors.ClientTimeoutError(topic="t", verdict=NOT_SENT)
-        ledger.failed(outcome)
-    text = DeliveryFailed.describe(ledger.report(0))
+        error = errors.ClientTimeoutError(topic="t", verdict=NOT_SENT)
+        books.settled(Outcome("failed", error))
+    text = DeliveryFailed.describe(books.report(0))
     assert "1000 x CLIENT_TIMEOUT on topic t: RETRY" in text
     assert "of the first 1000 that nobody looked at" in text
     assert "failed 1005" in text
@@ -198,7 +197,7 @@ def test_a_producer_that_nobody_uses_any_more_is_closed(kafka_cluster, kafka_top
     """As the bare client is, by the garbage collector."""
     before = set(threading.enumerate())
     producer = producer_of(kafka_cluster)
-    producer.send(kafka_topic, b"v").get(10)
+    producer.send(kafka_topic, b"v", b"k").get(10)
     mine = set(threading.enumerate()) - before
     del producer
     gc.collect()
@@ -221,7 +220,7 @@ def test_a_batch_that_cannot_be_encoded_ends_in_time(kafka_cluster, kafka_topic)
     with producer_of(
         kafka_cluster, delivery_timeout_ms=1_500, request_timeout_ms=1_000
     ) as producer:
-        client = producer._session.producer
+        client = producer._shell.producer
         client.send(kafka_topic, b"v", b"k", timestamp_ms=1 << 63)
         with pytest.raises(DeliveryFailed) as caught:
             producer.flush(30)
@@ -242,15 +241,12 @@ def test_a_future_cannot_be_copied(kafka_cluster, kafka_topic, take):
 @pytest.mark.parametrize("count", [1, 45])
 def test_a_batch_that_was_too_large_says_nothing_about_its_records(code, count):
     """The client does not split it when its time is over; none of them is to blame."""
-    result = FutureProduceResult(TopicPartition("t", 0))
-    inners = [FutureRecordMetadata(result, n, 0, None, 1, 1, -1) for n in range(count)]
-    producer = SimpleNamespace(config={"delivery_timeout_ms": 1_000})
-    source = SimpleNamespace(in_retry=lambda: True)
-    batch = TrackedBatch(producer, source, result, inners, (0, 0), 0.0)
-    error = for_code(code)()
-    result.success((-2, -1, lambda _: error))
+    refusal = Refusal(
+        token=None, index=0, cause=for_code(code)(), blame="batch", sent="answered"
+    )
     for transactional in (False, True):
-        fate = Fate(inners[-1], Ledger())
-        found = judge(batch, fate, transactional=transactional).error
-        assert found.verdict.written == "no"
-        assert (found.verdict.action == "REJECT") == (count == 1 and not transactional)
+        traits = Traits("kafka-python", 1.0, "t", transactional=transactional)
+        known = Known(Place("t", 0), count)
+        error = Judge(traits, client_errors).judge(refusal, known).error
+        assert error.verdict.written == "no"
+        assert (error.verdict.action == "REJECT") == (count == 1 and not transactional)

@@ -53,7 +53,7 @@ def outcome(future):
 
 def identity(producer):
     """Return the id and the epoch that a producer writes with."""
-    return producer._session.producer._transaction_manager.producer_id_and_epoch
+    return producer._shell.producer._transaction_manager.producer_id_and_epoch
 
 
 class TestOrder:
@@ -393,7 +393,7 @@ class TestSuccessor:
             target=lambda: sent.append(producer.send(missing, b"v", b"k")), daemon=True
         )
         waiting.start()
-        until(lambda: missing in producer._session.producer._metadata._topics)
+        until(lambda: missing in producer._shell.producer._metadata._topics)
         assert isinstance(
             outcome(producer.send(topic, b"-")), errors.InvalidRecordKeyError
         )

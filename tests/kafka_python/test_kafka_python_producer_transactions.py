@@ -20,7 +20,7 @@ from kafka.producer.transaction_manager import ProducerIdAndEpoch
 from kafka.serializer import Serializer
 
 from kafkaguard import Action, DeliveryFailed, errors, guard
-from kafkaguard_adapters.kafka_python import _transaction_errors
+from kafkaguard_adapters.kafka_python import transaction_errors
 from kafkaguard_adapters.kafka_python._private import reading
 from tests.contracts.producer import records, stale_topic, until
 
@@ -377,7 +377,7 @@ def test_whatever_send_raises_fails_the_transaction(
 @contextmanager
 def impatient(producer):
     """Let calls wait for a second only, as if it had been built that way."""
-    config = producer._session.producer.config
+    config = producer._shell.producer.config
     patience, config["max_block_ms"] = config["max_block_ms"], 1_000
     yield
     config["max_block_ms"] = patience
@@ -457,8 +457,8 @@ def test_after_an_abort_without_an_answer_the_next_transaction_works(
 def test_name_and_code_of_a_failed_transaction_belong_together():
     """Whatever code the client's own error has."""
     failed = errors.NotEnoughReplicasError(topic="t", partition=0)
-    error = _transaction_errors.abort_first(
-        RequestTimedOutError("late"), failed, _transaction_errors.COMMIT
+    error = transaction_errors.abort_first(
+        RequestTimedOutError("late"), failed, transaction_errors.COMMIT
     )
     assert str(error).startswith("TRANSACTION_ABORTABLE (120) [EndTxn, topic t")
     assert (error.code, error.errno) == (120, 120)
@@ -469,7 +469,7 @@ def test_a_record_that_send_refuses_fails_its_transaction(kafka_cluster, make):
     topic, plain = f"compact-{time.monotonic_ns()}", kafka_cluster.create_topic()
     kafka_cluster.create_topic(topic, config={"cleanup.policy": "compact"})
     producer = make(topic)
-    before = producer._session.producer
+    before = producer._shell.producer
     for refused, error_class in (
         (lambda: producer.send(topic, b"no key"), errors.InvalidRecordKeyError),
         (lambda: producer.send(plain, b"x" * 2_000_000), errors.MessageTooLargeError),
@@ -485,7 +485,7 @@ def test_a_record_that_send_refuses_fails_its_transaction(kafka_cluster, make):
         producer.abort_transaction()
     in_transaction(producer, plain, b"next")
     assert committed(kafka_cluster, plain) == [b"next"]
-    assert producer._session.producer is before
+    assert producer._shell.producer is before
 
 
 def test_calls_in_a_wrong_order_are_nobodys_death(make, kafka_topic):

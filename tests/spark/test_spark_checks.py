@@ -6,18 +6,21 @@ import pyarrow as pa
 import pytest
 
 from kafkaguard import errors as e
+from kafkaguard._delivery import dead_letters
 from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.spark import error_from
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
-from kafkaguard_adapters.spark.executor.arrow import Columns, Record
+from kafkaguard_adapters.spark.executor.arrow import Columns
 from kafkaguard_adapters.spark.executor.checks import find_refused
-from kafkaguard_adapters.spark.executor.dead_letters import dead_letter
 from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.limits import exceeded
 from kafkaguard_adapters.spark.executor.row_check import RowCheck
+from kafkaguard_adapters.spark.executor.window import raw_of
 from kafkaguard_adapters.spark.marker import TaskFailedError, as_text
 from kafkaguard_adapters.spark.settings import make_settings
 
@@ -142,7 +145,8 @@ def test_header_name_with_a_nul_is_refused_and_shown_in_the_dead_letter():
     }
     error = refusal(Reason.NUL_IN_HEADER, "t")
     assert error_from(RuntimeError(as_text(error))).verdict is error.verdict
-    letter = dead_letter(columns.record(2), "d", Reason.NUL_IN_HEADER, error, 9999)
+    record = raw_of(columns.record(2))
+    letter = dead_letters.letter(record, error, topic="d", limit=9999, errors=errors)
     assert letter.headers[:2] == [("a", b"1"), ("b\N{SYMBOL FOR NULL}c", b"2")]
 
 
@@ -158,8 +162,8 @@ def test_long_name_is_shown_in_part():
     """The wrong column may hold whole documents; its dead letter must fit all the same."""
     error = refusal(Reason.UNKNOWN_TOPIC, "x" * 10**6)
     assert len(str(error)) < 1000
-    record = Record("x" * 10**6, b"k", b"v")
-    letter = dead_letter(record, "dead", Reason.UNKNOWN_TOPIC, error, 1000)
+    record = Raw(b"k", b"v")
+    letter = dead_letters.letter(record, error, topic="dead", limit=1000, errors=errors)
     assert dict(letter.headers)["kafkaguard.topic"] == b"x" * 249 + b"..."
 
 

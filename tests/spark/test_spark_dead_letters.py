@@ -6,18 +6,22 @@ import contextlib
 
 import pytest
 
+from kafkaguard._delivery import dead_letters
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import MessageTooLargeError
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import Record
-from kafkaguard_adapters.spark.executor.dead_letters import dead_letter
 from kafkaguard_adapters.spark.executor.delivery import refusal
+from kafkaguard_adapters.spark.executor.window import raw_of
 
 
 def letter(record, limit):
     """Make the dead letter of a record that is too large."""
     error = refusal(Reason.TOO_LARGE, record.topic)
-    return dead_letter(record, "dead", Reason.TOO_LARGE, error, limit)
+    return dead_letters.letter(
+        raw_of(record), error, topic="dead", limit=limit, errors=errors
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,15 @@ import pyarrow as pa
 import pytest
 
 from kafkaguard import errors as e
+from kafkaguard._delivery import dead_letters
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._delivery.sizes import batch_size
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.arrow import NOW, Columns, Record
-from kafkaguard_adapters.spark.executor.dead_letters import dead_letter
-from kafkaguard_adapters.spark.executor.delivery import (
-    Delivery,
-    part_superseded,
-    refusal,
-)
+from kafkaguard_adapters.spark.executor.delivery import Delivery, refusal
+from kafkaguard_adapters.spark.executor.window import Window, raw_of
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
 from tests.spark.spark_reading import read, values, why
@@ -165,38 +163,22 @@ def test_records_alike_but_for_their_headers_are_told_apart(kafka_cluster, kafka
     assert landed == [[("n", b"%d" % n)] for n in range(20)]
 
 
-def test_mates_are_superseded_where_a_later_record_of_the_key_was_accepted():
-    """Which of them may be sent again is decided by key, latest first."""
-    sent = [Record("t", b"a", b"1"), Record("t", b"b", b"1"), Record("t", b"a", b"2")]
-    columns = Columns(batch([("a", "1"), ("b", "1"), ("a", "2")]), "t")
-    again, late = part_superseded(sent[:2], [columns])
-    assert again == [sent[1]]
-    assert late == [sent[0]]
-
-
-def test_a_later_record_of_another_topic_supersedes_nothing():
-    """The same key elsewhere, accepted, says nothing of this topic's."""
-    ours = Columns(batch([("a", "1")]), "t")
-    elsewhere = Columns(batch([("a", "2")]), "u")
-    record = Record("t", b"a", b"1")
-    assert part_superseded([record], [ours, elsewhere]) == ([record], [])
-    later = Columns(batch([("a", "2")]), "t")
-    assert part_superseded([record], [ours, elsewhere, later]) == ([], [record])
-
-
-def test_records_without_a_key_are_never_superseded():
-    """They have no order among them; nor has one whose later record failed, too."""
-    columns = Columns(batch([(None, "1"), (None, "2"), ("a", "1"), ("a", "2")]), "t")
-    keyless = Record("t", None, b"1")
-    both = [Record("t", b"a", b"1"), Record("t", b"a", b"2")]
-    assert part_superseded([keyless, *both], [columns]) == ([keyless, *both], [])
-
-
 def test_of_records_alike_the_last_counts_as_failed():
     """Sending one again that was accepted harms nobody; not sending it might."""
-    columns = Columns(batch([("a", "1"), ("a", "2"), ("a", "1")]), "t")
-    record = Record("t", b"a", b"1")
-    assert part_superseded([record], [columns]) == ([record], [])
+    records = [
+        Record("t", b"a", b"1"),
+        Record("t", b"a", b"2"),
+        Record("t", b"a", b"1"),
+    ]
+    window = Window("t", 1, records, [("error", records[0])])
+    assert [(r.index, r.cause) for r in window.refusals()] == [(2, "error")]
+
+
+def test_each_failure_is_one_record():
+    """Of three alike two have failed: the last two."""
+    records = [Record("t", None, b"1")] * 3
+    window = Window("t", 1, records, [("x", records[0]), ("y", records[0])])
+    assert {1, 2} == {refusal.index for refusal in window.refusals()}
 
 
 def test_small_topic_limit_does_not_fail_whole_batches(kafka_cluster, kafka_topic):
@@ -247,7 +229,9 @@ def test_dead_letter_is_kept_whole_up_to_the_last_byte_that_its_topic_takes(
     settings = settings_for(kafka_cluster, topic, dead_letter_topic=dead_topic)
     record = Record(topic, b"k", b"x" * 4_000, [("own", b"1")])
     refused = refusal(Reason.TOO_LARGE, topic)
-    letter = dead_letter(record, dead_topic, Reason.TOO_LARGE, refused, 10**6)
+    letter = dead_letters.letter(
+        raw_of(record), refused, topic=dead_topic, limit=10**6, errors=errors
+    )
     size = batch_size(letter.key, letter.value, letter.headers)
     value = "x" * (4_000 + 5_000 - size + beyond)
     rows = batch([("k", value)], headers=with_headers([[("own", b"1")]]))
@@ -426,19 +410,19 @@ def test_dead_letter_without_room_fails_the_task_before_its_batch_is_sent(
     assert read(kafka_cluster, topic) == read(kafka_cluster, dead) == []
 
 
-@pytest.mark.parametrize("on_doubt", ["fail", "report"])
+@pytest.mark.parametrize("in_doubt", ["raise", "report"])
 def test_record_in_doubt_fails_the_task_or_is_reported(
-    kafka_cluster, kafka_topic, on_doubt
+    kafka_cluster, kafka_topic, in_doubt
 ):
     """A delivery that timed out may have been written; both ways say so."""
     settings = settings_for(
         kafka_cluster,
         kafka_topic,
-        on_doubt=on_doubt,
+        in_doubt=in_doubt,
         config={"delivery.timeout.ms": "1", "linger.ms": "0"},
     )
     rows = batch([("k", "v")] * 2_000)
-    if on_doubt == "fail":
+    if in_doubt == "raise":
         with pytest.raises(e.ClientTimeoutError):
             deliver(settings, rows)
     else:

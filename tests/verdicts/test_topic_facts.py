@@ -10,7 +10,8 @@ import pytest
 from kafkaguard import TopicFacts, errors
 from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
 from kafkaguard.errors import TopicAuthorizationFailedError
-from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck
+from kafkaguard_adapters.kafka_python.errors import errors as client_errors
+from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 
 COMPACTED = TopicFacts(compacted=True)
 OPEN = TopicFacts(compacted=False)
@@ -207,5 +208,5 @@ def test_what_is_no_topic_is_not_looked_up(topic):
     def ask(name):
         raise AssertionError(name)
 
-    check = NullKeyCheck(TopicFactsLookup(ask, TopicFactsCache()))
+    check = NullKeyCheck(TopicFactsLookup(ask, TopicFactsCache()), client_errors)
     assert check.check(topic, None, None, None) is None

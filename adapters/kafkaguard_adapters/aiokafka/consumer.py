@@ -2,66 +2,324 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+import asyncio
+import logging
+import random
+import time
+from asyncio import get_running_loop
+from typing import TYPE_CHECKING, Any, Self
 
+from aiokafka.errors import (
+    CommitFailedError,
+    ConsumerStoppedError,
+    IllegalStateError,
+    KafkaError,
+)
 from aiokafka.structs import OffsetAndTimestamp
 
+from aiokafka import __version__
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
+from kafkaguard._cluster.reports import raise_gravest
+from kafkaguard._consuming.commits import CommitRun, failed_event
+from kafkaguard._consuming.machine import ConsumerMachine
+from kafkaguard._verdicts.topic_facts import TopicFactsCache
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors import ClientClosedError, ClientStateError, KafkaGuardError
+from kafkaguard_adapters.aiokafka._private.consuming import names
+from kafkaguard_adapters.aiokafka._private.consuming.committing import (
+    Committing,
+    everywhere,
+)
+from kafkaguard_adapters.aiokafka._private.consuming.fetching import Fetching
+from kafkaguard_adapters.aiokafka.errors import complete_table, errors
 from kafkaguard_adapters.aiokafka.settings import consumer_config_of
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
-from kafkaguard_adapters.stand_in import wrapper
+from kafkaguard_adapters.client_errors import recast
+from kafkaguard_adapters.consuming import commit_loop, forks
+from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.obeyed import OBEYED
+from kafkaguard_adapters.consuming.own_lag import own_lag
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
+    from kafkaguard._cluster.lag import LagReport
     from kafkaguard._cluster.offsets import PartitionOffset
+    from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard._retries.events import Event
+    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_policies import RetryPolicy
 
+_log = logging.getLogger("kafkaguard.consumer")
+_MS = 1000
 
-class _Client(Protocol):
-    """What is called of an ``AIOKafkaConsumer``."""
-
-    async def beginning_offsets(
-        self, partitions: Collection[Any]
-    ) -> dict[Any, int]: ...
-    async def end_offsets(self, partitions: Collection[Any]) -> dict[Any, int]: ...
-    async def offsets_for_times(
-        self, timestamps: Mapping[Any, float]
-    ) -> dict[Any, Any]: ...
-    def __aiter__(self) -> Self: ...
-    async def __anext__(self) -> Any: ...
+#: What it does by the policy.
+OBEYS = OBEYED
 
 
 class GuardedConsumer(StandIn):
-    """An AIOKafkaConsumer that can also ask for log directories and lag.
+    """An AIOKafkaConsumer whose partitions wait alone and whose commits have verdicts.
 
     Its own look-ups of offsets wait for remote storage, up to ``request_timeout_ms``.
 
     Args:
         consumer: The client's consumer.
         view: What our own calls ask.
+        policy: How long to wait.
+        on_event: What receives events.
     """
 
-    client: _Client
-
-    def __init__(self, consumer: _Client, view: ClusterView) -> None:
+    def __init__(
+        self,
+        consumer: Any,
+        view: ClusterView,
+        policy: RetryPolicy,
+        on_event: Callable[[Event], object] | None,
+    ) -> None:
         super().__init__(consumer, view)
         known = consumer_config_of(consumer)
-        self._seconds = known["request_timeout_ms"] / 1000
-        self._tiered = TieredOffsets(view, known["isolation_level"])
+        self.is_forked = False
+        self._isolation = known["isolation_level"]
+        self._group = known["group_id"]
+        self._seconds = known["request_timeout_ms"] / _MS
+        self._tiered = TieredOffsets(view, self._isolation)
+        self._policy = policy
+        self._on_event = on_event
+        self._loop = known["loop"]
+        self._is_usable = False
+        self._shell: Fetching | None = None
+        self._driver: Driver | None = None
+        self._committing: Committing | None = None
+        self._getone, self._anext = consumer.getone, consumer.__anext__
+        forks.watch(self)
+        if not names.missing(consumer):  # it was started before it was wrapped
+            self._listen()
+
+    # --- the life of a consumer -------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the client; where that fails, close what it has opened.
+
+        Raises:
+            KafkaGuardError: What the client raises, also of its own class.
+        """
+        self._check_loop()
+        await super().start()
+        self._listen()
+
+    def in_child(self) -> None:
+        """Refuse every call, since the connections are the parent's."""
+        self.is_forked = True
+        self._is_usable = False
+
+    def _listen(self) -> None:
+        """Look at what the client is answered from now on."""
+        self._is_usable = True
+        missing = names.missing(self.client)
+        if missing:
+            _log.warning(
+                "guard(): aiokafka %s has changed inside (not found: %s). What polling "
+                "and commits raise has a verdict; partitions that cannot be read do "
+                "not wait alone, and there are no events. Use aiokafka 0.14, or a "
+                "newer kafkaguard",
+                __version__,
+                ", ".join(missing),
+            )
+            return
+        machine = ConsumerMachine(
+            self._policy, errors.make, random.random, client=errors.client
+        )
+        self._shell = shell = Fetching(self.client)
+        self._driver = shell.driver = Driver(
+            machine, shell, self.cluster_view, asyncio.ensure_future, self._on_event
+        )
+        if self._group is not None:
+            self._committing = Committing(self.client, self._note_commit)
 
     async def stop(self) -> None:
         """Close our own connections, then the client, within 30 s."""
         await self._end()
+
+    async def _end(self) -> None:
+        if self.is_forked:
+            return
+        self._is_usable = False
+        if self._driver is not None:
+            self._driver.close()
+        await super()._end()
+
+    def _check(self) -> None:
+        """Refuse a call that the client would wait for without end, or break at."""
+        if self.is_forked:
+            raise errors.make(ClientStateError, forks.FORKED)
+        if self.is_ended:
+            raise errors.make(
+                ClientClosedError,
+                "the consumer was stopped, or did not start: nothing can be read",
+                theirs=ConsumerStoppedError,
+            )
+        self._check_loop()
+        if not self._is_usable:
+            raise errors.make(
+                ClientStateError,
+                "the consumer was not started: await consumer.start() first",
+                theirs=IllegalStateError,
+            )
+
+    def _check_loop(self) -> None:
+        running = get_running_loop()
+        if running is not self._loop:
+            raise errors.make(
+                ClientStateError,
+                f"the consumer belongs to {self._loop!r}, and this is {running!r}: "
+                "build it in the event loop that uses it",
+                theirs=IllegalStateError,
+            )
+
+    # --- polling ----------------------------------------------------------------------
+
+    async def getone(self, *partitions: Any) -> Any:
+        """Read one record, as ``AIOKafkaConsumer.getone`` does.
+
+        Raises:
+            KafkaGuardError: What the client raises, also of its own class, with topic
+                and partition where they are known.
+        """
+        if not self._is_usable or get_running_loop() is not self._loop:
+            self._check()
+        try:
+            return await self._getone(*partitions)
+        except (KafkaError, ConsumerStoppedError) as error:
+            raise self._raised(error) from error
+
+    async def getmany(self, *partitions: Any, **limits: Any) -> Any:
+        """Read records, as ``AIOKafkaConsumer.getmany`` does.
+
+        Raises:
+            KafkaGuardError: As for :meth:`getone`.
+        """
+        if not self._is_usable or get_running_loop() is not self._loop:
+            self._check()
+        try:
+            return await self.client.getmany(*partitions, **limits)
+        except (KafkaError, ConsumerStoppedError) as error:
+            raise self._raised(error) from error
+
+    def _raised(self, error: BaseException) -> KafkaGuardError:
+        """Tell what has happened before that, then make the error ours as well."""
+        if self._driver is not None:
+            self._driver.tell()
+        return _ours(error)
+
+    def __aiter__(self) -> Self:
+        """Read record after record, as the client does."""
+        self.client.__aiter__()  # which refuses where it is closed
+        return self
+
+    async def __anext__(self) -> Any:
+        """Read the next record.
+
+        Raises:
+            KafkaGuardError: As for :meth:`getone`.
+        """
+        if not self._is_usable or get_running_loop() is not self._loop:
+            if self.is_ended:
+                raise StopAsyncIteration
+            self._check()
+        try:
+            return await self._anext()
+        except KafkaError as error:
+            raise self._raised(error) from error
+
+    # --- commits ----------------------------------------------------------------------
+
+    async def commit(self, offsets: Any = None) -> None:
+        """Commit, as ``AIOKafkaConsumer.commit`` does, within the policy's deadline.
+
+        Partitions that are refused for now are tried again alone, while they are still
+        assigned. A group that has moved on is not asked again.
+
+        Raises:
+            KafkaGuardError: The gravest of what was refused, the others as notes; all
+                other partitions are committed.
+        """
+        self._check()
+        committing = self._committing
+        wanted = offsets
+        if committing is not None and offsets is None:
+            wanted = committing.consumed()
+        if committing is None or not isinstance(wanted, dict) or not wanted:
+            return await self._passed_commit(offsets)
+        until = time.monotonic() + self._policy.deadline
+        attempt = CommitRun(
+            self._policy, random.random, wanted, until, client=errors.client
+        )
+
+        async def once(
+            places: Collection[Any],
+        ) -> Mapping[TopicPartition, KafkaGuardError]:
+            try:
+                async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                    return await committing.once(
+                        {own: at for own, at in wanted.items() if own in places}
+                    )
+            except TimeoutError as error:
+                return attempt.errors or everywhere(places, error)
+            except KafkaError as error:
+                return everywhere(places, error)
+
+        await commit_loop.commit_awaited(attempt, once, committing.owned)
+        if attempt.errors and self._driver is not None:
+            self._driver.note(attempt.event())
+            self._driver.tell()
+        raise_gravest(_as_client(each) for each in attempt.errors.values())
+        return None
+
+    async def _passed_commit(self, offsets: Any) -> None:
+        """Let the client say what is wrong, or that there is nothing to do."""
+        try:
+            await self.client.commit(offsets)
+        except KafkaError as error:
+            raise _ours(error) from error
+
+    def _note_commit(self, refused: dict[TopicPartition, KafkaGuardError]) -> None:
+        if refused and self._driver is not None:
+            self._driver.note(
+                failed_event(self._policy, refused, kind="auto", client=errors.client)
+            )
+
+    # --- offsets ----------------------------------------------------------------------
+
+    async def lag(self, groups: Any = None, *args: Any, **kwargs: Any) -> LagReport:
+        """Say how far groups are behind; without a group, this consumer.
+
+        Its own report has the partitions that it is assigned, each with the committed
+        offset, the position, and the lags of both. A partition that cannot be read has
+        its ``read_error``.
+
+        Args:
+            groups: Their names. Default: this consumer alone.
+            args: As for the other guarded clients.
+            kwargs: The same, by name.
+        """
+        if groups is not None or args or "topics" in kwargs:
+            return await super().lag(groups, *args, **kwargs)
+        kwargs.setdefault("isolation", self._isolation)
+        if "timeout" in kwargs:
+            kwargs["seconds"] = kwargs.pop("timeout")
+        positions = {} if self._shell is None else self._shell.positions()
+        return await own_lag(self.cluster_view, self._group, positions, **kwargs)
 
     async def beginning_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
         """Find first offsets, as ``AIOKafkaConsumer.beginning_offsets`` does."""
         wanted = dict.fromkeys(partitions, EARLIEST)
         report = await self._tiered.find(wanted, self._seconds)
         if report is None:
-            return await self.client.beginning_offsets(partitions)
+            offsets: dict[Any, int] = await self.client.beginning_offsets(partitions)
+            return offsets
         return offsets_of(report, partitions)
 
     async def end_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
@@ -69,7 +327,8 @@ class GuardedConsumer(StandIn):
         wanted = dict.fromkeys(partitions, LATEST)
         report = await self._tiered.find(wanted, self._seconds)
         if report is None:
-            return await self.client.end_offsets(partitions)
+            offsets: dict[Any, int] = await self.client.end_offsets(partitions)
+            return offsets
         return offsets_of(report, partitions)
 
     async def offsets_for_times(
@@ -81,23 +340,38 @@ class GuardedConsumer(StandIn):
             times = {place: int(time) for place, time in timestamps.items()}
             report = await self._tiered.find(times, self._seconds)
         if report is None:
-            return await self.client.offsets_for_times(timestamps)
+            found: dict[Any, Any] = await self.client.offsets_for_times(timestamps)
+            return found
         return {each: _at(report.partitions[each]) for each in timestamps}
 
-    def __aiter__(self) -> Self:
-        """Read record after record, as the client does."""
-        self.client.__aiter__()  # which refuses where it is closed
-        return self
 
-    async def __anext__(self) -> Any:
-        """Read the next record."""
-        return await self.client.__anext__()
+def _ours(error: BaseException) -> KafkaGuardError:
+    return error if isinstance(error, KafkaGuardError) else errors.translate(error)
+
+
+def _as_client(error: KafkaGuardError) -> KafkaGuardError:
+    """Make what a commit raises of the class that the client alone would raise."""
+    if error.verdict.action is Action.REJOIN:
+        return recast(error, CommitFailedError)
+    return error
 
 
 def _at(found: PartitionOffset) -> Any:
     if found.offset is None or found.timestamp is None:
         return None
-    return OffsetAndTimestamp(found.offset, round(found.timestamp * 1000))
+    return OffsetAndTimestamp(found.offset, round(found.timestamp * _MS))
 
 
-wrap = wrapper(GuardedConsumer, view_of)
+def wrap(
+    consumer: Any,
+    *,
+    config: Mapping[str, Any] | None = None,
+    policy: RetryPolicy,
+    topics: Mapping[str, TopicFacts] | None = None,
+    on_event: Callable[[Event], object] | None = None,
+    **_: Any,
+) -> GuardedConsumer:
+    """Guard a consumer, as :func:`kafkaguard.guard` says."""
+    complete_table()
+    view = view_of(consumer, config, TopicFactsCache(topics))
+    return GuardedConsumer(consumer, view, policy, on_event)

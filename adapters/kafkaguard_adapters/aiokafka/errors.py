@@ -8,7 +8,6 @@ missing. What aiokafka's users reach for stays: ``errno``, ``retriable``, ``mess
 from __future__ import annotations
 
 from aiokafka import errors as aiokafka_errors
-
 from kafkaguard.errors import BY_CODE, RetriableError
 from kafkaguard_adapters.client_errors import ClientErrors
 

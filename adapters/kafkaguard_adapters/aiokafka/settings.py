@@ -48,7 +48,7 @@ def config_of(client: Any) -> dict[str, Any]:
 
 def consumer_config_of(consumer: Any) -> dict[str, Any]:
     """Read a consumer's settings that bear on looking offsets up."""
-    names = ("isolation_level", "request_timeout_ms")
+    names = ("group_id", "isolation_level", "loop", "request_timeout_ms")
     return {name: getattr(consumer, f"_{name}") for name in names}
 
 

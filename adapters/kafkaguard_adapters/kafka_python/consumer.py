@@ -2,59 +2,116 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, Any, Self
 
-from kafka.errors import KafkaTimeoutError
+from kafka import __version__
+from kafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndTimestamp
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._cluster.reports import as_partition, raise_gravest
+from kafkaguard._consuming.commits import OFFSET_COMMIT, CommitRun, failed_event
+from kafkaguard._consuming.machine import ConsumerMachine
+from kafkaguard._verdicts.topic_facts import TopicFactsCache
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors import ClientStateError, KafkaGuardError
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
+from kafkaguard_adapters.consuming import commit_loop, forks
+from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.obeyed import OBEYED
+from kafkaguard_adapters.consuming.own_lag import own_lag
+from kafkaguard_adapters.kafka_python._private.consuming import names
+from kafkaguard_adapters.kafka_python._private.consuming.committing import Committing
+from kafkaguard_adapters.kafka_python._private.consuming.fetching import Fetching
+from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.view import view_of
-from kafkaguard_adapters.stand_in import GuardedClient, wrapper
-from kafkaguard_adapters.wire.io_thread import run
+from kafkaguard_adapters.stand_in import CLOSE_S, GuardedClient
+from kafkaguard_adapters.wire.io_thread import run, start
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
+    from kafkaguard._cluster.lag import LagReport
     from kafkaguard._cluster.offsets import OffsetsReport, PartitionOffset
+    from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard._retries.events import Event
+    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_policies import RetryPolicy
+
+_log = logging.getLogger("kafkaguard.consumer")
+_MS = 1000
+
+#: What it does by the policy.
+OBEYS = OBEYED
 
 
-class _Client(Protocol):
-    """What is called of a ``KafkaConsumer``."""
+class PublicConsumer(GuardedClient):
+    """A KafkaConsumer of which only the public interface is used.
 
-    config: Mapping[str, Any]
-
-    def beginning_offsets(
-        self, partitions: Collection[Any], timeout_ms: float | None
-    ) -> dict[Any, int]: ...
-    def end_offsets(
-        self, partitions: Collection[Any], timeout_ms: float | None
-    ) -> dict[Any, int]: ...
-    def offsets_for_times(
-        self, timestamps: Mapping[Any, float], timeout_ms: float | None
-    ) -> dict[Any, Any]: ...
-    def __next__(self) -> Any: ...
-
-
-class GuardedConsumer(GuardedClient):
-    """A KafkaConsumer that can also ask for log directories and lag.
-
-    Its own look-ups of offsets wait for remote storage. What is raised then is a
-    ``KafkaTimeoutError`` too, as the client alone would raise.
+    What it raises has a verdict, and its own look-ups of offsets wait for remote
+    storage. What is raised then is a ``KafkaTimeoutError`` too, as the client alone
+    would raise.
 
     Args:
         consumer: The client's consumer.
         view: What our own calls ask.
     """
 
-    client: _Client
-
-    def __init__(self, consumer: _Client, view: ClusterView) -> None:
+    def __init__(self, consumer: Any, view: ClusterView) -> None:
         super().__init__(consumer, view)
-        self._tiered = TieredOffsets(view, consumer.config["isolation_level"])
+        self.is_forked = False
+        self._isolation = consumer.config["isolation_level"]
+        self._tiered = TieredOffsets(view, self._isolation)
+        forks.watch(self)
+
+    def in_child(self) -> None:
+        """Refuse every call, since the client's thread is not in this process."""
+        self.is_forked = True
+
+    # --- polling ----------------------------------------------------------------------
+
+    def poll(self, *args: Any, **kwargs: Any) -> Any:
+        """Poll, as ``KafkaConsumer.poll`` does.
+
+        Raises:
+            KafkaGuardError: What the client raises, also of its own class, with topic
+                and partition where they are known.
+        """
+        if self.is_forked:
+            raise _forked()
+        try:
+            return self.client.poll(*args, **kwargs)
+        except KafkaError as error:
+            raise self._raised(error) from error
+
+    def __iter__(self) -> Self:
+        """Read record after record, as the client does."""
+        return self
+
+    def __next__(self) -> Any:
+        """Read the next record.
+
+        Raises:
+            KafkaGuardError: As for :meth:`poll`.
+        """
+        if self.is_forked:
+            raise _forked()
+        try:
+            return next(self.client)
+        except KafkaError as error:
+            raise self._raised(error) from error
+
+    def _raised(self, error: KafkaError) -> KafkaGuardError:
+        if self.cluster_view.is_closed:
+            return self.cluster_view.closed("nothing can be read")
+        return _ours(error)
+
+    # --- offsets ----------------------------------------------------------------------
 
     def beginning_offsets(
         self, partitions: Collection[Any], timeout_ms: float | None = None
@@ -62,7 +119,10 @@ class GuardedConsumer(GuardedClient):
         """Find first offsets, as ``KafkaConsumer.beginning_offsets`` does."""
         report = self._find(dict.fromkeys(partitions, EARLIEST), timeout_ms)
         if report is None:
-            return self.client.beginning_offsets(partitions, timeout_ms)
+            offsets: dict[Any, int] = self.client.beginning_offsets(
+                partitions, timeout_ms
+            )
+            return offsets
         return offsets_of(report, partitions)
 
     def end_offsets(
@@ -71,7 +131,8 @@ class GuardedConsumer(GuardedClient):
         """Find ends, as ``KafkaConsumer.end_offsets`` does."""
         report = self._find(dict.fromkeys(partitions, LATEST), timeout_ms)
         if report is None:
-            return self.client.end_offsets(partitions, timeout_ms)
+            offsets: dict[Any, int] = self.client.end_offsets(partitions, timeout_ms)
+            return offsets
         return offsets_of(report, partitions)
 
     def offsets_for_times(
@@ -83,16 +144,11 @@ class GuardedConsumer(GuardedClient):
             times = {place: int(time) for place, time in timestamps.items()}
             report = self._find(times, timeout_ms)
         if report is None:
-            return self.client.offsets_for_times(timestamps, timeout_ms)
+            found: dict[Any, Any] = self.client.offsets_for_times(
+                timestamps, timeout_ms
+            )
+            return found
         return {each: _at(report.partitions[each]) for each in timestamps}
-
-    def __iter__(self) -> Self:
-        """Read record after record, as the client does."""
-        return self
-
-    def __next__(self) -> Any:
-        """Read the next record."""
-        return next(self.client)
 
     def _find(
         self, wanted: Mapping[Any, int], timeout_ms: float | None
@@ -100,16 +156,223 @@ class GuardedConsumer(GuardedClient):
         if timeout_ms is None:
             timeout_ms = self.client.config["request_timeout_ms"]
         try:
-            return run(self._tiered.find(wanted, timeout_ms / 1000))
+            return run(self._tiered.find(wanted, timeout_ms / _MS))
         except KafkaGuardError as error:
             raise recast(error, KafkaTimeoutError) from error
+
+    def lag(self, groups: Any = None, *args: Any, **kwargs: Any) -> LagReport:
+        """Say how far groups are behind; without a group, this consumer.
+
+        Its own report has the partitions that it is assigned, each with the committed
+        offset, the position, and the lags of both. A partition that cannot be read has
+        its ``read_error``.
+
+        Args:
+            groups: Their names. Default: this consumer alone.
+            args: As for the other guarded clients.
+            kwargs: The same, by name.
+        """
+        if groups is not None or args or "topics" in kwargs:
+            return super().lag(groups, *args, **kwargs)
+        kwargs.setdefault("isolation", self._isolation)
+        if "timeout" in kwargs:
+            kwargs["seconds"] = kwargs.pop("timeout")
+        group = self.client.config["group_id"]
+        return run(own_lag(self.cluster_view, group, self._positions(), **kwargs))
+
+    def _positions(self) -> dict[TopicPartition, int | None]:
+        return {
+            as_partition(place): self.client.position(place, timeout_ms=0)
+            for place in self.client.assignment()
+            if not self.cluster_view.is_closed
+        }
+
+    # --- the end ----------------------------------------------------------------------
+
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+        """Close, as ``KafkaConsumer.close`` does, within 30 s by default."""
+        if self.is_forked:
+            return
+        self.close_view()
+        limit = min(CLOSE_S * _MS, self.client.config["request_timeout_ms"])
+        try:
+            self.client.close(autocommit, limit if timeout_ms is None else timeout_ms)
+        except KafkaError as error:
+            raise _ours(error) from error
+
+    def __exit__(self, *raised: object) -> None:
+        """Close; what was read in a block that failed is not committed."""
+        self.close(autocommit=not any(raised))
+
+
+class GuardedConsumer(PublicConsumer):
+    """A KafkaConsumer whose partitions wait alone and whose commits have verdicts.
+
+    Args:
+        consumer: The client's consumer.
+        view: What our own calls ask.
+        policy: How long to wait.
+        on_event: What receives events.
+    """
+
+    def __init__(
+        self,
+        consumer: Any,
+        view: ClusterView,
+        policy: RetryPolicy,
+        on_event: Callable[[Event], object] | None,
+    ) -> None:
+        super().__init__(consumer, view)
+        self._policy = policy
+        machine = ConsumerMachine(
+            policy, errors.make, random.random, client=errors.client
+        )
+        self._committing = Committing(consumer, self._note_commit)
+        shell = Fetching(consumer)
+        self._driver = shell.driver = Driver(machine, shell, view, start, on_event)
+
+    def commit(self, offsets: Any = None, timeout_ms: float | None = None) -> None:
+        """Commit, as ``KafkaConsumer.commit`` does.
+
+        Partitions that are refused for now are tried again alone, within
+        ``timeout_ms`` (by default ``request_timeout_ms``) and the policy's deadline,
+        while they are still assigned. A group that has moved on is not asked again.
+
+        Raises:
+            KafkaGuardError: The gravest of what was refused, the others as notes; all
+                other partitions are committed.
+        """
+        if self.is_forked:
+            raise _forked()
+        if timeout_ms is None:
+            timeout_ms = self.client.config["request_timeout_ms"]
+        if offsets is None and self.client.config["group_id"] is not None:
+            offsets = self._committing.consumed()
+        if not offsets:
+            return self._passed_commit(offsets, timeout_ms)
+        until = time.monotonic() + min(timeout_ms / _MS, self._policy.deadline)
+        attempt = CommitRun(
+            self._policy, random.random, offsets, until, client=errors.client
+        )
+
+        def once(places: Collection[Any]) -> dict[TopicPartition, KafkaGuardError]:
+            left = max(0.0, until - time.monotonic())
+            wanted = {own: at for own, at in offsets.items() if own in places}
+            try:
+                return self._committing.once(wanted, left * _MS)
+            except KafkaTimeoutError as error:
+                return attempt.errors or _everywhere(wanted, error)
+            except KafkaError as error:
+                return _everywhere(wanted, error)
+
+        commit_loop.commit(attempt, once, self._committing.owned)
+        if attempt.errors:
+            self._driver.note(attempt.event())
+        self._driver.tell()
+        raise_gravest(_as_client(each) for each in attempt.errors.values())
+        return None
+
+    def _passed_commit(self, offsets: Any, timeout_ms: float) -> None:
+        """Let the client say what is wrong, or that there is nothing to do."""
+        try:
+            self.client.commit(offsets, timeout_ms)
+        except KafkaError as error:
+            raise _ours(error) from error
+
+    def commit_async(
+        self, offsets: Any = None, callback: Callable[..., Any] | None = None
+    ) -> Any:
+        """Commit, as ``KafkaConsumer.commit_async`` does; a failure is an event, too.
+
+        The callback gets an exception of both classes.
+        """
+        if self.is_forked:
+            raise _forked()
+        called = callback
+        if self.client.config["group_id"] is not None:
+            offsets = self._committing.consumed() if offsets is None else offsets
+            called = self._committing.callback_for(offsets, callback)
+        try:
+            return self.client.commit_async(offsets, called)
+        except KafkaError as error:
+            raise _ours(error) from error
+
+    def _raised(self, error: KafkaError) -> KafkaGuardError:
+        self._driver.tell()
+        return super()._raised(error)
+
+    def _note_commit(
+        self, refused: dict[TopicPartition, KafkaGuardError], by_user: bool
+    ) -> None:
+        if refused:
+            kind: Any = "async" if by_user else "auto"
+            self._driver.note(
+                failed_event(self._policy, refused, kind=kind, client=errors.client)
+            )
+
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+        """Close, as ``KafkaConsumer.close`` does, within 30 s by default."""
+        try:
+            super().close(autocommit, timeout_ms)
+        finally:
+            if not self.is_forked:
+                self._driver.close()
+
+
+def _ours(error: BaseException) -> KafkaGuardError:
+    return error if isinstance(error, KafkaGuardError) else errors.translate(error)
+
+
+def _everywhere(
+    offsets: Collection[Any], error: BaseException
+) -> dict[TopicPartition, KafkaGuardError]:
+    """Say that an error is about all partitions of a commit."""
+    return {
+        as_partition(place): errors.translate(
+            error, api=OFFSET_COMMIT, topic=place.topic, partition=place.partition
+        )
+        for place in offsets
+    }
+
+
+def _as_client(error: KafkaGuardError) -> KafkaGuardError:
+    """Make what a commit raises of the class that the client alone would raise."""
+    if error.verdict.action is Action.REJOIN:
+        return recast(error, CommitFailedError)
+    return recast(error, KafkaTimeoutError) if error.verdict.retriable else error
+
+
+def _forked() -> KafkaGuardError:
+    return errors.make(ClientStateError, forks.FORKED)
 
 
 def _at(found: PartitionOffset) -> Any:
     if found.offset is None or found.timestamp is None:
         return None
     epoch = -1 if found.leader_epoch is None else found.leader_epoch
-    return OffsetAndTimestamp(found.offset, round(found.timestamp * 1000), epoch)
+    return OffsetAndTimestamp(found.offset, round(found.timestamp * _MS), epoch)
 
 
-wrap = wrapper(GuardedConsumer, view_of)
+def wrap(
+    consumer: Any,
+    *,
+    config: Mapping[str, Any] | None = None,
+    policy: RetryPolicy,
+    topics: Mapping[str, TopicFacts] | None = None,
+    on_event: Callable[[Event], object] | None = None,
+    **_: Any,
+) -> PublicConsumer:
+    """Guard a consumer, as :func:`kafkaguard.guard` says."""
+    view = view_of(consumer, config, TopicFactsCache(topics))
+    missing = names.missing(consumer)
+    if missing:
+        _log.warning(
+            "guard(): kafka-python %s has changed inside (not found: %s). What polling "
+            "and commits raise has a verdict; partitions that cannot be read do not "
+            "wait alone, and there are no events. Use kafka-python 3.0.x, or a newer "
+            "kafkaguard",
+            __version__,
+            ", ".join(missing),
+        )
+        return PublicConsumer(consumer, view)
+    return GuardedConsumer(consumer, view, policy, on_event)

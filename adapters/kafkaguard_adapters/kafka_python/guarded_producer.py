@@ -11,21 +11,20 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.report import DeliveryReport
 from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard.errors import ClientConfigurationError, KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.asking.cluster_view import ClusterView
-from kafkaguard_adapters.kafka_python import _reporting
-from kafkaguard_adapters.kafka_python._building import Builder
-from kafkaguard_adapters.kafka_python._forks import ForkGuard
-from kafkaguard_adapters.kafka_python._letters import Letters, Post
-from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck
-from kafkaguard_adapters.kafka_python._private import moving, reading
-from kafkaguard_adapters.kafka_python._rejects import check_policy
-from kafkaguard_adapters.kafka_python._sending import Sending
-from kafkaguard_adapters.kafka_python._session import Session
-from kafkaguard_adapters.kafka_python._telling import Teller
+from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python.building import Builder
 from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.kafka_python.forks import ForkGuard
+from kafkaguard_adapters.kafka_python.sending import Sending
 from kafkaguard_adapters.kafka_python.settings import read_settings
+from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
+from kafkaguard_adapters.kafka_python.transactions import Transactions
+from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.driver import ThreadDriver
+from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
     from kafkaguard._retries.events import Event
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.kafka_python._tracking import TrackedBatch
     from kafkaguard_adapters.wire.settings import Settings
     from kafkaguard_policies import RetryPolicy
 
@@ -52,7 +50,7 @@ def _passed_on(name: str, **known: Any) -> Callable[..., Any]:
     @wraps(getattr(KafkaProducer, name))
     def method(self: GuardedProducer, *args: Any, **kwargs: Any) -> Any:
         try:
-            return getattr(self._session.producer, name)(*args, **kwargs)
+            return getattr(self._shell.producer, name)(*args, **kwargs)
         except KafkaError as error:
             raise errors.translate(error, **known) from error
 
@@ -68,46 +66,38 @@ class GuardedProducer(ClusterCalls):
     Args:
         producer: The client's producer.
         builder: Builds its successor, should it die.
+        policy: What becomes of records that fail, and of null keys.
         topics: What the caller declares about topics, instead of a look-up.
-        null_key: ``"reject"`` a record without a key for a compacted topic before
-            anything is sent, or ``"send"`` it.
-        disguised_null_key: ``"warn"``, ``"reject"`` or ``"send"``: for a key of None
-            that a serialiser turned into text.
-        rescue: Send records again that failed only with their batch.
-        resend_in_doubt: Send records again that may have been written.
+        on_event: What receives events; None: nobody.
         facts_ttl: Seconds that ``cleanup.policy`` is trusted.
         facts_patience: Seconds that a record without a key waits for a look-up.
         clock: Seconds that only ever grow.
-        teller: Who is told what the guard does. Default: nobody.
     """
 
-    def __init__(  # noqa: PLR0913 - each setting of a policy, by its name
+    def __init__(
         self,
         producer: Any,
         builder: Builder,
+        policy: RetryPolicy,
         *,
         topics: Mapping[str, TopicFacts] | None = None,
-        null_key: str = "reject",
-        disguised_null_key: str = "warn",
-        rescue: bool = True,
-        resend_in_doubt: bool = False,
+        on_event: Callable[[Event], object] | None = None,
         facts_ttl: float = 300.0,
         facts_patience: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
-        teller: Teller | None = None,
     ) -> None:
         self._builder = builder
+        self._policy = policy
+        self._on_event = on_event
         self._cache = TopicFactsCache(topics, ttl=facts_ttl, clock=clock)
         self.cluster_view = ClusterView(
             self._cluster_settings, errors.make, self._cache
         )
-        self._disguised = disguised_null_key
-        self._rescue = rescue
-        self._resend_in_doubt = resend_in_doubt
         self._patience = facts_patience
-        self._teller = teller or Teller()
         self._forks = ForkGuard(self)
-        self._sending = Sending(checks_keys=null_key == "reject")
+        self._sending = Sending(
+            self._cache.harmless, checks_keys=policy.null_key == "reject"
+        )
         self.send = self._sending.send
         self._begin(producer)
 
@@ -117,26 +107,21 @@ class GuardedProducer(ClusterCalls):
     def _begin(self, producer: Any) -> None:
         """Start with nothing on its way."""
         ask = self.cluster_view.topic_settings
-        self._session = session = Session(
-            producer,
-            self._builder,
-            self._cache,
-            self._teller,
-            ask,
-            rescue=self._rescue,
-            resend_in_doubt=self._resend_in_doubt,
+        self._shell = shell = KafkaPythonShell(
+            producer, self._builder, ask, self._sending
         )
+        self._driver = ThreadDriver(shell, self._policy, self._cache, self._on_event)
+        self._transactions = Transactions(shell, self._driver)
         lookup = TopicFactsLookup(
             lambda topic: ask(topic).facts, self._cache, patience=self._patience
         )
         null_keys = NullKeyCheck(
             lookup,
-            disguised=self._disguised,
-            transactional=session.is_transactional,
+            errors,
+            disguised=self._policy.disguised_null_key,
+            transactional=shell.is_transactional,
         )
-        self._sending.use(session, null_keys)
-        post = Post(session, self._sending.check_letter, self._sending.not_sent)
-        session.rejects.letters = Letters(session, post)
+        self._sending.use(shell, self._driver, self._transactions, null_keys)
 
     # --- reports ----------------------------------------------------------------------
 
@@ -158,16 +143,16 @@ class GuardedProducer(ClusterCalls):
             TypeError: ``timeout`` is not a number.
             ValueError: It is negative.
         """
-        _reporting.check_timeout("flush", timeout)
+        told.check_timeout("flush", timeout)
         self._forks.pass_by()
-        if reading.is_sender_thread(self._session.producer):
-            raise _reporting.waits_for_itself("flush")
+        if reading.is_sender_thread(self._shell.producer):
+            raise told.waits_for_itself(errors, "flush")
         if timeout is None:
             timeout = (
-                self._session.producer.config["delivery_timeout_ms"] / 1000
+                self._shell.producer.config["delivery_timeout_ms"] / 1000
                 + FLUSH_MARGIN_S
             )
-        return self._report(self._wait(time.monotonic() + timeout))
+        return self._report(self._driver.wait(time.monotonic() + timeout))
 
     def close(
         self, timeout: float | None = None, null_logger: bool = False
@@ -191,82 +176,43 @@ class GuardedProducer(ClusterCalls):
             TypeError: ``timeout`` is not a number.
             ValueError: It is negative.
         """
-        _reporting.check_timeout("close", timeout)
+        told.check_timeout("close", timeout)
         if self._forks.is_forked():
             return DeliveryReport()
-        session = self._session
-        if reading.is_sender_thread(session.producer):
-            raise _reporting.waits_for_itself("close")
+        if reading.is_sender_thread(self._shell.producer):
+            raise told.waits_for_itself(errors, "close")
         limit = CLOSE_S if timeout is None else timeout
         deadline = time.monotonic() + limit
-        self._wait(deadline)
-        session.recovery.close(max(0.0, deadline - time.monotonic()))
-        if session.tracker.pending():
-            moving.stop(session.producer, STOP_S)
-            session.tracker.settle_done()
+        self._driver.wait(deadline)
+        self._shell.refuse_successors()
+        self._driver.stop()
         left = max(STOP_S, deadline - time.monotonic())
-        is_given_up = session.transactions.give_up(left)
-        session.watch.stop()
-        session.rejects.letters.close(STOP_S)
+        is_given_up = self._transactions.give_up(left)
+        self._driver.give_up(max(deadline, time.monotonic() + STOP_S))
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(left, null_logger)
-        report = self._report(session.tracker.pending() + session.recovery.pending())
+        report = self._report(self._driver.pending())
         if is_given_up:
-            raise _reporting.transaction_given_up(report)
+            raise told.transaction_given_up(errors, report)
         return report
 
     def _close_client(self, timeout: float, null_logger: bool) -> None:
         try:
-            self._session.producer.close(timeout, null_logger)
+            self._shell.close(timeout, null_logger=null_logger)
         except KafkaTimeoutError as error:
-            raise self._sending.not_sent(error, "") from error
+            raise errors.translate(
+                error, message=f"the client did not end within {timeout:g} s"
+            ) from error
         finally:
             self.close_view()
 
-    def _wait(self, deadline: float) -> int:
-        """Wait for what is on its way, and for what is sent again in consequence.
-
-        Returns:
-            How many of these records have no outcome yet. What other threads have sent
-            since is not among them.
-        """
-
-        def left() -> float:
-            return max(0.0, deadline - time.monotonic())
-
-        session = self._session
-        tracker, recovery = session.tracker, session.recovery
-        while True:
-            rounds = recovery.rounds
-            batches = tracker.batches()
-            with moving.flushing(session.producer):
-                answered = tracker.wait(batches, deadline)
-            idle = recovery.wait(left())
-            if not (answered and idle and rounds != recovery.rounds):
-                break
-        unsettled = [b for b in tracker.batches() if any(map(b.is_part_of, batches))]
-        pending = sum(batch.unsettled for batch in unsettled)
-        if not idle:
-            pending += recovery.pending()
-        return pending + self._wait_for_letters(left, unsettled)
-
-    def _wait_for_letters(
-        self, left: Callable[[], float], counted: list[TrackedBatch]
-    ) -> int:
-        session = self._session
-        letters = session.rejects.letters
-        if letters.wait(left()):
-            session.recovery.wait(left())  # for callbacks
-            return 0
-        return letters.pending(counted)
-
     def _report(self, pending: int) -> DeliveryReport:
-        report = self._session.ledger.report(pending)
+        report = self._driver.report(pending)
         if report.errors or report.pending:
-            raise _reporting.delivery_failed(report)
-        raised = self._session.ledger.take_callback_error()
+            raise told.delivery_failed(errors, report)
+        raised = self._driver.take_callback_error()
         if raised is not None:
-            raise _reporting.callback_failed(raised, report) from raised
+            raise told.callback_failed(errors, raised, report) from raised
         return report
 
     # --- standing in for the client ------------------------------------------
@@ -274,21 +220,21 @@ class GuardedProducer(ClusterCalls):
     @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
     def __class__(self) -> type:
         """The client's class, so that ``isinstance`` holds."""
-        return type(self._session.producer)
+        return type(self._shell.producer)
 
     def __getattr__(self, name: str) -> Any:
         """Hand everything else on to the client."""
-        if name == "_session":  # not there yet
+        if name == "_shell":  # not there yet
             raise AttributeError(name)
-        return getattr(self._session.producer, name)
+        return getattr(self._shell.producer, name)
 
     def __dir__(self) -> list[str]:
         """List the client's names."""
-        return dir(self._session.producer)
+        return dir(self._shell.producer)
 
     def __repr__(self) -> str:
         """Show what is guarded."""
-        return f"<guarded {self._session.producer!s}>"
+        return f"<guarded {self._shell.producer!s}>"
 
     def __enter__(self) -> Self:
         """Enter; leaving closes it."""
@@ -323,7 +269,7 @@ class GuardedProducer(ClusterCalls):
         Raises:
             KafkaGuardError: It could not be done.
         """
-        self._session.transactions.init()
+        self._transactions.init()
 
     def begin_transaction(self) -> None:
         """Begin a transaction; after a failed one with a new producer of the same id.
@@ -332,7 +278,7 @@ class GuardedProducer(ClusterCalls):
             KafkaGuardError: It cannot begin. FENCED: another instance has taken the
                 ``transactional.id`` over.
         """
-        self._session.transactions.begin()
+        self._transactions.begin()
 
     def send_offsets_to_transaction(self, offsets: Any, group_metadata: Any) -> None:
         """Add a consumer's offsets to the transaction within ``max_block_ms``.
@@ -341,7 +287,7 @@ class GuardedProducer(ClusterCalls):
             KafkaGuardError: They could not be added.
             TypeError: ``offsets`` is no ``{TopicPartition: OffsetAndMetadata}``.
         """
-        self._session.transactions.add_offsets(offsets, group_metadata)
+        self._transactions.add_offsets(offsets, group_metadata)
 
     def commit_transaction(self) -> None:
         """Commit within ``max_block_ms``; call it again to wait for longer.
@@ -351,7 +297,7 @@ class GuardedProducer(ClusterCalls):
                 uses this ``transactional.id``. IN_DOUBT: it may have been committed;
                 the error says how to find out.
         """
-        self._session.transactions.commit()
+        self._transactions.commit()
 
     def abort_transaction(self) -> None:
         """Abort within ``max_block_ms``.
@@ -359,7 +305,7 @@ class GuardedProducer(ClusterCalls):
         Raises:
             KafkaGuardError: FENCED: another instance uses this ``transactional.id``.
         """
-        self._session.transactions.abort()
+        self._transactions.abort()
 
 
 def wrap(
@@ -379,12 +325,22 @@ def wrap(
         )
     check_policy(policy, producer)
     return GuardedProducer(
-        producer,
-        Builder(factory, config),
-        topics=topics,
-        null_key=policy.null_key,
-        disguised_null_key=policy.disguised_null_key,
-        rescue=policy.rescue != "never",
-        resend_in_doubt=policy.in_doubt == "resend",
-        teller=Teller(on_event, policy),
+        producer, Builder(factory, config), policy, topics=topics, on_event=on_event
     )
+
+
+def check_policy(policy: RetryPolicy, producer: Any) -> None:
+    """Refuse a policy that sets records of transactions aside.
+
+    Raises:
+        ClientConfigurationError: It does, and the producer is transactional.
+    """
+    ways = {policy.on_reject, *(each.on_reject for each in policy.overrides)}
+    aside = sorted(way for way in ways if way not in (None, "raise"))
+    if aside and producer.config["transactional_id"]:
+        raise errors.make(
+            ClientConfigurationError,
+            f"policy {policy.name} has on_reject {' and '.join(aside)}, and the "
+            f"producer is transactional: a refused record fails its whole transaction, "
+            f"and its dead letter would be aborted with it; use on_reject: raise",
+        )

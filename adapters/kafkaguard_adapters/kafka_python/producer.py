@@ -26,6 +26,7 @@ OBEYS = frozenset(
         "disguised_null_key",
         "on_reject",
         "overrides.on_reject",
+        "overrides.in_doubt",
         "dead_letter",
         "rescue",
         "in_doubt",

@@ -12,9 +12,9 @@ from kafka.errors import KafkaError
 
 from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
-from kafkaguard_adapters.kafka_python._null_keys import NullKeyCheck
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.view import view_of
+from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 from kafkaguard_adapters.stand_in import GuardedClient
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class PublicProducer(ClusterCalls, GuardedClient):
         self._checks_keys = policy.null_key == "reject"
         self._null_keys = NullKeyCheck(
             TopicFactsLookup(self._facts, cache),
+            errors,
             disguised=policy.disguised_null_key,
             transactional=bool(producer.config["transactional_id"]),
         )

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
+from kafkaguard._retries.machine import InDoubt
 from kafkaguard_adapters.spark.client_config import client_config
 from kafkaguard_adapters.spark.driver.addresses import check_servers
 from kafkaguard_adapters.spark.refusal import refuse
 
-OnReject = Literal["fail", "dead_letter"]
-OnDoubt = Literal["fail", "report"]
+OnReject = Literal["raise", "dead_letter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class SinkSettings:
         client: Settings of the producer, by librdkafka's names; never printed.
         topic: Where all records go; None if the column ``topic`` says it.
         dead_letter_topic: Where refused records go.
-        on_reject: ``"fail"`` the job for a record that can never be accepted, or
-            ``"dead_letter"`` it.
-        on_doubt: ``"fail"`` the job for a record that may or may not have been
-            written, or ``"report"`` it and go on.
+        on_reject: ``"raise"``, and so fail the job, for a record that can never be
+            accepted, or ``"dead_letter"`` it.
+        in_doubt: ``"raise"``, and so fail the job, for a record that may or may not
+            have been written, ``"report"`` it and go on, or ``"resend"`` it.
         compacted: What the caller declares about the topic; None: look it up.
         max_record_bytes: The largest record, key, value and headers together, in bytes;
             None: as the topic says.
@@ -38,8 +38,8 @@ class SinkSettings:
     client: Mapping[str, str] = field(repr=False)
     topic: str | None = None
     dead_letter_topic: str | None = None
-    on_reject: OnReject = "fail"
-    on_doubt: OnDoubt = "fail"
+    on_reject: OnReject = "raise"
+    in_doubt: InDoubt = "raise"
     compacted: bool | None = None
     max_record_bytes: int | None = None
     report: str | None = None
@@ -62,7 +62,7 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
     topic: str | None = None,
     dead_letter_topic: str | None = None,
     on_reject: str | None = None,
-    on_doubt: str | None = None,
+    in_doubt: str | None = None,
     compacted: bool | None = None,
     max_record_bytes: int | None = None,
     report: str | None = None,
@@ -78,16 +78,16 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
     check_record_bytes(max_record_bytes)
     check_type("config", config, Mapping | None, "a mapping of names to values")
     check_topics(topic, dead_letter_topic)
-    reject = on_reject or ("dead_letter" if dead_letter_topic else "fail")
+    reject = on_reject or ("dead_letter" if dead_letter_topic else "raise")
     _one_of("on_reject", reject, get_args(OnReject))
-    _one_of("on_doubt", on_doubt or "fail", get_args(OnDoubt))
+    _one_of("in_doubt", in_doubt or "raise", get_args(InDoubt))
     if reject == "dead_letter" and not dead_letter_topic:
         raise refuse(
             "on_reject=dead_letter needs dead_letter_topic", setting="on_reject"
         )
-    if reject == "fail" and dead_letter_topic:
+    if reject == "raise" and dead_letter_topic:
         raise refuse(
-            "dead_letter_topic is never used with on_reject=fail: drop one",
+            "dead_letter_topic is never used with on_reject=raise: drop one",
             setting="on_reject",
         )
     return SinkSettings(
@@ -95,7 +95,7 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
         topic=topic,
         dead_letter_topic=dead_letter_topic,
         on_reject=reject,  # type: ignore[arg-type]  # checked above
-        on_doubt=on_doubt or "fail",  # type: ignore[arg-type]  # checked above
+        in_doubt=in_doubt or "raise",  # type: ignore[arg-type]  # checked above
         compacted=compacted,
         max_record_bytes=max_record_bytes,
         report=report,

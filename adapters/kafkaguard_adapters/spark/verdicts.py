@@ -9,12 +9,12 @@ letter it is about the topic that was chosen for all of them.
 
 from __future__ import annotations
 
+from kafkaguard._delivery.dead_letters import NO_ROOM
 from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     InvalidRecordError,
     InvalidRecordKeyError,
     InvalidTopicError,
-    MessageTooLargeError,
     UnknownTopicOrPartitionError,
 )
 
@@ -104,19 +104,6 @@ KEY_MADE_NULL = Verdict(
         "A pipeline's key is a cast, which made null of a value that was there.",
     ),
 )
-DEAD_LETTER_TOO_LARGE = Verdict(
-    Action.CONFIGURE,
-    False,
-    "no",
-    MessageTooLargeError,
-    RuleInfo(
-        "spark-dead-letter-too-large",
-        "raise max.message.bytes of the dead-letter topic; this record was not sent",
-        "Kafka's topic setting max.message.bytes",
-        "Key and headers of a refused record alone are more than the dead-letter topic "
-        "takes; only a value can be cut.",
-    ),
-)
 #: By the name of the rule, for the way from an executor to the driver.
 BY_RULE = {
     verdict.rule.id: verdict
@@ -129,6 +116,6 @@ BY_RULE = {
         NUL_IN_HEADER,
         MALFORMED,
         KEY_MADE_NULL,
-        DEAD_LETTER_TOO_LARGE,
+        NO_ROOM,
     )
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -26,11 +27,16 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
     The coroutine bounds itself by its own deadline.
     """
-    future = asyncio.run_coroutine_threadsafe(coroutine, loop())
+    future = start(coroutine)
     try:
         return future.result()
     finally:
         future.cancel()
+
+
+def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    """Start a coroutine, which bounds itself, and return at once."""
+    return asyncio.run_coroutine_threadsafe(coroutine, loop())
 
 
 def loop() -> asyncio.AbstractEventLoop:
@@ -43,11 +49,9 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 def _start() -> asyncio.AbstractEventLoop:
-    started = asyncio.new_event_loop()
-    threading.Thread(
-        target=started.run_forever, name="kafkaguard-io", daemon=True
-    ).start()
-    return started
+    new = asyncio.new_event_loop()
+    threading.Thread(target=new.run_forever, name="kafkaguard-io", daemon=True).start()
+    return new
 
 
 @atexit.register

@@ -72,13 +72,13 @@ def proxy(  # noqa: PLR0913 - click hands over each option
         running = FaultProxy(upstream, host=host, port=port, advertised_host=advertise)
         if faults is not None:
             running.load(faults, rate=rate, seed=seed)
+        _check_reachable(running)
         running.start()
     except (FaultSpecError, ProxyError) as error:
         raise Problem(str(error)) from error
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(f"{faults} is not a text file that can be read") from error
     try:
-        _check_reachable(running)
         say(f"Clients connect to {running.bootstrap_servers}", err=as_json)
         _watch(running, pause_file, seconds, quiet=as_json)
     finally:

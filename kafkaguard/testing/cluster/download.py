@@ -5,10 +5,10 @@ jgo resolves dependencies as Maven does, so neither Maven nor Java is needed her
 
 from __future__ import annotations
 
-import os
-import shutil
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafkaguard._common.extras import require
@@ -16,13 +16,8 @@ from kafkaguard.testing.cluster.errors import JarsNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-#: The environment variable that holds the address of a mirror.
-MIRROR: Final = "KAFKAGUARD_MAVEN_REPOSITORY"
 _TIMEOUT_S: Final = 600
-_ANSWER_TIMEOUT_S: Final = 30
-_PARALLEL: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,35 +57,22 @@ def fetch(artifacts: Sequence[Artifact], folder: Path, *, alone: bool = False) -
         require("fetching Kafka's jars", "testing", "jgo")
     except ModuleNotFoundError as error:
         raise JarsNotFoundError(str(error)) from None
-    pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="kafkaguard-fetch")
+    program = Path(__file__).with_name("jgo_program.py")
+    # -P: or modules beside the program would hide those of the same name elsewhere.
+    python = [sys.executable, "-P", "-W", "ignore", str(program)]
+    which = "alone" if alone else "all"
     try:
-        pool.submit(_fetch, artifacts, folder, pool, alone=alone).result(_TIMEOUT_S)
-    except Exception as error:
-        why = str(error) or f"not done in {_TIMEOUT_S} s"
+        done = subprocess.run(
+            [*python, str(folder), which, *map(str, artifacts)],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        why = f"not done in {_TIMEOUT_S} s"
         raise JarsNotFoundError(f"cannot fetch {wanted}: {why}") from error
-    finally:
-        # Not waited for: what does not answer would keep the caller beyond its time.
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _fetch(
-    artifacts: Sequence[Artifact],
-    folder: Path,
-    pool: ThreadPoolExecutor,
-    *,
-    alone: bool,
-) -> None:
-    from jgo.maven import MavenContext
-
-    mirror = os.environ.get(MIRROR)
-    context = MavenContext(
-        # Not the user's own ~/.m2: jgo takes half a file there for a whole one.
-        repo_cache=folder.with_name("repository"),
-        remote_repos={"mirror": mirror} if mirror else None,
-        timeout=_ANSWER_TIMEOUT_S,
-    )
-    named = [context.create_dependency(str(each)) for each in artifacts]
-    needed = [] if alone else context.resolver.resolve(named)[1]
-    jars = [each.artifact for each in (*named, *needed)]
-    for jar in pool.map(lambda each: each.resolve(), jars):
-        shutil.move(jar, folder)
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        why = said[-1] if said else f"the program ended with {done.returncode}"
+        raise JarsNotFoundError(f"cannot fetch {wanted}: {why}")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkaguard.testing.cluster.cache import cache_folder, lock, say
-from kafkaguard.testing.cluster.download import MIRROR, Artifact, fetch
+from kafkaguard.testing.cluster.download import Artifact, fetch
 from kafkaguard.testing.cluster.errors import JarsNotFoundError
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ _LIST = "jars.json"
 # The broker logs through SLF4J; this binding writes to stderr and needs no file.
 _LOGGER = Artifact("org.slf4j", "slf4j-simple", "1.7.36")
 _CLOSED_NETWORK = (
-    f"Where Maven Central cannot be reached, set {MIRROR} to the address of a mirror, "
-    "or KAFKAGUARD_KAFKA_JARS to a folder of the jars, such as the libs folder of a "
-    "Kafka download."
+    "Where Maven Central cannot be reached, set KAFKAGUARD_MAVEN_REPOSITORY to the "
+    "address of a mirror, or KAFKAGUARD_KAFKA_JARS to a folder of the jars, such as "
+    "the libs folder of a Kafka download."
 )
 
 
@@ -134,9 +134,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 def _fetch(folder: Path, artifacts: Sequence[Artifact], *, alone: bool) -> None:
     say(f"fetching {', '.join(map(str, artifacts))}, once, into {folder}")
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(
-        dir=folder.parent, prefix="fetch-", ignore_cleanup_errors=True
-    ) as scratch:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
         fresh = Path(scratch) / "jars"
         fresh.mkdir()
         try:

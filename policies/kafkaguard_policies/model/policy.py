@@ -387,6 +387,9 @@ class PolicyDocument(Part):
     sent (KIP-135), or leave it to the broker, which fails its whole batch."""
     disguised_null_key: Literal["warn", "reject", "send"] = "warn"
     """The same for a key of None that a serialiser turned into ``null`` or ``None``."""
+    on_offset_reset: Literal["as_client", "raise"] = "as_client"
+    """A consumer's position that is out of the log's range: reset it as the client's
+    own setting says (``auto_offset_reset``), or raise instead of losing records."""
     overrides: tuple[Override, ...] = ()
     """What is done differently about some failures. Of those that match, the last
     one decides."""

@@ -6,6 +6,9 @@ import socket
 import subprocess
 import sys
 import zipfile
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 
@@ -145,6 +148,60 @@ def test_a_mirror_is_asked_in_place_of_maven_central(empty_cache, monkeypatch):
     monkeypatch.setenv("KAFKAGUARD_MAVEN_REPOSITORY", "http://127.0.0.1:1/mirror")
     with pytest.raises(JarsNotFoundError, match=r"127\.0\.0\.1.*port=1.*refused"):
         kafka_jars()
+
+
+@pytest.fixture
+def repository(empty_cache, monkeypatch):
+    """Start a mirror that answers as a function says: bytes, or None for nothing."""
+
+    @contextmanager
+    def start(answer):
+        class Repository(BaseHTTPRequestHandler):
+            def do_GET(self):
+                if (body := answer(self.path)) is not None:
+                    self.send_response(200 if body else 404)
+                    self.end_headers()
+                    self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Repository) as server:
+            Thread(target=server.serve_forever).start()
+            address = f"http://127.0.0.1:{server.server_port}"
+            monkeypatch.setenv("KAFKAGUARD_MAVEN_REPOSITORY", address)
+            yield address
+            server.shutdown()
+
+    return start
+
+
+def test_a_connection_that_breaks_costs_an_attempt(repository):
+    """The next one is answered: there is no such jar."""
+    paths = []
+
+    def breaks_once(path):
+        paths.append(path)
+        return b"" if len(paths) > 1 else None
+
+    with (
+        repository(breaks_once) as address,
+        pytest.raises(JarsNotFoundError, match=f"not found in .*{address}"),
+    ):
+        kafka_jars()
+    assert paths[0] == paths[1]
+
+
+def test_a_jar_that_is_not_the_one_is_refused(repository, empty_cache):
+    """Its checksum tells."""
+
+    def another(path):
+        return b"0" * 40 if path.endswith(".sha1") else b"a jar"
+
+    message = r"Checksum mismatch for kafka-storage-4\.3\.1-test\.jar"
+    with repository(another), pytest.raises(JarsNotFoundError, match=message):
+        tiered_jars("4.3.1")
+    assert [left.name for left in empty_cache.iterdir()] == ["fetch.lock"]
 
 
 def test_a_fetch_that_takes_too_long_is_given_up(empty_cache, monkeypatch):

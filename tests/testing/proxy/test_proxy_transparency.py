@@ -110,8 +110,9 @@ def test_confluent_kafka(proxy, topic):
 
 async def test_aiokafka(proxy, topic):
     """Producer, group, transaction and admin of aiokafka."""
-    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
     from aiokafka.admin import AIOKafkaAdminClient
+
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
     servers = proxy.bootstrap_servers
     name = uuid.uuid4().hex

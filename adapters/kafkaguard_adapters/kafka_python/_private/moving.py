@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
     from kafka.producer.transaction_manager import ProducerIdAndEpoch
 
-    from kafkaguard_adapters.kafka_python._private.reading import RawRecord
+    from kafkaguard._delivery.facts import Raw
 
 _POLL_S = 0.01
 #: Seconds that sends under way have to hand over their records.
 _APPEND_S = 1.0
 
 
-def attach(inner: Any, fate: Any) -> None:
-    """Hang a fate on a record's future, which has no value if it has failed."""
-    inner.value = fate
+def attach(inner: Any, record: Any) -> None:
+    """Hang the guard's record on a future, which has no value if it has failed."""
+    inner.value = record
 
 
 def tell_of_batches(producer: Any, tell: Callable[[Any], object]) -> None:
@@ -86,10 +86,14 @@ def let_go(producer: Any) -> None:
         waiting.failure(error)
 
 
-def append(producer: Any, topic_partition: Any, record: RawRecord) -> Any:
+def append(producer: Any, topic: str, partition: int, raw: Raw) -> Any:
     """Hand over bytes for a given partition, past serialisers and partitioner."""
     future, *_ = producer._accumulator.append(
-        topic_partition, record.timestamp, record.key, record.value, record.headers
+        TopicPartition(topic, partition),
+        raw.timestamp_ms,
+        raw.key,
+        raw.value,
+        _with_values(raw),
     )
     producer._sender.wakeup()
     return future
@@ -111,11 +115,22 @@ class _Plain:
         return getattr(self._producer, name)
 
 
-def send_bytes(producer: Any, topic: str, record: RawRecord) -> Any:
+def send_bytes(producer: Any, topic: str, raw: Raw) -> Any:
     """Send bytes as the client's own ``send`` does, partitioner and limits included."""
-    at, key, value, headers = record
     plain: Any = _Plain(producer)
-    return KafkaProducer.send(plain, topic, value, key, headers, timestamp_ms=at)
+    return KafkaProducer.send(
+        plain,
+        topic,
+        raw.value,
+        raw.key,
+        _with_values(raw),
+        timestamp_ms=raw.timestamp_ms,
+    )
+
+
+def _with_values(raw: Raw) -> list[tuple[str, bytes]]:
+    """Return the headers; kafka-python sends none without a value."""
+    return [(name, value or b"") for name, value in raw.headers]
 
 
 def never_sent(topic: str, partition: int | None) -> Any:
@@ -145,6 +160,15 @@ def flushing(producer: Any) -> Iterator[None]:
         producer._accumulator._flushes_in_progress.decrement()
 
 
+def end_linger(producer: Any) -> None:
+    """Send what was taken in, as if it had lingered for long enough."""
+    linger = producer.config["linger_ms"] / 1000
+    for batch in producer._accumulator._incomplete.all():
+        if batch.drained is None and not batch.attempts:
+            batch.last_attempt = batch.created - linger
+    producer._sender.wakeup()
+
+
 def silence(producer: Any) -> None:
     """Let an idempotent producer send nothing more, and hear what is on its way.
 
@@ -169,15 +193,11 @@ def shut(producer: Any) -> None:
         time.sleep(_POLL_S)
 
 
-def give_up(producer: Any, batch: Any, result: Any, error: BaseException) -> None:
+def give_up(producer: Any, batch: Any, error: BaseException) -> None:
     """Fail a batch. One that has not been drained will never be sent.
 
     The lock is the one under which the client drains.
     """
-    if batch is None:
-        if not result.is_done:
-            result.success((-1, -1, lambda _: error))
-        return
     accumulator = producer._accumulator
     with accumulator._tp_lock(batch.topic_partition):
         with suppress(Exception):  # a record that cannot be encoded; nothing is sent
@@ -201,7 +221,7 @@ def stop(producer: Any, timeout: float) -> None:
     if not _ends(producer, timeout):
         error = IllegalStateError("Producer is closed forcefully.")
         for batch in _claim(producer._accumulator._incomplete):
-            give_up(producer, batch, batch.produce_future, error)
+            give_up(producer, batch, error)
 
 
 def _ends(producer: Any, timeout: float) -> bool:
@@ -238,19 +258,6 @@ def take_identity(producer: Any, identity: ProducerIdAndEpoch, timeout: float) -
         time.sleep(_POLL_S)
     producer._transaction_manager.set_producer_id_and_epoch(identity)
     return True
-
-
-def delivered(future: Any, base_offset: int) -> Any:
-    """Make the future of a record that was written although its batch was given up.
-
-    Args:
-        future: The client's future, which failed.
-        base_offset: The offset of the batch's first record.
-    """
-    result = FutureProduceResult(future._produce_future.topic_partition)
-    again = FutureRecordMetadata(result, *future.args)
-    result.success((base_offset, -1, None))
-    return again
 
 
 def detach_serializers(producer: Any) -> None:

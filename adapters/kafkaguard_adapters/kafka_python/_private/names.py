@@ -63,6 +63,7 @@ USED = {
     "ProducerBatch": (
         "_record_futures",
         "abort",
+        "attempts",
         "base_sequence",
         "created",
         "drained",
@@ -79,7 +80,7 @@ USED = {
     ),
     "MemoryRecordsBuilder": ("_closed", "append", "buffer", "close"),
     "FutureRecordMetadata": ("_produce_future", "args"),
-    "FutureProduceResult": ("_latch", "topic_partition"),
+    "FutureProduceResult": ("topic_partition",),
     "TransactionManager": (
         "_current_state",
         "_enqueue_request",

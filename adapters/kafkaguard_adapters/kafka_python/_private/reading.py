@@ -15,15 +15,18 @@ import threading
 from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError, KafkaTimeoutError, for_code
+from kafka.producer.future import RecordMetadata
 from kafka.producer.transaction_manager import ProducerIdAndEpoch, TransactionState
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
+
+from kafkaguard._delivery.facts import Raw
 
 #: From which brokers on an idempotent producer may raise its epoch by itself (KIP-360).
 _KIP_360 = (2, 5)
 _LAST_EPOCH = 32767
 
 
-class Handed(NamedTuple):
+class SendArguments(NamedTuple):
     """What ``send`` was given."""
 
     topic: str
@@ -34,69 +37,61 @@ class Handed(NamedTuple):
     timestamp_ms: int | None
 
 
-class RawRecord(NamedTuple):
-    """A record as it stands in its batch: after serialisers and partitioner."""
-
-    timestamp: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes]]
-
-
 def unfinished(producer: Any) -> list[Any]:
     """List the batches that have no outcome yet, in no order."""
     batches: list[Any] = producer._accumulator._incomplete.all()
     return batches
 
 
-def records_of(batch: Any) -> list[RawRecord] | None:
+def records_of(batch: Any) -> list[Raw] | None:
     """Read the records of a batch; None while it is still open for more."""
-    if batch is None or not batch.records._closed:
+    if not batch.records._closed:
         return None
     return [
-        RawRecord(r.timestamp, r.key, r.value, list(r.headers))
+        Raw(r.key, r.value, list(r.headers), r.timestamp)
         for part in MemoryRecords(batch.records.buffer())
         for r in part
     ]
 
 
-def size_alone(producer: Any, record: RawRecord) -> int:
+def size_alone(producer: Any, raw: Raw) -> int:
     """Return the bytes of a batch with this record only, after compression."""
     config = producer._accumulator.config
     builder = MemoryRecordsBuilder(
         config["message_version"], config["compression_attrs"], config["batch_size"]
     )
-    builder.append(record.timestamp, record.key, record.value, record.headers)
+    headers = [(name, value or b"") for name, value in raw.headers]
+    builder.append(raw.timestamp_ms, raw.key, raw.value, headers)
     builder.close()
     return len(builder.buffer())
 
 
-def serialized(producer: Any, handed: Handed) -> RawRecord:
+def serialized(producer: Any, record: SendArguments) -> Raw:
     """Return the bytes of a record that never came into a batch.
 
     Raises:
         Exception: Whatever a serialiser raises.
         TypeError: What it returns are no bytes.
     """
-    topic, headers = handed.topic, handed.headers or []
+    topic, headers = record.topic, record.headers or []
 
     def data(kind: str, given: Any) -> bytes | None:
         made = producer._serialize(producer.config[kind], topic, headers, given)
         return None if made is None else memoryview(made).tobytes()
 
-    key = data("key_serializer", handed.key)
-    value = data("value_serializer", handed.value)
-    return RawRecord(handed.timestamp_ms, key, value, list(headers))
+    key = data("key_serializer", record.key)
+    value = data("value_serializer", record.value)
+    return Raw(key, value, list(headers), record.timestamp_ms)
 
 
 def was_sent(batch: Any) -> bool:
     """Tell whether a batch may have reached a broker; in doubt, it may have."""
-    return batch is None or batch.drained is not None
+    return batch.drained is not None
 
 
 def is_first_try(batch: Any) -> bool:
     """Tell whether the client has not sent a batch again by itself."""
-    return batch is not None and not batch.in_retry()
+    return not batch.in_retry()
 
 
 def was_given_up(result: Any) -> bool:
@@ -126,9 +121,25 @@ def key_is_null(inner: Any) -> bool:
     return bool(inner.args[3] == -1)
 
 
-def is_split(result: Any) -> bool:
-    """Tell whether a batch was split: its records have new futures."""
-    return result._latch.is_set() and not result.is_done
+def metadata_of(inner: Any) -> RecordMetadata:
+    """Return where a record was written, also before its own callbacks have run."""
+    base_offset, appended, _ = inner._produce_future.value
+    offset = base_offset if base_offset == -1 else base_offset + index_of(inner)
+    return metadata_at(inner, offset, None if appended == -1 else appended)
+
+
+def metadata_at(inner: Any, offset: int, appended: int | None = None) -> RecordMetadata:
+    """Return the metadata of a record that is at an offset.
+
+    Args:
+        inner: The client's future of it.
+        offset: Where it is.
+        appended: When the broker has appended it, in milliseconds since 1970.
+    """
+    _, created, *rest = inner.args
+    place = inner._produce_future.topic_partition
+    timestamp = created if appended is None else appended
+    return RecordMetadata(*place, place, offset, timestamp, *rest)
 
 
 def is_part(batch: Any) -> bool:
@@ -164,7 +175,6 @@ def breaks_sequence(producer: Any, batch: Any) -> bool:
         manager is not None
         and not manager.is_transactional()
         and manager._current_state == TransactionState.READY
-        and batch is not None
         and bool(batch.has_sequence)
     )
 
@@ -175,11 +185,15 @@ def next_identity(producer: Any, batch: Any) -> ProducerIdAndEpoch | None:
     A partition leader refuses an older epoch of an id once it has seen a newer one.
     None where that is not possible.
     """
-    if batch is None or not batch.has_sequence or batch.producer_epoch >= _LAST_EPOCH:
+    if not batch.has_sequence or batch.producer_epoch >= _LAST_EPOCH:
         return None
     if producer.config["api_version"] < _KIP_360:
         return None
-    return ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch + 1)
+    mine = producer._transaction_manager.producer_id_and_epoch
+    epoch = batch.producer_epoch
+    if mine.producer_id == batch.producer_id:  # it has taken that over itself
+        epoch = max(epoch, mine.epoch)
+    return ProducerIdAndEpoch(batch.producer_id, epoch + 1)
 
 
 def is_ready(producer: Any) -> bool:
@@ -210,7 +224,7 @@ def is_idempotent(producer: Any) -> bool:
 
 def numbered(batch: Any) -> tuple[int, int, int] | None:
     """Return an idempotent batch's id, epoch and first number."""
-    if batch is None or not batch.has_sequence:
+    if not batch.has_sequence:
         return None
     return batch.producer_id, batch.producer_epoch, batch.base_sequence
 
@@ -222,13 +236,6 @@ def follower(batch: Any) -> tuple[tuple[int, int, int] | None, int]:
         return None, 0
     size: int = batch.record_count
     return (number[0], number[1], number[2] + size), size
-
-
-def size_of(batch: Any) -> int | None:
-    """Return the bytes of a closed batch as the broker counts them."""
-    if batch is None or not batch.records._closed:
-        return None
-    return len(batch.records.buffer())
 
 
 def is_bumping(producer: Any) -> bool:

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from kafkaguard._retries.machine import InDoubt
     from kafkaguard_adapters.spark.report import WriteReport
-    from kafkaguard_adapters.spark.settings import OnDoubt, OnReject, SinkSettings
+    from kafkaguard_adapters.spark.settings import OnReject, SinkSettings
 
     OnReport = Callable[[WriteReport, int], object]
 
@@ -113,7 +114,7 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
     bootstrap_servers: str,
     dead_letter_topic: str | None = None,
     on_reject: OnReject | None = None,
-    on_doubt: OnDoubt = "fail",
+    in_doubt: InDoubt = "raise",
     compacted: bool | None = None,
     max_record_bytes: int | None = None,
     partitions: int | None = None,
@@ -134,7 +135,7 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
         bootstrap_servers: The brokers' addresses.
         dead_letter_topic: Where refused records go.
         on_reject: What happens to a record that can never be accepted.
-        on_doubt: What happens to a record that may or may not have been written.
+        in_doubt: What happens to a record that may or may not have been written.
         compacted: Whether the topic is.
         max_record_bytes: The largest record.
         partitions: How many tasks write.
@@ -164,7 +165,7 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
         topic=topic,
         dead_letter_topic=dead_letter_topic,
         on_reject=on_reject,
-        on_doubt=on_doubt,
+        in_doubt=in_doubt,
         compacted=compacted,
         max_record_bytes=max_record_bytes,
         config=config,

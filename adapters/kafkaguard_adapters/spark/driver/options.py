@@ -20,7 +20,7 @@ _OWN = (
     "compacted",
     "dead_letter_topic",
     "max_record_bytes",
-    "on_doubt",
+    "in_doubt",
     "on_reject",
     "report",
     "topic",

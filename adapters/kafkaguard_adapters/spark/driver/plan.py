@@ -56,7 +56,7 @@ def under_write(
             shuffle as many as the topic has partitions, at least 4 and at most 64.
         order_by: By what the records of a key are ordered. Default: not at all.
     """
-    checks = settings.on_reject == "fail"
+    checks = settings.on_reject == "raise"
     if not (checks or order_by or partitions):
         return df.select(*columns)
     if checks:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from kafkaguard._retries.machine import InDoubt
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
-    from kafkaguard_adapters.spark.settings import OnDoubt, OnReject, SinkSettings
+    from kafkaguard_adapters.spark.settings import OnReject, SinkSettings
 
 _log = logging.getLogger("kafkaguard.spark")
 
@@ -76,7 +77,7 @@ def write(  # noqa: PLR0913 - one for each setting
     bootstrap_servers: str,
     dead_letter_topic: str | None = None,
     on_reject: OnReject | None = None,
-    on_doubt: OnDoubt = "fail",
+    in_doubt: InDoubt = "raise",
     compacted: bool | None = None,
     max_record_bytes: int | None = None,
     partitions: int | None = None,
@@ -86,9 +87,9 @@ def write(  # noqa: PLR0913 - one for each setting
     """Write a frame to Kafka, each record with an outcome of its own.
 
     One Spark action, nothing cached; works in classic Spark and in Connect. With
-    ``order_by``, ``partitions`` or ``on_reject="fail"`` the frame is shuffled by key:
+    ``order_by``, ``partitions`` or ``on_reject="raise"`` the frame is shuffled by key:
     all records of a key are written by one task, in the order of ``order_by``. With
-    ``on_reject="fail"`` every record is checked below that shuffle: if one fails,
+    ``on_reject="raise"`` every record is checked below that shuffle: if one fails,
     nothing has been sent. Else each task of the frame writes its own records, in their
     order.
 
@@ -104,10 +105,12 @@ def write(  # noqa: PLR0913 - one for each setting
         bootstrap_servers: The brokers' addresses.
         dead_letter_topic: Where refused records go, with headers that say why.
         on_reject: ``"dead_letter"`` a record that can never be accepted (no key on a
-            compacted topic, too large, no topic, refused by the broker), or ``"fail"``
-            the job. Default: dead letter if there is a topic for it, else fail.
-        on_doubt: ``"fail"`` the job for a record that may or may not have been
-            written, or ``"report"`` it. Default: fail.
+            compacted topic, too large, no topic, refused by the broker), or
+            ``"raise"``, which fails the job. Default: dead letter if there is a topic
+            for it.
+        in_doubt: ``"raise"``, which fails the job, for a record that may or may not
+            have been written, ``"report"`` it, or ``"resend"`` it, which may write it
+            twice. Default: raise.
         compacted: Declares whether the topic is, for clients that may not read its
             settings. Default: look it up.
         max_record_bytes: The largest record, key, value and headers together.
@@ -135,7 +138,7 @@ def write(  # noqa: PLR0913 - one for each setting
         topic=topic,
         dead_letter_topic=dead_letter_topic,
         on_reject=on_reject,
-        on_doubt=on_doubt,
+        in_doubt=in_doubt,
         compacted=compacted,
         max_record_bytes=max_record_bytes,
         config=config,

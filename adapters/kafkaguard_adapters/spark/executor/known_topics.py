@@ -79,11 +79,9 @@ class KnownTopics:
             limits.append(Limit(most, "max_record_bytes", "record"))
         return limits
 
-    def largest_batch(self, topic: str) -> int:
-        """The most bytes that a batch may have, for the topic and for the client."""
-        own = self._find(topic).max_message_bytes
-        client = int(self.producer_config()["message.max.bytes"])
-        return client if own is None else min(own, client)
+    def max_message_bytes(self, topic: str) -> int | None:
+        """The largest batch that a topic takes; None: not known."""
+        return self._find(topic).max_message_bytes
 
     def producer_config(self) -> dict[str, str]:
         """Producer settings: batches that each topic takes, records that any takes."""

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from kafkaguard_adapters.spark.settings import OnDoubt, OnReject
+from kafkaguard._retries.machine import InDoubt
+from kafkaguard_adapters.spark.settings import OnReject
 from kafkaguard_policies.model.base import Part
 
 
@@ -92,9 +93,10 @@ class Guard(Part):
     """What happens to records that cannot be accepted."""
 
     on_reject: OnReject | None = None
-    """``dead_letter`` or ``fail``. Default: dead letter, if there is a topic for it."""
-    on_doubt: OnDoubt = "fail"
-    """``fail`` or ``report`` a record that may or may not have been written."""
+    """``dead_letter`` or ``raise``. Default: dead letter if there is a topic for it."""
+    in_doubt: InDoubt = "raise"
+    """``raise``, ``report`` or ``resend`` a record that may or may not have been
+    written."""
     compacted: bool | None = None
     """Whether the topic is. Default: look it up."""
     max_record_bytes: int | None = Field(default=None, ge=1)

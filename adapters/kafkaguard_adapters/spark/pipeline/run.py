@@ -153,7 +153,7 @@ def _refusing(
         frame = failing_at_lines(frame, settings.topic)
     if _LOST in frame.columns:
         lost = F.col(_LOST)
-        if settings.on_reject == "fail":
+        if settings.on_reject == "raise":
             frame = failing_at_lost_keys(frame, lost, settings.topic)
         else:
             frame = with_lost_keys_set_aside(frame, lost)

@@ -1,0 +1,1 @@
+"""The only place that looks or reaches inside aiokafka."""

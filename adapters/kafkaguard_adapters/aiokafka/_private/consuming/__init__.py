@@ -1,0 +1,1 @@
+"""What guarding reaches inside aiokafka's consumer."""

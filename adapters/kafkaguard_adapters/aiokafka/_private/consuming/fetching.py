@@ -1,0 +1,222 @@
+"""aiokafka's reads: what each is answered, and partitions that are left out.
+
+The fetcher sends through a stand-in for its client that sees each answer first. What
+the guard deals with is taken out of the answer: the fetcher would only log it, reset
+the offset, or ask again at once. Held partitions are hidden from it when it chooses
+what to ask for, so the client's own pauses are not used.
+"""
+
+# ruff: noqa: SLF001 - reaching inside is what this module is for
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.structs import TopicPartition as Place
+
+from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard._consuming.machine import FETCH, Refusal
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard_adapters.aiokafka.errors import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from kafkaguard._consuming.standing import Reader
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.consuming.driver import Driver
+
+_log = logging.getLogger("kafkaguard.consumer")
+_OUT_OF_RANGE = 1
+_LIST_OFFSETS = "ListOffsets"
+#: Seconds that the fetcher sleeps at least between two rounds.
+_SHORTEST_S = 0.001
+
+
+class _Listening:
+    """Stands in for the fetcher's client: whoever listens sees each answer first."""
+
+    def __init__(self, client: Any, shell: Fetching) -> None:
+        self._client = client
+        self._shell = shell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def send(self, node_id: Any, request: Any, **how: Any) -> Any:
+        """Send a request, as the client does."""
+        try:
+            response = await self._client.send(node_id, request, **how)
+        except KafkaError as error:
+            if isinstance(request, FetchRequest):
+                self._shell.broken(request, error)
+            raise
+        if isinstance(request, FetchRequest):
+            self._shell.fetched(request, response)
+        elif isinstance(request, OffsetRequest):
+            self._shell.listed(response)
+        return response
+
+
+class Fetching:
+    """The shell of an ``AIOKafkaConsumer`` that was started.
+
+    Args:
+        consumer: The client's consumer.
+    """
+
+    driver: Driver
+
+    def __init__(self, consumer: Any) -> None:
+        self._client = consumer._client
+        self._subscription = consumer._subscription
+        self._fetcher = fetcher = consumer._fetcher
+        # A follower may be behind its leader: then the client asks the leader itself.
+        self._judges_resets = not consumer._client_rack
+        self._held: set[Any] = set()
+        self._resettable: set[Any] = set()
+        self._choose = fetcher._get_actions_per_node
+        fetcher._get_actions_per_node = self._get_actions
+        fetcher._client = _Listening(fetcher._client, self)
+
+    # --- what the driver orders -------------------------------------------------------
+
+    def assignment(self) -> Collection[TopicPartition]:
+        """Return what the consumer is assigned."""
+        assigned: Collection[TopicPartition] = self._subscription.assigned_partitions()
+        return assigned
+
+    def hold(self, place: TopicPartition) -> None:
+        """Hide a partition from the fetcher."""
+        self._held.add(place)
+
+    def free(self, place: TopicPartition) -> None:
+        """Let the fetcher see a partition again."""
+        self._held.discard(place)
+
+    def let_reset(self, place: TopicPartition) -> None:
+        """Leave the next answer "out of range" to the client."""
+        self._resettable.add(place)
+
+    def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:
+        """Put an error where the next record of the partition would be."""
+        fetcher = self._fetcher
+        own = Place(*place)
+        if own in fetcher._records:
+            return
+        fetcher._set_error(own, error)
+        for waiter in list(fetcher._fetch_waiters):
+            fetcher._notify(waiter)
+
+    def readers(self) -> Mapping[TopicPartition, Reader]:
+        """Return nothing: each answer is seen."""
+        return {}
+
+    def wake(self) -> None:
+        """Let the fetcher come by."""
+        self._fetcher._notify(self._fetcher._wait_consume_future)
+
+    def positions(self) -> dict[TopicPartition, int | None]:
+        """Return where the consumer is; None: it does not know yet."""
+        found = {}
+        for place in self._subscription.assigned_partitions():
+            state = self._subscription.subscription.assignment.state_value(place)
+            at = state.position if state.has_valid_position else None
+            found[TopicPartition(*place)] = at
+        return found
+
+    # --- what the fetcher does --------------------------------------------------------
+
+    def _get_actions(self, assignment: Any) -> Any:
+        """Do what is due, and choose what to ask for among what is not held."""
+        try:
+            seen, limit = self._seen(assignment)
+        except Exception:  # noqa: BLE001 - else the fetcher would end
+            _log.exception("the guard failed; the consumer reads on without it")
+            return self._choose(assignment)
+        fetches, resets, timeout, *rest = self._choose(seen)
+        return fetches, resets, max(_SHORTEST_S, min(timeout, limit)), *rest
+
+    def _seen(self, assignment: Any) -> tuple[Any, float]:
+        driver = self.driver
+        driver.tick()
+        denied = self._client.cluster.unauthorized_topics
+        if denied:
+            driver.denied({place.topic for place in assignment.tps} & set(denied))
+        if not self._held:
+            return assignment, driver.seconds_left()
+        free = [place for place in assignment.tps if place not in self._held]
+        view = SimpleNamespace(tps=free, state_value=assignment.state_value)
+        return view, driver.seconds_left()
+
+    # --- what is answered -------------------------------------------------------------
+
+    def fetched(self, request: Any, response: Any) -> None:
+        """Take what the guard deals with out of the answer to a Fetch."""
+        try:
+            asked = dict(_offsets(request))
+            response.topics = [
+                (topic, [each for each in parts if not self._takes(topic, each, asked)])
+                for topic, parts in response.topics
+            ]
+        except Exception:  # noqa: BLE001 - else the fetcher would end
+            _log.exception("the guard failed; the consumer reads on without it")
+
+    def _takes(self, topic: str, each: Any, asked: Mapping[Any, int]) -> bool:
+        """Tell whether the guard deals with a partition of an answer."""
+        place, code = TopicPartition(topic, each[0]), each[1]
+        position = asked[place]
+        if not code:
+            if self.driver.machine.is_waiting(place):
+                self.driver.answered(place, position)
+            return False
+        if not self._is_current(place, position):
+            return False
+        if code == _OUT_OF_RANGE:
+            if place in self._resettable:
+                self._resettable.discard(place)
+                return False
+            if not self._judges_resets:
+                return False
+        self._refused(place, Refusal(code, position=position))
+        return True
+
+    def _is_current(self, place: Any, position: int) -> bool:
+        if place not in self._subscription.assigned_partitions():
+            return False
+        state = self._subscription.subscription.assignment.state_value(place)
+        return bool(state.has_valid_position and state.position == position)
+
+    def _refused(self, place: TopicPartition, refusal: Refusal) -> None:
+        self.driver.refused(place, refusal)
+        error = self.driver.machine.waiting().get(place)
+        if error is not None and error.verdict.action is Action.REFRESH:
+            self._client.force_metadata_update()
+
+    def listed(self, response: Any) -> None:
+        """Take in the answer to a ListOffsets: one refusal fails it for the fetcher."""
+        for topic, parts in response.topics:
+            for each in parts:
+                place = TopicPartition(topic, each[0])
+                if each[1] and place in self._subscription.assigned_partitions():
+                    self._refused(place, Refusal(each[1], _LIST_OFFSETS))
+
+    def broken(self, request: Any, error: KafkaError) -> None:
+        """Take in that a broker could not be asked."""
+        for place, position in _offsets(request):
+            if self._is_current(place, position):
+                known = errors.translate(
+                    error, api=FETCH, topic=place.topic, partition=place.partition
+                )
+                self.driver.refused(place, Refusal(None, FETCH, position, known))
+
+
+def _offsets(request: Any) -> Iterator[tuple[TopicPartition, int]]:
+    for topic, parts in request.topics:
+        for partition, position, _ in parts:
+            yield TopicPartition(topic, partition), position

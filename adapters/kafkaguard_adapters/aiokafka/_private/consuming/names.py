@@ -1,0 +1,47 @@
+"""Every name inside aiokafka's consumer that is used, and their check."""
+
+# ruff: noqa: SLF001 - looking inside is what this module is for
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaguard_adapters.consuming import inside_names
+
+USED = {
+    "consumer": ("_client", "_client_rack", "_group_id", "_subscription"),
+    "client": ("cluster", "force_metadata_update", "send"),
+    "cluster": ("unauthorized_topics",),
+    "fetcher": (
+        "_client",
+        "_fetch_waiters",
+        "_notify",
+        "_records",
+        "_set_error",
+        "_wait_consume_future",
+    ),
+    "subscription": ("assigned_partitions", "partitions_auto_assigned", "subscription"),
+}
+#: Methods that are replaced in an object, and the names of what they take.
+REPLACED = {("fetcher", "_get_actions_per_node"): ("assignment",)}
+REPLACED_IN_GROUP = {
+    ("coordinator", "_do_commit_offsets"): ("assignment", "offsets"),
+    ("coordinator", "_send_req"): ("request",),
+}
+
+
+def missing(consumer: Any) -> list[str]:
+    """List what is used inside a consumer that was started, and is not there."""
+    try:
+        owners = {
+            "consumer": consumer,
+            "client": consumer._client,
+            "cluster": consumer._client.cluster,
+            "fetcher": consumer._fetcher,
+            "coordinator": consumer._coordinator,
+            "subscription": consumer._subscription,
+        }
+        replaced = REPLACED | (REPLACED_IN_GROUP if consumer._group_id else {})
+    except AttributeError as error:
+        return [str(error)]
+    return inside_names.missing(owners, USED, replaced)

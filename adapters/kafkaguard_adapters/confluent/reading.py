@@ -1,0 +1,68 @@
+"""The shell of a ``confluent_kafka.Consumer``: its public interface is all there is.
+
+librdkafka keeps to itself what a read is answered, and tries again by itself. So the
+guard looks where the readers are, and a hold is a pause.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as Place
+
+from kafkaguard._cluster.reports import TopicPartition, as_partition
+from kafkaguard._consuming.standing import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kafkaguard.errors import KafkaGuardError
+
+
+class Reading:
+    """Does what the driver orders.
+
+    Args:
+        consumer: The client's consumer.
+    """
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self.failures: deque[KafkaGuardError] = deque()
+
+    def assignment(self) -> Collection[TopicPartition]:
+        """Return what the consumer is assigned."""
+        return frozenset(map(as_partition, self._consumer.assignment()))
+
+    def hold(self, place: TopicPartition) -> None:
+        """Pause a partition."""
+        with suppress(KafkaException):  # not assigned any more
+            self._consumer.pause([Place(*place)])
+
+    def free(self, place: TopicPartition) -> None:
+        """Resume a partition."""
+        with suppress(KafkaException):  # not assigned any more
+            self._consumer.resume([Place(*place)])
+
+    def let_reset(self, place: TopicPartition) -> None:
+        """Do nothing: librdkafka resets offsets by itself, and does not ask."""
+
+    def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error has it
+        """Let the poll that is under way, or the next one, raise an error."""
+        self.failures.append(error)
+
+    def readers(self) -> Mapping[TopicPartition, Reader]:
+        """Return where the consumer is, as far as librdkafka knows without asking."""
+        found = {}
+        for each in self._consumer.position(self._consumer.assignment()):
+            ends = self._consumer.get_watermark_offsets(each, cached=True)
+            end = ends[1] if ends is not None and ends[1] >= 0 else None
+            position = each.offset if each.offset >= 0 else None
+            found[as_partition(each)] = Reader(position, end)
+        return found
+
+    def wake(self) -> None:
+        """Leave it to the next poll."""

@@ -1,0 +1,1 @@
+"""What guarded consumers of all clients share: the shell, and what drives it."""

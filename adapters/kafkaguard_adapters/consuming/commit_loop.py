@@ -1,0 +1,52 @@
+"""A commit that somebody waits for, attempt by attempt; the run decides about each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping
+
+    from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard._consuming.commits import CommitRun
+    from kafkaguard.errors import KafkaGuardError
+
+    Refused = Mapping[TopicPartition, KafkaGuardError]
+    Owned = Callable[[], Collection[Any] | None]
+
+
+def commit(
+    run: CommitRun,
+    once: Callable[[Collection[Any]], Refused],
+    owned: Owned,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> None:
+    """Commit until nothing is left to try; ``run.errors`` is the outcome.
+
+    Args:
+        run: Decides.
+        once: Commits partitions, up to the first answer.
+        owned: Says what is assigned.
+        clock: Seconds that only ever grow.
+        sleep: Waits.
+    """
+    places: Collection[Any] = run.places
+    while (again := run.answered(once(places), owned(), clock())) is not None:
+        sleep(again.wait)
+        places = again.places
+
+
+async def commit_awaited(
+    run: CommitRun,
+    once: Callable[[Collection[Any]], Awaitable[Refused]],
+    owned: Owned,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Commit as :func:`commit` does, in an event loop."""
+    places: Collection[Any] = run.places
+    while (again := run.answered(await once(places), owned(), clock())) is not None:
+        await asyncio.sleep(again.wait)
+        places = again.places

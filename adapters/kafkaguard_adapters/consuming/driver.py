@@ -1,0 +1,240 @@
+"""The driver of a consumer's machine: it carries out commands and brings back answers.
+
+It runs on the thread (or in the event loop) that uses the client. Questions to the
+cluster, and what a thread of the client notices, run elsewhere; their results wait in
+queues until that thread comes by. So the machine needs no lock, and the client is
+called by one thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._consuming import commands as c
+from kafkaguard._consuming.machine import Refusal
+from kafkaguard._retries.events import emit
+from kafkaguard.errors import ClientStateError, KafkaGuardError
+from kafkaguard_adapters.consuming import questions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Iterable
+
+    from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard._consuming.commands import Command
+    from kafkaguard._consuming.machine import ConsumerMachine
+    from kafkaguard._retries.events import Event
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_adapters.consuming.shell import ConsumerShell
+
+    #: Starts a coroutine; what it returns has ``add_done_callback``.
+    Launch = Callable[[Coroutine[Any, Any, Any]], Any]
+    #: Takes an answer in, at a time.
+    Turn = Callable[[Any, float], list[Command]]
+
+_log = logging.getLogger("kafkaguard.consumer")
+
+
+class Driver:
+    """Drives the machine of one consumer.
+
+    Args:
+        machine: Decides.
+        shell: The client.
+        view: Whom to ask.
+        launch: Runs a question where it does not hold the client up.
+        hook: What receives events; None: nobody.
+        start: Where the consumer begins; only for a client that shows nothing.
+        clock: Seconds that only ever grow.
+    """
+
+    def __init__(
+        self,
+        machine: ConsumerMachine,
+        shell: ConsumerShell,
+        view: ClusterView,
+        launch: Launch,
+        hook: Callable[[Event], object] | None = None,
+        start: questions.Start | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.machine = machine
+        self._shell = shell
+        self._view = view
+        self._launch = launch
+        self._hooks = () if hook is None else (hook,)
+        self._start = start or questions.Start()
+        self._clock = clock
+        self._answers: deque[tuple[Turn, Any]] = deque()
+        self._events: deque[Event] = deque()
+        self._assigned: frozenset[TopicPartition] = frozenset()
+        self._running: set[Any] = set()
+        self._is_blind = False
+
+    # --- what the shell tells ---------------------------------------------------------
+
+    def refused(self, place: TopicPartition, refusal: Refusal) -> None:
+        """A read was refused."""
+        self._do(self.machine.refused(place, refusal, self._clock()))
+
+    def answered(self, place: TopicPartition, position: int | None) -> None:
+        """A read of a partition that waits succeeded."""
+        self._do(self.machine.answered(place, position, self._clock()))
+
+    def handed_over(self, place: TopicPartition | None, error: KafkaGuardError) -> None:
+        """The client returned an error in place of a record."""
+        self._do(self.machine.handed_over(place, error))
+
+    def denied(self, topics: Collection[str]) -> None:
+        """These topics may not even be looked up."""
+        self._do(self.machine.denied(topics))
+
+    def tick(self) -> None:
+        """Do what is due, and hand events out; next to nothing where nothing waits."""
+        machine = self.machine
+        if self._answers:
+            self._take_answers()
+        if machine.next_due < _NEVER:
+            self._follow_assignment()
+            if self._clock() >= machine.next_due:
+                self._do(machine.tick(self._clock()))
+        if self._events:
+            self.tell()
+
+    def blind(self) -> None:
+        """Make no probes: there is no way to reach the cluster."""
+        self._is_blind = True
+
+    def look(self) -> None:
+        """Look where the readers are, of a client that shows nothing else."""
+        if not self._is_blind:
+            self._do(self.machine.stand(self._shell.readers(), self._clock()))
+
+    def reassigned(self) -> None:
+        """The assignment may have changed, and holds may be lifted."""
+        self._assigned = frozenset(self._shell.assignment())
+        self._do(self.machine.assigned(self._assigned))
+
+    def seconds_left(self) -> float:
+        """Return how long nothing is due."""
+        if self._answers or self._events:
+            return 0.0
+        return max(0.0, self.machine.next_due - self._clock())
+
+    def _follow_assignment(self) -> None:
+        if frozenset(self._shell.assignment()) != self._assigned:
+            self.reassigned()
+
+    # --- commands ---------------------------------------------------------------------
+
+    def _do(self, commands: Iterable[Command]) -> None:
+        has_any = False
+        for each in commands:
+            has_any = True
+            match each:
+                case c.Hold(place):
+                    self._shell.hold(place)
+                case c.Free(place):
+                    self._shell.free(place)
+                case c.LetReset(place):
+                    self._shell.let_reset(place)
+                case c.Raise(place, error):
+                    self._shell.fail(place, error)
+                case c.Tell(event):
+                    self._events.append(event)
+                case c.AskFacts() | c.AskRange() | c.Probe():
+                    self._ask(each)
+        if has_any:
+            self._view.read_errors.clear()
+            self._view.read_errors.update(self.machine.waiting())
+
+    def _ask(self, question: c.AskFacts | c.AskRange | c.Probe) -> None:
+        view, machine = self._view, self.machine
+        turn: Turn
+        match question:
+            case c.AskFacts(topic):
+                asking: Any = questions.facts_of(view, topic)
+                turn = partial(_facts_turn, machine, topic)
+            case c.AskRange(place):
+                asking = questions.range_of(view, place)
+                turn = partial(_range_turn, machine, place)
+            case c.Probe(place, position):
+                asking = questions.probe_of(view, place, position, self._start)
+                turn = partial(self._probe_turn, place)
+        running = self._launch(asking)
+        self._running.add(running)
+        running.add_done_callback(partial(self._arrived, turn))
+
+    def _arrived(self, turn: Turn, running: Any) -> None:
+        """Queue an answer; this runs wherever the question ran."""
+        self._running.discard(running)
+        if running.cancelled():
+            return
+        error = running.exception()
+        self._answers.append((turn, running.result() if error is None else error))
+        self._shell.wake()
+
+    def _take_answers(self) -> None:
+        while self._answers:
+            turn, answer = self._answers.popleft()
+            self._do(turn(answer, self._clock()))
+
+    def _probe_turn(
+        self, place: TopicPartition, answer: Any, now: float
+    ) -> list[Command]:
+        if not isinstance(answer, BaseException):
+            return self.machine.probed(place, answer, now)
+        if not isinstance(answer, KafkaGuardError) or not answer.verdict.retriable:
+            self.blind()
+            _log.warning(
+                "partitions that stand still cannot be looked at, so the guard does "
+                "not notice those that cannot be read: %s",
+                answer,
+            )
+        return self.machine.probed(place, Refusal(None), now)
+
+    def later(self, turn: Turn) -> None:
+        """Queue what a thread of the client has noticed, for the user's thread."""
+        self._answers.append((turn, None))
+
+    # --- events -----------------------------------------------------------------------
+
+    def note(self, event: Event) -> None:
+        """Queue an event; this may run on a thread of the client."""
+        self._events.append(event)
+
+    def tell(self) -> None:
+        """Hand out the events that wait; what a hook raises is logged."""
+        while self._events:
+            emit(self._hooks, self._events.popleft())
+
+    def close(self) -> None:
+        """Give up the questions under way, and hand the last events out."""
+        for each in list(self._running):
+            each.cancel()
+        self.tell()
+
+
+_NEVER = float("inf")
+
+
+def _facts_turn(
+    machine: ConsumerMachine, topic: str, answer: Any, _: float
+) -> list[Command]:
+    facts = None if isinstance(answer, BaseException) else answer
+    return machine.facts_found(topic, facts)
+
+
+def _range_turn(
+    machine: ConsumerMachine, place: TopicPartition, answer: Any, now: float
+) -> list[Command]:
+    if isinstance(answer, KafkaGuardError):
+        return machine.range_unknown(place, answer, now)
+    if isinstance(answer, BaseException):
+        _log.error("the range of %s cannot be asked for", place, exc_info=answer)
+        return machine.range_unknown(place, ClientStateError(str(answer)), now)
+    earliest, latest = answer
+    return machine.range_found(place, earliest, latest, now)

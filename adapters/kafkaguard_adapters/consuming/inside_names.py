@@ -1,0 +1,44 @@
+"""The check of names inside a client, so that a client that has changed is noticed.
+
+A method that is replaced must also take what it takes today.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    #: By the name of an object: names of attributes, or of a method's arguments.
+    Used = Mapping[str, Iterable[str]]
+    Replaced = Mapping[tuple[str, str], tuple[str, ...]]
+
+
+def missing(owners: Mapping[str, Any], used: Used, replaced: Replaced) -> list[str]:
+    """List what is used inside a client and is not there.
+
+    Args:
+        owners: The client's objects by the names that the lists give them.
+        used: Attributes of each.
+        replaced: Arguments of the methods that are replaced.
+    """
+    return [
+        *(
+            f"{kind}.{name}"
+            for kind, names in used.items()
+            for name in names
+            if not hasattr(owners[kind], name)
+        ),
+        *(
+            f"{kind}.{name}({', '.join(arguments)})"
+            for (kind, name), arguments in replaced.items()
+            if arguments != _arguments(owners[kind], name)
+        ),
+    ]
+
+
+def _arguments(owner: Any, name: str) -> tuple[str, ...] | None:
+    method = getattr(owner, name, None)
+    return None if method is None else tuple(inspect.signature(method).parameters)

@@ -1,0 +1,93 @@
+"""A consumer's own lag: its assignment, by what it has committed and where it is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._cluster.lag import (
+    GroupLag,
+    LagReason,
+    LagReport,
+    PartitionLag,
+    measure,
+)
+from kafkaguard_adapters.asking.cluster_calls import (
+    TIMEOUT_S,
+    AsyncClusterCalls,
+    Isolation,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
+
+#: What a consumer without a group is listed under.
+NO_GROUP = ""
+
+
+async def own_lag(
+    view: ClusterView,
+    group: str | None,
+    positions: Mapping[TopicPartition, int | None],
+    isolation: Isolation = "read_uncommitted",
+    seconds: float = TIMEOUT_S,
+    **more: Any,
+) -> LagReport:
+    """Say how far a consumer is behind.
+
+    Args:
+        view: Whom to ask.
+        group: The consumer's group; None: it has none, so nothing is committed.
+        positions: Where it is in each partition that it is assigned.
+        isolation: Which end counts.
+        seconds: For the whole report.
+        more: Other arguments of ``lag``, where there is a group.
+
+    Returns:
+        A report of one group, with the partitions of the assignment and no others.
+
+    Raises:
+        KafkaGuardError: The client was closed, or its settings cannot be used for a
+            connection of our own.
+    """
+    view.cluster()  # which refuses where it cannot be asked
+    calls = AsyncClusterCalls()
+    calls.cluster_view = view
+    name = group or NO_GROUP
+    if not positions:
+        return LagReport({name: GroupLag(name)}, time.time())
+    if not group:
+        ends = await calls.end_offsets(positions, seconds, isolation=isolation)
+        partitions = {
+            place: measure(
+                place,
+                None,
+                found.offset,
+                position=positions[place],
+                read_error=view.read_errors.get(place),
+            )
+            if found.offset is not None
+            else PartitionLag(
+                *place,
+                reason=LagReason.ERROR,
+                error=found.error,
+                position=positions[place],
+            )
+            for place, found in ends.partitions.items()
+        }
+        return LagReport({name: GroupLag(name, partitions=partitions)}, time.time())
+    topics = sorted({place.topic for place in positions})
+    report = await calls.lag(
+        [group], topics, isolation=isolation, timeout=seconds, **more
+    )
+    found_group = report.groups[group]
+    own = {
+        place: replace(each, position=positions[place])
+        for place, each in found_group.partitions.items()
+        if place in positions
+    }
+    return replace(report, groups={group: replace(found_group, partitions=own)})

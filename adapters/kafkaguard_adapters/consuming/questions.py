@@ -1,0 +1,105 @@
+"""What the machine wants to know of the cluster, on a connection of our own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkaguard._cluster.offsets import EARLIEST, LATEST
+from kafkaguard._consuming.machine import FETCH, Refusal
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls
+from kafkaguard_adapters.asking.fetch_probe import probe
+from kafkaguard_adapters.asking.leaders import leaders
+from kafkaguard_adapters.asking.list_offsets import API as LIST_OFFSETS
+from kafkaguard_adapters.asking.list_offsets import OffsetLister
+
+if TYPE_CHECKING:
+    from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
+
+#: Seconds that one question may take.
+QUESTION_S: Final = 5.0
+
+
+def _deadline() -> float:
+    return asyncio.get_running_loop().time() + QUESTION_S
+
+
+async def facts_of(view: ClusterView, topic: str) -> TopicFacts:
+    """Ask for a topic's settings; what cannot be had is "not known"."""
+    return (await view.facts.get(view.cluster(), [topic], _deadline()))[topic]
+
+
+async def range_of(view: ClusterView, place: TopicPartition) -> tuple[int, int]:
+    """Ask where a log begins and ends.
+
+    Raises:
+        KafkaGuardError: Its leader cannot say.
+    """
+    lister = OffsetLister(view.cluster(), view.facts, _deadline())
+    ends = []
+    for which in (EARLIEST, LATEST):
+        found = (await lister.list({place: which}))[place]
+        if found.error is not None:
+            raise found.error
+        assert found.offset is not None
+        ends.append(found.offset)
+    return ends[0], ends[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a consumer begins that has no position yet.
+
+    Attributes:
+        group: At this group's commit; None: it has none.
+        is_earliest: Without a commit at the start of the log, else at its end.
+    """
+
+    group: str | None = None
+    is_earliest: bool = False
+
+
+async def _committed(
+    view: ClusterView, place: TopicPartition, group: str | None
+) -> int | None:
+    if group is None:
+        return None
+    calls = AsyncReportCalls()
+    calls.cluster_view = view
+    report = await calls.lag([group], [place.topic], timeout=QUESTION_S)
+    found = report.groups[group].partitions.get(place)
+    return None if found is None else found.committed
+
+
+async def probe_of(
+    view: ClusterView, place: TopicPartition, position: int | None, start: Start
+) -> Refusal | None:
+    """Read at a position, or where the consumer begins if it has none yet.
+
+    Returns:
+        What it is refused with; None: it can be read.
+    """
+    cluster, deadline = view.cluster(), _deadline()
+    leader = (await leaders(cluster, [place.topic], deadline)).of(place)
+    if isinstance(leader, KafkaGuardError):
+        return _refusal(leader, position)
+    if position is None:
+        position = await _committed(view, place, start.group)
+    if position is None:
+        lister = OffsetLister(cluster, view.facts, deadline)
+        first = (await lister.list({place: EARLIEST}))[place]
+        if first.error is not None or first.offset is None or not start.is_earliest:
+            return _refusal(first.error, None, LIST_OFFSETS)
+        position = first.offset
+    error = await probe(cluster, leader, place, position, deadline=deadline, facts=None)
+    return _refusal(error, position)
+
+
+def _refusal(
+    error: KafkaGuardError | None, position: int | None, api: str = FETCH
+) -> Refusal | None:
+    return None if error is None else Refusal(error.code, api, position, error)

@@ -1,0 +1,146 @@
+"""kafka-python's commits: what each partition is answered.
+
+The client retries a whole commit until its time is up, tells of one partition only, and
+raises nothing where nobody waits. So its reading of the answer is replaced: a commit of
+the guard's ends with the first answer, and the guard decides what is next. Answers are
+read on the client's own thread.
+"""
+
+# ruff: noqa: SLF001 - reaching inside is what this module is for
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import KafkaError
+
+from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard._consuming.commits import OFFSET_COMMIT
+from kafkaguard_adapters.kafka_python.errors import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkaguard.errors import KafkaGuardError
+
+    #: Takes what a commit was refused with, and whether the user made it.
+    Told = Callable[[dict[TopicPartition, KafkaGuardError], bool], None]
+
+
+class _AnsweredError(KafkaError):  # type: ignore[misc]  # it comes without types
+    """Ends the client's own loop of a commit: an answer with errors is there."""
+
+    def __init__(self, refused: dict[TopicPartition, KafkaGuardError]) -> None:
+        super().__init__("the commit was refused")
+        self.refused = refused
+
+
+class Committing:
+    """Makes commits one attempt at a time, and tells of those that nobody waits for.
+
+    Args:
+        consumer: The client's consumer.
+        tell: Is told of a commit that failed, on any thread.
+    """
+
+    def __init__(self, consumer: Any, tell: Told) -> None:
+        self._subscription = consumer._subscription
+        self._commit = consumer.commit
+        self._tell = tell
+        coordinator = consumer._coordinator
+        self._handle = coordinator._handle_offset_commit_response
+        coordinator._handle_offset_commit_response = self._handle_response
+        self._default = coordinator.config["default_offset_commit_callback"]
+        coordinator.config["default_offset_commit_callback"] = self._auto_callback
+        self._awaited: Any = None
+        self._by_user: set[int] = set()
+
+    def consumed(self) -> dict[Any, Any]:
+        """Return what a commit without offsets commits."""
+        offsets: dict[Any, Any] = self._subscription.all_consumed_offsets()
+        return offsets
+
+    def owned(self) -> frozenset[Any] | None:
+        """Return what is assigned; None: the consumer takes no part in that."""
+        if not self._subscription.partitions_auto_assigned():
+            return None
+        return frozenset(self._subscription.assignment)
+
+    def once(
+        self, offsets: Mapping[Any, Any], timeout_ms: float
+    ) -> dict[TopicPartition, KafkaGuardError]:
+        """Commit, up to the first answer.
+
+        Returns:
+            What was refused.
+
+        Raises:
+            KafkaError: There is no answer.
+        """
+        self._awaited = offsets
+        try:
+            self._commit(offsets, timeout_ms=timeout_ms)
+        except _AnsweredError as answered:
+            return answered.refused
+        finally:
+            self._awaited = None
+        return {}
+
+    def callback_for(
+        self, offsets: Any, callback: Callable[..., Any] | None
+    ) -> Callable[..., Any]:
+        """Return what ``commit_async`` gets in place of the user's callback."""
+        self._by_user.add(id(offsets))
+
+        def called(offsets: Any, outcome: Any) -> Any:
+            outcome = self._looked_at(offsets, outcome)
+            self._by_user.discard(id(offsets))
+            return (callback or self._default)(offsets, outcome)
+
+        return called
+
+    def _auto_callback(self, offsets: Any, outcome: Any) -> Any:
+        return self._default(offsets, self._looked_at(offsets, outcome))
+
+    def _looked_at(self, offsets: Any, outcome: Any) -> Any:
+        """Turn an exception into ours as well; tell of it where no answer was."""
+        if not isinstance(outcome, Exception):
+            return outcome
+        if not getattr(outcome, "was_answered", False):
+            self._tell(_everywhere(offsets, outcome), id(offsets) in self._by_user)
+        return errors.translate(outcome, api=OFFSET_COMMIT)
+
+    def _handle_response(self, offsets: Any, send_time: Any, response: Any) -> None:
+        """Read an answer, and keep what each partition was refused with."""
+        try:
+            self._handle(offsets, send_time, response)
+        except KafkaError as error:
+            refused = _refused(response)
+            if offsets is self._awaited:
+                raise _AnsweredError(refused) from error
+            error.was_answered = True
+            self._tell(refused, id(offsets) in self._by_user)
+            raise
+
+
+def _refused(response: Any) -> dict[TopicPartition, KafkaGuardError]:
+    return {
+        TopicPartition(topic, partition): errors.make(
+            code, api=OFFSET_COMMIT, topic=topic, partition=partition
+        )
+        for topic, partitions in response.topics
+        for partition, code in partitions
+        if code
+    }
+
+
+def _everywhere(
+    offsets: Any, error: Exception
+) -> dict[TopicPartition, KafkaGuardError]:
+    """Say that an error is about all partitions of a commit."""
+    return {
+        TopicPartition(*place): errors.translate(
+            error, api=OFFSET_COMMIT, topic=place.topic, partition=place.partition
+        )
+        for place in offsets
+    }

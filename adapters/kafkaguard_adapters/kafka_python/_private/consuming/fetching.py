@@ -1,0 +1,182 @@
+"""kafka-python's reads: what each is answered, and partitions that are left out.
+
+The fetcher's answers are parsed on the thread that polls; what is sent is chosen, and
+broken connections are noticed, on the client's own thread. So the set of held
+partitions is never changed in place, and broken connections are queued.
+"""
+
+# ruff: noqa: SLF001 - reaching inside is what this module is for
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import Cancelled, KafkaError
+
+from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard._consuming.machine import Refusal
+from kafkaguard_adapters.kafka_python.errors import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kafkaguard._consuming.commands import Command
+    from kafkaguard._consuming.standing import Reader
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.consuming.driver import Driver
+
+_OUT_OF_RANGE = 1
+_MS = 1000
+
+
+class Fetching:
+    """The shell of a ``KafkaConsumer``, in the place of four of its fetcher's methods.
+
+    Args:
+        consumer: The client's consumer.
+    """
+
+    driver: Driver
+
+    def __init__(self, consumer: Any) -> None:
+        self._subscription = consumer._subscription
+        fetcher = consumer._fetcher
+        self._cluster = fetcher._manager.cluster
+        self._held: frozenset[Any] = frozenset()
+        self._resettable: set[Any] = set()
+        self._failures: deque[KafkaGuardError] = deque()
+        # A follower may be behind its leader: then the client asks the leader itself.
+        self._judges_resets = not consumer.config["client_rack"]
+        self._fetch_records = fetcher.fetch_records
+        self._parse = fetcher._parse_fetched_data
+        self._fetchable = fetcher._fetchable_partitions
+        self._handle_error = fetcher._handle_fetch_error
+        fetcher.fetch_records = self._fetch
+        fetcher._parse_fetched_data = self._parse_answer
+        fetcher._fetchable_partitions = self._choose
+        fetcher._handle_fetch_error = self._note_error
+
+    # --- what the driver orders -------------------------------------------------------
+
+    def assignment(self) -> Collection[TopicPartition]:
+        """Return what the consumer is assigned."""
+        return frozenset(self._subscription.assignment)
+
+    def hold(self, place: TopicPartition) -> None:
+        """Leave a partition out of what is fetched."""
+        self._held |= {place}
+
+    def free(self, place: TopicPartition) -> None:
+        """Fetch a partition again."""
+        self._held -= {place}
+
+    def let_reset(self, place: TopicPartition) -> None:
+        """Leave the next answer "out of range" to the client."""
+        self._resettable.add(place)
+
+    def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error has it
+        """Raise an error from the poll that is under way, or from the next one."""
+        self._failures.append(error)
+
+    def readers(self) -> Mapping[TopicPartition, Reader]:
+        """Return nothing: each answer is seen."""
+        return {}
+
+    def wake(self) -> None:
+        """Leave it to the next fetch, which is at most ``fetch_max_wait_ms`` away."""
+
+    # --- in the place of the fetcher's methods ----------------------------------------
+
+    def _fetch(
+        self,
+        max_records: int | None = None,
+        update_offsets: bool = True,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """Do what is due, fetch, and come back in time for what is due next."""
+        driver = self.driver
+        driver.tick()
+        if self._cluster.unauthorized_topics:
+            self._note_denied()
+        self._raise_failure()
+        if self._held and timeout_ms is not None:
+            timeout_ms = min(timeout_ms, driver.seconds_left() * _MS)
+        fetched = self._fetch_records(max_records, update_offsets, timeout_ms)
+        driver.tell()
+        return fetched
+
+    def _note_denied(self) -> None:
+        """Say which topics the client only logs that it may not see."""
+        own = {place.topic for place in self._subscription.assignment}
+        own.update(self._subscription.subscription or ())
+        self.driver.denied(own & set(self._cluster.unauthorized_topics))
+
+    def _parse_answer(self, completed_fetch: Any) -> Any:
+        """Take an answer's error code in before the client swallows it."""
+        code = completed_fetch.partition_data.error_code
+        place = completed_fetch.topic_partition
+        if not code:
+            if self.driver.machine.is_waiting(place):
+                self.driver.answered(place, completed_fetch.fetched_offset)
+            return self._parse(completed_fetch)
+        if self._is_clients(place, completed_fetch):
+            return self._parse(completed_fetch)
+        position = completed_fetch.fetched_offset
+        self.driver.refused(TopicPartition(*place), Refusal(code, position=position))
+        if code == _OUT_OF_RANGE:
+            if completed_fetch.metric_aggregator:
+                completed_fetch.metric_aggregator.record(place, 0, 0)
+        else:
+            with suppress(KafkaError):  # it refreshes metadata and validates positions
+                self._parse(completed_fetch)
+        self._raise_failure()
+        return None
+
+    def _is_clients(self, place: Any, completed_fetch: Any) -> bool:
+        """Tell whether an answer is of no interest, or is the client's to deal with."""
+        if not self._subscription.is_fetchable(place):
+            return True
+        position = self._subscription.assignment[place].position
+        if position is None or position.offset != completed_fetch.fetched_offset:
+            return True
+        if completed_fetch.partition_data.error_code != _OUT_OF_RANGE:
+            return False
+        if place in self._resettable:
+            self._resettable.discard(place)
+            return True
+        return not self._judges_resets
+
+    def _choose(self) -> list[Any]:
+        """Choose what to fetch; this runs on the client's own thread."""
+        chosen: list[Any] = self._fetchable()
+        held = self._held
+        return [each for each in chosen if each not in held] if held else chosen
+
+    def _note_error(self, node_id: Any, exception: BaseException) -> None:
+        """Note that a broker cannot be read from; on the client's own thread."""
+        self._handle_error(node_id, exception)
+        if not isinstance(exception, Cancelled):
+            self.driver.later(lambda *_: self._broker_away(node_id, exception))
+
+    def _broker_away(self, node_id: Any, exception: BaseException) -> list[Command]:
+        """Let what that broker leads wait."""
+        for place in list(self._subscription.assignment):
+            if (
+                self._cluster.leader_for_partition(place) != node_id
+                or place in self._held
+            ):
+                continue
+            error = errors.translate(
+                exception, api="Fetch", topic=place.topic, partition=place.partition
+            )
+            position = self._subscription.assignment[place].position
+            at = None if position is None else position.offset
+            refusal = Refusal(None, position=at, error=error)
+            self.driver.refused(TopicPartition(*place), refusal)
+        return []
+
+    def _raise_failure(self) -> None:
+        if self._failures:
+            raise self._failures.popleft()

@@ -1,0 +1,50 @@
+"""Every name inside kafka-python's consumer (3.x) that is used, and their check."""
+
+# ruff: noqa: SLF001 - looking inside is what this module is for
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaguard_adapters.consuming import inside_names
+
+USED = {
+    "consumer": ("_coordinator", "_fetcher", "_subscription", "config"),
+    "fetcher": ("_manager",),
+    "subscription": (
+        "all_consumed_offsets",
+        "assignment",
+        "is_fetchable",
+        "partitions_auto_assigned",
+        "subscription",
+    ),
+    "coordinator": ("config",),
+    "cluster": ("leader_for_partition", "unauthorized_topics"),
+}
+#: Methods that are replaced in an object, and the names of what they take.
+REPLACED = {
+    ("fetcher", "fetch_records"): ("max_records", "update_offsets", "timeout_ms"),
+    ("fetcher", "_parse_fetched_data"): ("completed_fetch",),
+    ("fetcher", "_fetchable_partitions"): (),
+    ("fetcher", "_handle_fetch_error"): ("node_id", "exception"),
+    ("coordinator", "_handle_offset_commit_response"): (
+        "offsets",
+        "send_time",
+        "response",
+    ),
+}
+
+
+def missing(consumer: Any) -> list[str]:
+    """List what is used inside a consumer and is not there."""
+    try:
+        owners = {
+            "consumer": consumer,
+            "fetcher": consumer._fetcher,
+            "subscription": consumer._subscription,
+            "coordinator": consumer._coordinator,
+            "cluster": consumer._fetcher._manager.cluster,
+        }
+    except AttributeError as error:
+        return [str(error)]
+    return inside_names.missing(owners, USED, REPLACED)

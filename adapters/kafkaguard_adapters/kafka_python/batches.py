@@ -1,0 +1,196 @@
+"""kafka-python's batches as the machine sees them, and why their records fail."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import BrokerResponseError, KafkaError, KafkaTimeoutError
+
+from kafkaguard._delivery.facts import Batch, Place, Refusal
+from kafkaguard_adapters.kafka_python._private import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkaguard._delivery.facts import Raw
+
+
+#: Seconds until a record that has failed at once must have its outcome.
+_SOON_S = 10.0
+
+
+class SourceBatch(Batch):
+    """A batch of a kafka-python producer.
+
+    Args:
+        producer: The producer that holds it.
+        source: The client's batch.
+        position: As for any batch.
+        due: As for any batch.
+        parent: As for any batch.
+
+    Attributes:
+        result: The client's future of the whole batch.
+        inners: The client's futures of its records; that list may still grow.
+        before: How many records came into it before the producer was guarded.
+        in_parts: How many of its records are in parts, after it was split.
+    """
+
+    __slots__ = ("before", "in_parts", "inners", "producer", "result", "source")
+
+    def __init__(
+        self,
+        producer: Any,
+        source: Any,
+        position: tuple[int, ...],
+        due: float,
+        parent: Batch | None = None,
+    ) -> None:
+        super().__init__(Place(*source.topic_partition), position, due, parent)
+        self.producer = producer
+        self.source = source
+        self.result = source.produce_future
+        self.inners = reading.records_in(source)
+        self.before = 0
+        self.in_parts = 0
+
+    @property
+    def count(self) -> int:
+        """How many records it has."""
+        return len(self.inners) - self.before
+
+    def tokens(self) -> Sequence[Any]:
+        """Return the client's futures of its records."""
+        return self.inners[self.before :]
+
+    def keys(self) -> Sequence[bytes | None] | None:
+        """Return each record's key; None while the batch is open for more."""
+        raws = self.raws()
+        return None if raws is None else [raw.key for raw in raws]
+
+    def raws(self) -> Sequence[Raw] | None:
+        """Return each record's bytes; None while the batch is open for more."""
+        raws = reading.records_of(self.source)
+        return None if raws is None else raws[self.before :]
+
+    def was_in_flight(self) -> bool:
+        """Tell whether it was given up on its way, so that an answer may come yet."""
+        return reading.was_given_up(self.result) and reading.was_sent(self.source)
+
+    def refusals(self) -> list[Refusal]:
+        """Say why each of its records has failed."""
+        tell = self.result.value[2]
+        return [
+            self._refusal(index, inner, inner.exception or tell(index + self.before))
+            for index, inner in enumerate(self.tokens())
+        ]
+
+    def late_refusals(self, tell: Callable[[int], BaseException]) -> list[Refusal]:
+        """Say why each was refused, as was heard after the batch had been given up.
+
+        Args:
+            tell: Says why, by a record's place.
+        """
+        return [
+            self._answered(index, inner, tell(index + self.before), tell)
+            for index, inner in enumerate(self.tokens())
+        ]
+
+    def _refusal(self, index: int, inner: Any, cause: BaseException) -> Refusal:
+        if isinstance(cause, KafkaTimeoutError):
+            return self._unanswered(index, inner, cause, expired=True)
+        if reading.was_given_up(self.result):
+            return self._unanswered(index, inner, cause)
+        return self._answered(index, inner, cause, self.result.value[2])
+
+    def _unanswered(
+        self, index: int, inner: Any, cause: BaseException, *, expired: bool = False
+    ) -> Refusal:
+        hidden = reading.unwrapped(cause)
+        # One whose InitProducerId was refused (a cause in a text) never sent anything.
+        sent = reading.was_sent(self.source) and hidden is cause
+        return Refusal(
+            token=inner,
+            index=index,
+            cause=hidden,
+            blame="client",
+            sent="maybe" if sent else "never",
+            first_try=reading.is_first_try(self.source),
+            expired=expired,
+            null_key=reading.key_is_null(inner),
+        )
+
+    def _answered(
+        self,
+        index: int,
+        inner: Any,
+        cause: BaseException,
+        tell: Callable[[int], BaseException],
+    ) -> Refusal:
+        place = index + self.before
+        is_mate = type(cause) is KafkaError  # what record_errors leave out
+        is_answer = is_mate or isinstance(cause, BrokerResponseError)
+        if is_mate:
+            blame = "mate"
+        elif tell(place) is not tell(place):
+            # Of one that they name it makes a new exception at each look.
+            blame = "record"
+        else:
+            blame = "batch"
+        return Refusal(
+            token=inner,
+            index=index,
+            cause=cause,
+            blame=blame,  # type: ignore[arg-type]  # one of three literals
+            sent="answered" if is_answer else "maybe",  # or the connection broke
+            first_try=reading.is_first_try(self.source),
+            null_key=reading.key_is_null(inner),
+        )
+
+
+class LoneRecord(Batch):
+    """A record that the client failed before it came into any batch.
+
+    Args:
+        inner: The client's future.
+        raw: Its bytes, where they can be had.
+    """
+
+    __slots__ = ("_inner", "_raw")
+
+    def __init__(self, inner: Any, raw: Raw | None) -> None:
+        place = Place(*reading.result_of(inner).topic_partition)
+        super().__init__(place, (), time.monotonic() + _SOON_S)
+        self._inner = inner
+        self._raw = raw
+
+    @property
+    def count(self) -> int:
+        """One."""
+        return 1
+
+    def tokens(self) -> Sequence[Any]:
+        """Return the client's future."""
+        return (self._inner,)
+
+    def keys(self) -> Sequence[bytes | None] | None:
+        """Return its key."""
+        return None if self._raw is None else (self._raw.key,)
+
+    def raws(self) -> Sequence[Raw] | None:
+        """Return its bytes."""
+        return None if self._raw is None else (self._raw,)
+
+    def refusals(self) -> list[Refusal]:
+        """Say why it has failed."""
+        return [
+            Refusal(
+                token=self._inner,
+                index=0,
+                cause=self._inner.exception,
+                blame="record",
+                sent="never",
+                null_key=reading.key_is_null(self._inner),
+            )
+        ]

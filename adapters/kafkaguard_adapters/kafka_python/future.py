@@ -1,0 +1,257 @@
+"""The future of a guarded record: kafka-python's, with the guard's outcome on top."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from kafka.errors import KafkaTimeoutError
+
+from kafkaguard._delivery.records import Record
+from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python.errors import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.producing.driver import ThreadDriver
+
+
+class GuardedFuture:
+    """Stands for kafka-python's ``FutureRecordMetadata``.
+
+    It follows the client's future. Where that fails, the guard decides: the record is
+    sent again and this future follows the new one, or it fails with an error that is
+    both kafkaguard's and kafka-python's.
+    """
+
+    __slots__ = ("_driver", "_inner")
+
+    def __init__(self, inner: Any, driver: ThreadDriver) -> None:
+        self._inner = inner
+        self._driver = driver
+
+    @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
+    def __class__(self) -> type:
+        """The client's class, so that ``isinstance`` holds."""
+        return type(self._inner)
+
+    def __getattr__(self, name: str) -> Any:
+        """Hand everything else on to the client's future."""
+        return getattr(self._inner, name)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse: the outcome comes to this process, and to one object."""
+        raise TypeError(
+            "a future of a record cannot be pickled or copied: take what get() returns"
+        )
+
+    def __repr__(self) -> str:
+        """Show the state, never the record."""
+        state = "pending"
+        if self.is_done:
+            state = "failed" if self._error() else "delivered"
+        return f"<GuardedFuture {state}>"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the record was delivered or has failed for good."""
+        record = self._record()
+        if record is None:
+            return bool(self._inner.is_done)
+        return record.outcome is not None
+
+    @property
+    def value(self) -> Any:
+        """The RecordMetadata of a delivered record, else None."""
+        record = self._record()
+        if record is None:
+            return self._inner.value
+        outcome = record.outcome
+        if outcome is None or outcome.error is not None:
+            return None
+        if outcome.offset is not None:
+            return reading.metadata_at(record.token, outcome.offset)
+        return reading.metadata_of(record.token)
+
+    @property
+    def exception(self) -> BaseException | None:
+        """Why the record failed for good, else None."""
+        return self._look()
+
+    def succeeded(self) -> bool:
+        """Tell whether the record was delivered."""
+        return self.is_done and self._look() is None
+
+    def failed(self) -> bool:
+        """Tell whether the record failed for good."""
+        return self._look() is not None
+
+    def retriable(self) -> bool:
+        """Tell whether the record failed and the same one may be sent again."""
+        error = self._look()
+        return error is not None and error.verdict.retriable
+
+    def success(self, value: Any) -> GuardedFuture:
+        """Settle the client's future by hand."""
+        self._inner.success(value)
+        return self
+
+    def failure(self, error: Any) -> GuardedFuture:
+        """Fail the client's future by hand."""
+        self._inner.failure(error)
+        return self
+
+    def get(self, timeout: float | None = None) -> Any:
+        """Wait for the record's outcome.
+
+        Args:
+            timeout: Seconds to wait at most. Default: as long as it takes; the
+                client's ``delivery_timeout_ms`` bounds that.
+
+        Returns:
+            The RecordMetadata.
+
+        Raises:
+            KafkaGuardError: Why it failed; also of kafka-python's class.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (record := self._record()) is None:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                return self._inner.get(left)
+            except Exception as error:
+                if not self._inner.failed():
+                    raise self._still_open(error, timeout) from error
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if not self._driver.wait_until_settled(record, left):
+            raise self._still_open(KafkaTimeoutError(), timeout)
+        failure = self._look()
+        if failure is not None:
+            raise failure
+        return self.value
+
+    def add_callback(self, f: Any, *args: Any, **kwargs: Any) -> GuardedFuture:
+        """Call ``f`` with the RecordMetadata once the record is delivered."""
+        return self._hook(True, f, args, kwargs)
+
+    def add_errback(self, f: Any, *args: Any, **kwargs: Any) -> GuardedFuture:
+        """Call ``f`` with the exception once the record has failed for good."""
+        return self._hook(False, f, args, kwargs)
+
+    def add_both(self, f: Any, *args: Any, **kwargs: Any) -> GuardedFuture:
+        """Call ``f`` with the RecordMetadata or the exception."""
+        self.add_callback(f, *args, **kwargs)
+        return self.add_errback(f, *args, **kwargs)
+
+    def chain(self, future: Any) -> GuardedFuture:
+        """Settle another future with this one's outcome."""
+        self.add_callback(future.success)
+        return self.add_errback(future.failure)
+
+    def __await__(self) -> Generator[GuardedFuture, None, Any]:
+        """Wait within kafka-python's own event loop."""
+        if not self.is_done:
+            yield self
+        error = self._look()
+        if error is not None:
+            raise error
+        return self.value
+
+    # --- for the guard ------------------------------------------------------------
+
+    def _hook(self, on_success: bool, f: Any, args: Any, kwargs: Any) -> GuardedFuture:
+        if args or kwargs:
+            f = partial(f, *args, **kwargs)
+        hook = Hook(self, f, on_success=on_success)
+        if record_of(self._inner) is None:
+            self._inner.add_both(hook.look)
+        else:
+            hook.look(None)
+        return self
+
+    def when_settled(self, call: Callable[[], object]) -> None:
+        """Call something once the record has its outcome, after the client's word."""
+        record = self._record()
+        if record is None:
+            call()
+        else:
+            self._driver.when_settled(record, call)
+
+    def run(self, f: Callable[[Any], Any], *, on_success: bool) -> None:
+        """Call the application's function, if the outcome is the one that it is for."""
+        error = self._error()
+        if on_success != (error is None):
+            return
+        try:
+            f(self.value if error is None else self._look())
+        except BaseException as raised:  # noqa: BLE001 - it must not end our thread
+            self._driver.callback_raised(raised)
+
+    def _record(self) -> Record | None:
+        """Return the guard's record, None as long as the client's future counts."""
+        inner = self._inner
+        record = record_of(inner)
+        if record is None and inner.failed():
+            self._driver.look(inner)
+            record = record_of(inner)
+        return record
+
+    def _error(self) -> KafkaGuardError | None:
+        record = self._record()
+        if record is None or record.outcome is None:
+            return None
+        return record.outcome.error
+
+    def _look(self) -> KafkaGuardError | None:
+        """Return the error and note that the application has seen it."""
+        record = self._record()
+        if record is None or record.outcome is None:
+            return None
+        record.outcome.seen = True
+        return record.outcome.error
+
+    def _still_open(self, original: Exception, timeout: float | None) -> Exception:
+        topic, partition = reading.result_of(self._inner).topic_partition
+        return errors.translate(
+            original,
+            message=f"no outcome within {timeout:g} s; the record may still be "
+            "delivered: wait for the same future again",
+            api="Produce",
+            topic=topic,
+            partition=partition,
+        )
+
+
+class Hook:
+    """A callback of the application.
+
+    Args:
+        future: Whose outcome it waits for.
+        f: What is called.
+        on_success: With the metadata of a delivered record, or else with the error.
+    """
+
+    __slots__ = ("_f", "_future", "_on_success")
+
+    def __init__(
+        self, future: GuardedFuture, f: Callable[[Any], Any], *, on_success: bool
+    ) -> None:
+        self._future = future
+        self._f = f
+        self._on_success = on_success
+
+    def look(self, _: Any) -> None:
+        """Run once the outcome is there; the client has said its word."""
+        self._future.when_settled(self._run)
+
+    def _run(self) -> None:
+        self._future.run(self._f, on_success=self._on_success)
+
+
+def record_of(inner: Any) -> Record | None:
+    """Return what the guard knows of a record that has failed, by its first future."""
+    value = inner.value
+    return value if isinstance(value, Record) else None

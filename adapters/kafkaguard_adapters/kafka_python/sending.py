@@ -1,0 +1,384 @@
+"""What ``send`` does before and after the client's own: the hot path of the guard.
+
+Apart from the stand-in itself: looking up an attribute on an object that hands unknown
+names on costs ten times as much, and a send looks up several.
+"""
+
+from __future__ import annotations
+
+import time
+from threading import get_ident
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+
+from kafkaguard._delivery.facts import Place
+from kafkaguard._delivery.judging import add_words
+from kafkaguard._verdicts.classification import classify
+from kafkaguard.errors import InvalidRecordKeyError
+from kafkaguard_adapters.kafka_python import transaction_errors
+from kafkaguard_adapters.kafka_python._private import moving, reading
+from kafkaguard_adapters.kafka_python._private.reading import SendArguments
+from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.kafka_python.future import GuardedFuture
+from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.barrier import Limit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard._delivery.facts import Raw
+    from kafkaguard._delivery.machine import DeliveryMachine
+    from kafkaguard._verdicts.verdict import Verdict
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
+    from kafkaguard_adapters.kafka_python.transactions import Transactions
+    from kafkaguard_adapters.producing.driver import ThreadDriver
+    from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+
+_new = object.__new__
+_LIMIT = 1 << 63
+#: Stands for a machine that holds the sends of every topic.
+_ALL_HELD: Any = SimpleNamespace(holds={None})
+
+
+class Sending:
+    """Hands records to the client that is in use.
+
+    Args:
+        checks_keys: Refuse a record without a key for a compacted topic.
+        harmless: Topics for which a record without a key may pass unseen.
+
+    Attributes:
+        wait: Called where sends are held, with the topic and the time that they have.
+    """
+
+    __slots__ = (
+        "checks_keys",
+        "driver",
+        "harmless",
+        "machine",
+        "null_keys",
+        "serializes",
+        "shell",
+        "transactions",
+        "under_way",
+        "wait",
+    )
+
+    shell: KafkaPythonShell
+    driver: ThreadDriver
+    machine: DeliveryMachine
+    null_keys: NullKeyCheck
+    transactions: Transactions
+    wait: Callable[[str, Limit], object]
+
+    def __init__(self, harmless: set[str], *, checks_keys: bool) -> None:
+        self.checks_keys = checks_keys
+        self.harmless = harmless
+
+    def use(
+        self,
+        shell: KafkaPythonShell,
+        driver: ThreadDriver,
+        transactions: Transactions,
+        null_keys: NullKeyCheck,
+    ) -> None:
+        """Send by these from now on."""
+        self.shell, self.driver, self.transactions = shell, driver, transactions
+        self.null_keys = null_keys
+        self.serializes = shell.producer.config["key_serializer"] is not None
+        self.under_way = driver.barrier.under_way
+        self.machine, self.wait = driver.machine, driver.wait_for
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Any:
+        """Send a record, as ``KafkaProducer.send`` does.
+
+        Args:
+            topic: As in kafka-python, like all up to ``timestamp_ms``.
+            value: The value.
+            key: The key.
+            headers: The headers.
+            partition: The partition.
+            timestamp_ms: The time.
+            timeout: Seconds that this call takes at most, 0 or more: for the topic to
+                become known, records of it to be sent again, or a dead producer to be
+                replaced. Default: the client's ``max_block_ms``, which holds in any
+                case.
+
+        Returns:
+            A future with the interface of kafka-python's. Where the policy sets a
+            refused record aside (``on_reject``), it fails with the error.
+
+        Raises:
+            InvalidRecordKeyError: The topic is compacted and the record has no key,
+                after serialisers. Nothing was sent. Also an ``InvalidRecordError`` of
+                kafka-python.
+            KafkaGuardError: What else the client raises, also of its own class.
+            TypeError: ``timeout`` is not a number.
+            ValueError: It is negative, or ``timestamp_ms`` is no 64-bit number.
+        """
+        if timestamp_ms is not None:
+            _check_timestamp(timestamp_ms)
+        if timeout is not None:
+            timeout = self._await_topic(topic, partition, timeout)
+        me = get_ident()
+        self.under_way[me] = topic  # before the look, so that a hold waits for it
+        try:
+            if self.machine.holds:
+                self._wait_while_held(me, topic, timeout)
+            if (key is None or self.serializes) and topic not in self.harmless:
+                refusal = self._refusal(topic, key, headers, timeout)
+                if refusal is not None:
+                    self.transactions.refused_at_once(refusal)
+                    record = SendArguments(
+                        topic, value, key, headers, partition, timestamp_ms
+                    )
+                    return self._refused(refusal, record)
+            producer = self.shell.producer
+            try:
+                inner = producer.send(
+                    topic, value, key, headers, partition, timestamp_ms
+                )
+            except Exception as error:  # noqa: BLE001 - raised again, unless mended
+                record = SendArguments(
+                    topic, value, key, headers, partition, timestamp_ms
+                )
+                self.under_way.pop(me, None)
+                return self._not_accepted(error, producer, record, timeout)
+        finally:
+            self.under_way.pop(me, None)
+        if inner.is_done and inner.failed():  # perhaps before it came into any batch
+            record = SendArguments(topic, value, key, headers, partition, timestamp_ms)
+            self._failed_at_once(inner, record)
+        future = _new(GuardedFuture)  # in half the time that its __init__ would take
+        future._inner = inner  # noqa: SLF001 - as its __init__ does
+        future._driver = self.driver  # noqa: SLF001 - as its __init__ does
+        return future
+
+    def hold_all(self, wait: Callable[[str, Limit], object]) -> None:
+        """Let all sends wait, in a forked child that has no producer."""
+        self.machine, self.wait = _ALL_HELD, wait
+
+    # --- waiting ------------------------------------------------------------------
+
+    def _wait_while_held(self, me: int, topic: str, timeout: float | None) -> None:
+        """Let a send wait until its topic is free."""
+        while self._is_held(topic):
+            self.under_way.pop(me, None)
+            self.wait(topic, self._limit(timeout))
+            self.under_way[me] = topic
+            if self.driver.is_own_thread():
+                return
+
+    def _is_held(self, topic: str) -> bool:
+        holds = self.machine.holds  # of another one, in a forked child
+        return None in holds or topic in holds
+
+    def _limit(self, timeout: float | None) -> Limit:
+        most = Limit(self.shell.producer.config["max_block_ms"] / 1000, "max_block_ms")
+        return most if timeout is None else min(most, Limit(timeout, "timeout"))
+
+    def _await_topic(self, topic: str, partition: int | None, timeout: float) -> float:
+        """Wait for what would make ``send`` wait.
+
+        Returns:
+            The seconds that are left.
+        """
+        told.check_timeout("send", timeout)
+        end = time.monotonic() + timeout
+        if self._is_held(topic):
+            self.wait(topic, self._limit(timeout))
+        producer = self.shell.producer
+        if not isinstance(topic, str) or reading.is_closed(producer):
+            return timeout  # the client says so, at once
+        try:
+            moving.wait_for_topic(producer, topic, end - time.monotonic())
+        except KafkaTimeoutError as error:
+            raise self.refusal_of(error, topic, partition, timeout=timeout) from error
+        except (KafkaError, RuntimeError):  # what send itself will say, or mend
+            pass
+        return max(0.0, end - time.monotonic())
+
+    # --- what the guard or the client refuses -------------------------------------
+
+    def _refusal(
+        self, topic: str, key: Any, headers: Any, patience: float | None
+    ) -> InvalidRecordKeyError | None:
+        """Return the error of a record without a key for a compacted topic."""
+        if not self.checks_keys:
+            return None
+        try:
+            serializer = self.shell.producer.config["key_serializer"]
+            self.null_keys.check(topic, key, headers, serializer, patience)
+        except InvalidRecordKeyError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - a fault of ours must fail no send
+            self.driver.outside.failed(
+                "the check for a null key failed; the record is sent", error
+            )
+            self.driver.outside.work_here()
+        return None
+
+    def _refused(self, error: KafkaGuardError, record: SendArguments) -> GuardedFuture:
+        """Deal with a record that is refused, as the policy says.
+
+        Returns:
+            The future of a record that is set aside.
+
+        Raises:
+            KafkaGuardError: It is not set aside.
+        """
+        on_reject = self.machine.on_reject(error)
+        if on_reject == "raise":
+            self.driver.raised(error)
+            raise error
+        raw = self._bytes(error, record) if on_reject == "dead_letter" else None
+        inner = moving.never_sent(record.topic, record.partition)
+        place = Place(record.topic, record.partition)
+        self.driver.refused_at_once(inner, place, raw, error)
+        return GuardedFuture(inner, self.driver)
+
+    def _bytes(self, error: KafkaGuardError, record: SendArguments) -> Raw | None:
+        """Return a record's bytes; where they cannot be had, the error says so."""
+        try:
+            return reading.serialized(self.shell.producer, record)
+        except Exception as failure:  # noqa: BLE001 - it becomes the record's outcome
+            # Without its text, which may hold the record.
+            add_words(
+                error,
+                "no dead letter was sent: its bytes could not be had "
+                f"({type(failure).__name__})",
+            )
+            return None
+
+    def _not_accepted(
+        self,
+        error: Exception,
+        producer: Any,
+        record: SendArguments,
+        timeout: float | None,
+    ) -> Any:
+        """Deal with what the client's ``send`` has raised.
+
+        Raises:
+            KafkaGuardError: It did not take the record.
+            Exception: Anything else that it has raised.
+        """
+        is_dying = isinstance(error, (KafkaError, RuntimeError))  # it raises both
+        if is_dying and self._is_replaced(producer):  # in this very moment
+            return self.send(*record, timeout=timeout)
+        if isinstance(error, KafkaError):
+            refusal = self.refusal_of(error, record.topic, record.partition)
+            return self._refused(refusal, record)
+        self.transactions.refused_at_once(told.not_taken(errors, error, record.topic))
+        raise error
+
+    def _is_replaced(self, producer: Any) -> bool:
+        """Tell whether a send to that producer finds another one, now or soon."""
+        if producer is not self.shell.producer:
+            return True
+        self.shell.is_dead(producer)
+        return None in self.machine.holds and not self.driver.is_own_thread()
+
+    def _failed_at_once(self, inner: Any, record: SendArguments) -> None:
+        """Settle a record that has failed, perhaps before it came into any batch."""
+        raw = None
+        error = errors.translate(inner.exception, api="Produce", topic=record.topic)
+        if self.machine.on_reject(error) == "dead_letter":
+            raw = self._bytes(error, record)
+        self.shell.look(inner, raw)
+
+    # --- what an error means ------------------------------------------------------
+
+    def check(self, topic: str, key: Any) -> None:
+        """Refuse a dead letter without a key for a compacted topic.
+
+        Raises:
+            InvalidRecordKeyError: It is one.
+        """
+        if self.checks_keys:
+            self.null_keys.check(topic, key, None, None)
+
+    def not_sent(self, error: Exception, topic: str) -> Exception:
+        """Say why the client did not take a dead letter."""
+        if isinstance(error, KafkaError):
+            return self.refusal_of(error, topic)
+        return told.not_taken(errors, error, topic)
+
+    def refusal_of(
+        self,
+        error: KafkaError,
+        topic: str,
+        partition: int | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> KafkaGuardError:
+        """Make the error for a record that the client did not take."""
+        context: dict[str, Any] = {"phase": "enqueue"}
+        producer = self.shell.producer
+        is_transactional = self.shell.is_transactional
+        if isinstance(error, IllegalStateError):
+            if reading.is_closed(producer):
+                return told.closed(errors, topic)
+            if is_transactional and self.transactions.is_not_begun():
+                state = reading.transaction_state(producer)
+                return transaction_errors.not_begun(error, topic, state)
+        if is_transactional and self.transactions.has_failed():
+            return self.transactions.judged(error, transaction_errors.SEND)
+        if is_transactional:
+            context = {"transactional": True}
+        why, verdict = self._why_blocked(error, topic, timeout)
+        known = {} if verdict is None else {"verdict": verdict}
+        refusal = errors.translate(
+            error,
+            message=why,
+            context=context,
+            api="Produce",
+            topic=topic,
+            partition=partition,
+            **known,
+        )
+        self.transactions.refused_at_once(refusal)
+        return refusal
+
+    def _why_blocked(
+        self, error: KafkaError, topic: str, timeout: float | None
+    ) -> tuple[str | None, Verdict | None]:
+        """Say which of the causes of a timeout in send() it was, and what to do."""
+        if not isinstance(error, KafkaTimeoutError):
+            return None, None
+        producer = self.shell.producer
+        verdict = None
+        if not reading.has_connection(producer):
+            why = "no broker answers: check bootstrap_servers and the network"
+        elif reading.is_denied(producer, topic):
+            why, verdict = "this user may not see the topic", classify(29)
+        else:
+            why = f"the brokers do not know topic {topic}"
+            verdict = classify(3, api="Produce", phase="enqueue")
+        return f"nothing was sent within {self._limit(timeout)}: {why}", verdict
+
+
+def _check_timestamp(timestamp_ms: Any) -> None:
+    """Refuse what cannot be encoded: the client would find it when it sends the batch.
+
+    Raises:
+        ValueError: It has more than 64 bits.
+    """
+    if isinstance(timestamp_ms, int) and not -_LIMIT <= timestamp_ms < _LIMIT:
+        raise ValueError(
+            "send(timestamp_ms): milliseconds since 1970, in 64 bits; not "
+            f"{timestamp_ms}. Nothing was sent"
+        )

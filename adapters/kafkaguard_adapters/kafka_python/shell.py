@@ -1,0 +1,527 @@
+"""kafka-python's producer as the driver of the delivery machine sees it.
+
+It tells what happens to the client's batches and does with the client what it is told;
+it decides nothing. One callback a batch, none a record: what happened to a record
+follows from its batch, which is followed from the moment in which the client makes it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafka.errors import IllegalStateError, KafkaTimeoutError, RetriableError
+
+from kafkaguard._delivery.facts import Answer, Place, Traits
+from kafkaguard_adapters.kafka_python._private import moving, reading
+from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
+from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.kafka_python.future import record_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from kafkaguard._delivery.facts import Batch, Raw, Refusal
+    from kafkaguard._delivery.records import Record
+    from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard_adapters.asking.topic_settings import TopicSettings
+    from kafkaguard_adapters.kafka_python.building import Builder
+
+#: Seconds that kafka-python has beyond ``delivery_timeout_ms`` to keep it by itself.
+MARGIN_S = 1.0
+#: Seconds that a dead producer's thread has to end before it is left behind.
+STOP_S = 0.75
+#: Seconds that closing a dead producer may take.
+RETIRE_S = 5.0
+#: Seconds that a new producer has to get its id, where it takes another one over.
+IDENTITY_S = 5.0
+#: Seconds that a topic's settings are waited for.
+ASK_S = 3.0
+_POLL_S = 0.01
+#: By so much, at most, kafka-python takes a record for larger than it is.
+_ESTIMATE_BYTES = 21
+
+
+class LetterRules(Protocol):
+    """What ``send`` does about a record, for dead letters."""
+
+    def check(self, topic: str, key: Any) -> None:
+        """Refuse a missing key for a compacted topic: it would cost the others.
+
+        Raises:
+            InvalidRecordKeyError: It is one.
+        """
+
+    def not_sent(self, error: Exception, topic: str) -> Exception:
+        """Say why the client did not take a record."""
+
+
+class Dying:
+    """What is kept of a producer that has died, until its successor is in use.
+
+    Attributes:
+        acked: The last offsets that were confirmed to it before.
+        refusals: What says why by a record's index, for each of the client's batches
+            that was refused after the producer had given it up.
+        in_flight: Batches that it gave up on their way.
+    """
+
+    def __init__(self, producer: Any) -> None:
+        self.acked = reading.acked(producer)
+        self.refusals: dict[Any, Callable[[int], BaseException]] = {}
+        self.in_flight: list[SourceBatch] = []
+        moving.hear_refusals(producer, self.refusals.__setitem__)
+
+
+class KafkaPythonShell:
+    """See the module.
+
+    Args:
+        producer: The client's producer.
+        builder: Builds its successor.
+        ask: Asks the cluster for the settings of a topic; may take long and may raise.
+        letters: What ``send`` does about a record, for dead letters.
+
+    Attributes:
+        producer: The producer in use.
+    """
+
+    def __init__(
+        self,
+        producer: Any,
+        builder: Builder,
+        ask: Callable[[str], TopicSettings],
+        letters: LetterRules,
+    ) -> None:
+        self.errors: ClientErrors = errors
+        self.producer = producer
+        self.traits = traits_of(producer)
+        self._builder = builder
+        self._ask = ask
+        self._letters = letters
+        #: By the client's future of the batch. Written without a lock.
+        self._open: dict[Any, SourceBatch] = {}
+        #: Of each partition: id, epoch and number of the batch that comes next to the
+        #: last one that was accepted, and the offset where that one ends.
+        self._ends: dict[Place, tuple[Any, int]] = {}
+        self._generation = -1
+        self._numbers = itertools.count()
+        self._lock = threading.RLock()
+        self._dying: Dying | None = None
+        self._retired: list[Any] = []
+        self._is_closed = False
+        #: Held while batches are given up, which the client must not do as well.
+        self._giving_up = threading.Lock()
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it has a ``transactional.id``."""
+        return self.traits.transactional
+
+    # --- telling of batches -------------------------------------------------------
+
+    def listen(
+        self,
+        began: Callable[[Batch], object],
+        accepted: Callable[[Batch], object],
+        failed: Callable[[Batch, Sequence[Refusal]], object],
+        died: Callable[[BaseException, Place | None], object],
+        fault: Callable[[str, BaseException], object],
+    ) -> None:
+        """Tell of each batch from now on."""
+        self._began, self._accepted, self._failed = began, accepted, failed
+        self._died, self._fault = died, fault
+        self.put_in_use(self.producer)
+
+    def put_in_use(self, producer: Any) -> None:
+        """Send with this producer from now on, and tell of its batches."""
+        self._generation += 1
+        begin = self._weakly(producer, self._generation)
+        moving.tell_of_batches(producer, begin)
+        for source in reading.unfinished(producer):
+            if source.produce_future not in self._open:
+                begin(source, before=len(reading.records_in(source)))
+        self.producer = producer
+
+    def _weakly(self, producer: Any, generation: int) -> Callable[..., None]:
+        """Return what begins a batch; the client's thread keeps neither of us alive."""
+        this, its = weakref.ref(self), weakref.ref(producer)
+
+        def begin(source: Any, before: int = 0) -> None:
+            shell, client = this(), its()
+            if shell is None or client is None:
+                return
+            try:
+                shell._begin(client, generation, source, before)  # noqa: SLF001 - it is this one
+            except Exception as error:  # noqa: BLE001 - a send must not fail by it
+                shell._fault("a batch could not be followed; it is sent", error)  # noqa: SLF001 - there is no other way
+
+        return begin
+
+    def _begin(self, producer: Any, generation: int, source: Any, before: int) -> None:
+        """Follow a batch. The client waits for this, and holds a lock of its own."""
+        due = source.created + self.traits.delivery_timeout + MARGIN_S
+        parent = self._parent_of(source) if reading.is_part(source) else None
+        if parent is None:
+            position: tuple[int, ...] = (generation, next(self._numbers))
+        else:
+            first = reading.records_in(source)[0]
+            position = (*parent.position, parent.inners.index(first))
+        batch = SourceBatch(producer, source, position, due, parent)
+        batch.before = before
+        self._open[batch.result] = batch
+        if parent is not None:
+            parent.in_parts += len(batch.inners)
+            if parent.in_parts >= len(parent.inners):
+                self._open.pop(parent.result, None)
+        self._began(batch)
+        # A batch never fails as a whole: its value tells about each record.
+        batch.result.add_callback(partial(self._done, batch))
+
+    def _parent_of(self, source: Any) -> SourceBatch:
+        """Find the batch that was split, of which this is a part."""
+        place = Place(*source.topic_partition)
+        first = reading.records_in(source)[0]
+        found = (
+            batch
+            for batch in list(self._open.values())
+            if batch.place == place and first in batch.inners
+        )
+        return max(found, key=lambda batch: len(batch.position))
+
+    def _done(self, batch: SourceBatch, _: Any = None) -> None:
+        """Tell what became of a batch; a second time that changes nothing."""
+        try:
+            self._tell(batch)
+        finally:  # not before: who does not find it here finds its records told of
+            self._open.pop(batch.result, None)
+
+    def _tell(self, batch: SourceBatch) -> None:
+        base_offset, _timestamp, tell = batch.result.value
+        if tell is None:
+            follower, size = reading.follower(batch.source)
+            if follower is not None:
+                self._ends[batch.place] = follower, base_offset + size - 1
+            batch.base_offset = base_offset + batch.before
+            self._accepted(batch)
+            return
+        refusals = batch.refusals()
+        if not self.is_transactional:
+            self._look_at(batch, refusals[0].cause if refusals else None)
+        self._failed(batch, refusals)
+
+    def look(self, inner: Any, raw: Raw | None = None) -> None:
+        """Tell at once what a failed record's batch has come to.
+
+        Args:
+            inner: The client's future of the record.
+            raw: Its bytes, for a record that came into no batch.
+        """
+        batch = self._open.get(reading.result_of(inner))
+        if batch is not None:
+            if batch.result.is_done:
+                self._done(batch)
+            return
+        with self._lock:
+            if record_of(inner) is None and inner.failed():
+                lone = LoneRecord(inner, raw)
+                self._began(lone)
+                self._failed(lone, lone.refusals())
+
+    def tell_done(self) -> None:
+        """Tell of what is done, without waiting for the client's callbacks."""
+        for batch in list(self._open.values()):
+            if batch.result.is_done:
+                self._done(batch)
+
+    # --- the death of a producer --------------------------------------------------
+
+    def _look_at(self, batch: SourceBatch, cause: BaseException | None) -> None:
+        """See whether a producer has died of a failed batch, or before.
+
+        One whose sequence of numbers has a hole now is silenced: it is about to be
+        without an id, or to fail innocent batches. Java's client raises its epoch.
+        """
+        producer, where = batch.producer, None
+        death = reading.cause_of_death(producer)
+        if not reading.was_given_up(batch.result):
+            where = batch.place
+            if death is None and reading.breaks_sequence(producer, batch.source):
+                moving.silence(producer)
+                death = cause
+        if death is not None:
+            self.has_died(producer, death, where)
+        if batch.was_in_flight() and producer is self.producer and self._dying:
+            self._dying.in_flight.append(batch)
+
+    def has_died(
+        self, producer: Any, cause: BaseException, where: Place | None = None
+    ) -> None:
+        """Tell of a death, once."""
+        with self._lock:
+            if producer is not self.producer:
+                return
+            if self._dying is None:
+                self._dying = Dying(producer)
+        self._died(cause, where)
+
+    def is_dead(self, producer: Any) -> bool:
+        """See whether a producer delivers nothing any more, and tell if so."""
+        if self.is_transactional:
+            return False
+        cause = reading.cause_of_death(producer)
+        if cause is not None:
+            self.has_died(producer, cause)
+        return cause is not None
+
+    def shut(self) -> None:
+        """Take in nothing more, and send nothing more."""
+        with self._lock:
+            if self._dying is None:
+                self._dying = Dying(self.producer)
+        moving.silence(self.producer)
+        moving.refuse(self.producer)
+
+    def hear_out(self, until: float) -> None:
+        """Wait for the answers to what was sent, until monotonic seconds."""
+        dead = self.producer
+        sent = [b for b in self._open_of(dead) if reading.was_sent(b.source)]
+        self.await_batches(sent, until)
+        in_flight = [] if self._dying is None else self._dying.in_flight
+        while time.monotonic() < until and not all(
+            reading.is_answered(dead, batch.source.topic_partition)
+            for batch in in_flight
+        ):
+            time.sleep(_POLL_S)
+
+    def stop(self) -> None:
+        """End the client; what it still holds fails."""
+        dead = self.producer
+        error = IllegalStateError("Producer is closed forcefully.")
+        with self._giving_up:
+            moving.shut(dead)
+            for batch in self._open_of(dead):
+                if not reading.was_sent(batch.source):
+                    # The client's thread would end at one that cannot be encoded.
+                    moving.give_up(dead, batch.source, error)
+            moving.stop(dead, STOP_S)
+            moving.let_go(dead)
+        for batch in self._open_of(dead):
+            if not batch.result.is_done:
+                moving.give_up(dead, batch.source, error)
+            self._done(batch)
+
+    def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
+        """Say what was heard of batches after they were given up."""
+        found: dict[Batch, Answer] = {}
+        for batch in batches:
+            assert isinstance(batch, SourceBatch)
+            base = self._base_offset(batch)
+            tell = (
+                None if self._dying is None else self._dying.refusals.get(batch.source)
+            )
+            if base is not None:
+                found[batch] = Answer(base + batch.before)
+            elif tell is not None:
+                found[batch] = Answer(refusals=batch.late_refusals(tell))
+        return found
+
+    def _base_offset(self, batch: SourceBatch) -> int | None:
+        """Return where a batch was written that was given up; None: not known.
+
+        Its producer reads the answer: the last confirmed offset has moved on.
+        """
+        before = self._end_before(batch)
+        now = reading.acked(batch.producer).get(batch.source.topic_partition, -1)
+        if before is None or now <= before:
+            return None
+        base: int = now - batch.source.record_count + 1
+        return base
+
+    def _end_before(self, batch: SourceBatch) -> int | None:
+        """Return the last offset that was confirmed before a batch, -1 without one."""
+        number = reading.numbered(batch.source)
+        if number is not None and number[-1] == 0:
+            return -1
+        follower, end = self._ends.get(batch.place, (None, -1))
+        if number is not None and follower == number:
+            return end
+        if self._dying is None:
+            return None
+        return self._dying.acked.get(batch.source.topic_partition, -1)
+
+    def succeed(self, locking_out: Batch | None) -> None:
+        """Build a successor and put it in use.
+
+        With the id of the dead one and a newer epoch it locks out what that has left on
+        its way: a request may lie in a broker's buffers for as long as that is paused.
+        """
+        dead = self.producer
+        successor = self._builder.build(dead)
+        if isinstance(locking_out, SourceBatch):
+            identity = reading.next_identity(dead, locking_out.source)
+            if identity is not None and reading.is_idempotent(successor):
+                moving.take_identity(successor, identity, IDENTITY_S)
+        with self._lock:
+            if not self._is_closed:
+                self._dying = None
+                self.put_in_use(successor)
+                self._retired.append(dead)
+                return
+        _close(successor)
+        raise IllegalStateError("the producer was closed meanwhile")
+
+    def renew(self, prepare: Callable[[Any], None]) -> None:
+        """Put a new producer in use that takes over a ``transactional.id``.
+
+        Args:
+            prepare: Has it take the id over.
+
+        Raises:
+            Exception: It cannot be built, or cannot take over.
+        """
+        old = self.producer
+        successor = self._builder.build(old)
+        try:
+            prepare(successor)
+        except BaseException:
+            _close(successor)
+            raise
+        self.put_in_use(successor)
+        self._retired.append(old)
+
+    def retire(self) -> None:
+        """Close the dead producers; what their successor uses stays open."""
+        while self._retired:
+            _close(self._retired.pop())
+
+    def may_pass(self, error: BaseException) -> bool:
+        """Tell whether building a producer may succeed later."""
+        return isinstance(error, (RetriableError, OSError))
+
+    # --- handing over -------------------------------------------------------------
+
+    def hand_over(self, record: Record, deadline: float) -> Any:
+        """Give a record to the client, past every hold.
+
+        Raises:
+            Exception: The client did not take it.
+        """
+        topic, raw = record.place.topic, record.raw
+        assert raw is not None
+        if record.is_letter:
+            self._letters.check(topic, raw.key)
+        while True:
+            producer = self.producer
+            try:
+                return self._hand_to(producer, record.place, raw, deadline)
+            except Exception as error:
+                if producer is not self.producer:
+                    continue  # it died meanwhile
+                self.is_dead(producer)
+                if record.is_letter:
+                    raise self._letters.not_sent(error, topic) from error
+                raise
+
+    @staticmethod
+    def _hand_to(producer: Any, place: Place, raw: Raw, deadline: float) -> Any:
+        topic, partition = place
+        moving.wait_for_topic(producer, topic, deadline - time.monotonic())
+        if partition is None:
+            return moving.send_bytes(producer, topic, raw)
+        return moving.append(producer, topic, partition, raw)
+
+    def send_now(self) -> None:
+        """Send what was taken in without lingering."""
+        moving.end_linger(self.producer)
+
+    def sending_now(self) -> AbstractContextManager[None]:
+        """Send everything without lingering, for the time of a wait."""
+        return moving.flushing(self.producer)
+
+    def await_batches(self, batches: Sequence[Batch], deadline: float) -> None:
+        """Wait for the client's word about batches."""
+        for batch in batches:
+            if isinstance(batch, SourceBatch):
+                batch.result.wait(max(0.0, deadline - time.monotonic()))
+
+    def size_alone(self, raw: Raw) -> int:
+        """Return the bytes of a batch with this record only, compressed."""
+        return reading.size_alone(self.producer, raw)
+
+    def ask_limit(self, topic: str) -> int | None:
+        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        answers: list[int | None] = []
+
+        def ask() -> None:
+            try:
+                answers.append(self._ask(topic).max_message_bytes)
+            except Exception:  # noqa: BLE001 - the text does without it
+                answers.append(None)
+
+        thread = threading.Thread(target=ask, name="kafkaguard-limits", daemon=True)
+        thread.start()
+        thread.join(ASK_S)
+        return answers[0] if answers else None
+
+    def give_up(self, batch: Batch) -> None:
+        """Fail a batch, of which nothing more is sent if it was not sent yet."""
+        if isinstance(batch, SourceBatch) and not batch.result.is_done:
+            error = KafkaTimeoutError("delivery_timeout_ms is over")
+            with self._giving_up:
+                moving.give_up(batch.producer, batch.source, error)
+
+    def attach(self, token: Any, record: Record) -> None:
+        """Have the application's future find the guard's record."""
+        moving.attach(token, record)
+
+    def is_own_thread(self) -> bool:
+        """Tell whether the caller is the client's own thread."""
+        return reading.is_sender_thread(self.producer)
+
+    # --- the end ------------------------------------------------------------------
+
+    def close(self, within: float, *, null_logger: bool = False) -> None:
+        """Close the client within seconds."""
+        self.refuse_successors()
+        try:
+            self.producer.close(within, null_logger)
+        finally:
+            moving.let_go(self.producer)
+
+    def refuse_successors(self) -> None:
+        """Put no successor in use any more."""
+        with self._lock:
+            self._is_closed = True
+
+    def _open_of(self, producer: Any) -> list[SourceBatch]:
+        return [b for b in list(self._open.values()) if b.producer is producer]
+
+
+def traits_of(producer: Any) -> Traits:
+    """Return what kafka-python's producer can do and tell with these settings."""
+    config = producer.config
+    is_idempotent = reading.is_idempotent(producer)
+    is_transactional = bool(config["transactional_id"])
+    return Traits(
+        client=errors.client,
+        delivery_timeout=config["delivery_timeout_ms"] / 1000,
+        timeout_setting="delivery_timeout_ms",
+        largest_request=config["max_request_size"] - _ESTIMATE_BYTES,
+        compresses=bool(config["compression_type"]),
+        idempotent=is_idempotent,
+        transactional=is_transactional,
+        hears_late=is_idempotent and not is_transactional,
+    )
+
+
+def _close(dead: Any) -> None:
+    """Close a producer that has no use any more, but not its serialisers."""
+    moving.stop(dead, STOP_S)
+    moving.detach_serializers(dead)
+    dead.close(timeout=RETIRE_S)

@@ -1,0 +1,247 @@
+"""How transactional calls say what went wrong, and what to do next. No I/O here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka import TopicPartition
+from kafka.errors import (
+    BrokerResponseError,
+    KafkaTimeoutError,
+    RetriableError,
+)
+from kafka.structs import OffsetAndMetadata
+
+from kafkaguard._delivery.judging import ABORT as ABORTED
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors import ClientClosedError, ClientStateError, UnrelatedError
+from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python.errors import errors
+
+if TYPE_CHECKING:
+    from kafkaguard._verdicts.verdict import Phase
+    from kafkaguard.errors import KafkaGuardError
+
+
+class Call(NamedTuple):
+    """A call in a transaction: the method, its request, and what it does with it."""
+
+    method: str
+    api: str | None
+    phase: Phase | None = None
+
+
+BEGIN = Call("begin_transaction", None)
+COMMIT = Call("commit_transaction", "EndTxn", "commit")
+ABORT = Call("abort_transaction", "EndTxn", "abort")
+OFFSETS = Call("send_offsets_to_transaction", "TxnOffsetCommit")
+INIT = Call("init_transactions", "InitProducerId")
+SEND = Call("send", "Produce", "enqueue")
+
+_SERVER_ERROR = -1
+#: The calls came in a wrong order; no client is dead.
+_OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
+_COMMIT_IN_DOUBT = classify(KafkaTimeoutError(), api="EndTxn", phase="commit")
+#: What is missing, by the client's name for where it stands.
+_NEXT_STEPS = {
+    "UNINITIALIZED": "init_transactions() comes first",
+    "INITIALIZING": "init_transactions() has not ended: call it again",
+    "READY": "no transaction has begun: begin_transaction() comes first",
+    "IN_TRANSACTION": "a transaction is open: commit_transaction() or "
+    "abort_transaction() comes first",
+    "COMMITTING_TRANSACTION": "the commit has not ended: call commit_transaction() "
+    "again",
+    "ABORTING_TRANSACTION": "the abort has not ended: call abort_transaction() again",
+}
+_OUT_OF_ORDER = ("Invalid transition", "not in an active transaction")
+
+
+def not_transactional(call: Call) -> KafkaGuardError:
+    """Make the error for a transactional call of another producer."""
+    return errors.make(
+        ClientStateError,
+        f"{call.method}() is for a producer with a transactional_id, and this one has "
+        "none: build it with KafkaProducer(transactional_id=...)",
+    )
+
+
+def closed(call: Call) -> KafkaGuardError:
+    """Make the error for a transactional call of a closed producer."""
+    return errors.make(
+        ClientClosedError,
+        f"this producer was closed before {call.method}(), and nothing was done: build "
+        "a new one with the same transactional_id",
+    )
+
+
+def check_offsets(offsets: Any) -> None:
+    """Refuse what are no offsets, before anything is asked for.
+
+    Raises:
+        TypeError: They are not what kafka-python takes.
+    """
+    if isinstance(offsets, Mapping) and all(
+        isinstance(place, TopicPartition) and isinstance(offset, OffsetAndMetadata)
+        for place, offset in offsets.items()
+    ):
+        return
+    raise TypeError(
+        "send_offsets_to_transaction(offsets): a dict "
+        f"{{TopicPartition: OffsetAndMetadata}}; not {type(offsets).__name__}"
+        f"{_kinds(offsets)}"
+    )
+
+
+def _kinds(offsets: Any) -> str:
+    if not isinstance(offsets, Mapping):
+        return ""
+    kinds = {f"{type(k).__name__}: {type(v).__name__}" for k, v in offsets.items()}
+    return f" {{{', '.join(sorted(kinds))}}}"
+
+
+def not_in_time(call: Call, happened: str) -> KafkaGuardError:
+    """Make the error of a call that waited for ``max_block_ms``."""
+    context = {"transactional": True, "phase": call.phase}
+    return errors.translate(
+        KafkaTimeoutError(happened), message=happened, api=call.api, context=context
+    )
+
+
+def unconfirmed(offsets: Any, group: Any, limit: float) -> str:
+    """Say that offsets of a group were not confirmed."""
+    topics = ", ".join(sorted({place.topic for place in offsets})) or "no topic"
+    return (
+        f"the offsets of group {getattr(group, 'group_id', group)} for {topics} were "
+        f"not confirmed within {limit:g} s (max_block_ms): the group's coordinator "
+        "does not answer, or the brokers do not know one of the topics or partitions. "
+        "Call the same method again to wait for longer, or abort_transaction()"
+    )
+
+
+def is_out_of_order(error: BaseException) -> bool:
+    """Tell whether the client says that a call came in a wrong order."""
+    return any(text in str(error) for text in _OUT_OF_ORDER)
+
+
+def out_of_order(error: BaseException, call: Call, state: str) -> KafkaGuardError:
+    """Make the error of a call that came in a wrong order; no client is dead."""
+    return errors.translate(
+        error,
+        message=f"{call.method}() came in a wrong order, and nothing was done: "
+        f"{_next_step(state)}",
+        verdict=_OUT_OF_ORDER_CALL,
+    )
+
+
+def not_begun(error: BaseException, topic: str, state: str) -> KafkaGuardError:
+    """Make the error for a record that is sent outside a transaction."""
+    return errors.translate(
+        error,
+        message=f"nothing was sent, since {_next_step(state)}",
+        api=SEND.api,
+        topic=topic,
+        verdict=_OUT_OF_ORDER_CALL,
+    )
+
+
+def _next_step(state: str) -> str:
+    return _NEXT_STEPS.get(state, f"the producer is in the state {state}")
+
+
+def fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -> None:
+    """Say what a bare code of the coordinator's means.
+
+    Args:
+        error: The error, of which the verdict is FENCED.
+        why: Why the coordinator may have said so although nobody else is there.
+        in_doubt: A commit was asked for before, and its answer was lost.
+    """
+    error.summary = why or (
+        "another instance has taken this transactional.id over, so this one can do "
+        "nothing more in a transaction: close it"
+    )
+    if in_doubt:
+        error.summary += (
+            "; a commit that was asked for before, and whose answer was lost, may have "
+            "been carried out: look in the topic"
+        )
+        error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001 - ours
+
+
+def may_be_done(result: Any) -> bool:
+    """Tell whether a commit that failed may have been carried out all the same.
+
+    Args:
+        result: The client's result of a request that was handed to it.
+    """
+    if not result.failed:
+        return False
+    cause = reading.unwrapped(result.exception)
+    answered = isinstance(cause, BrokerResponseError) and not (
+        isinstance(cause, RetriableError) or cause.errno == _SERVER_ERROR
+    )
+    return reading.was_lost(result) or not answered
+
+
+def commit_in_doubt(error: BaseException) -> KafkaGuardError:
+    """Make the error for a commit that has no answer and gets none any more."""
+    said = errors.translate(
+        error,
+        message="kafka-python gave up before the commit was answered "
+        f"({reading.unwrapped(error)}): the transaction may have been committed. "
+        "Look in the topic before you send its records again; begin_transaction(), or "
+        "init_transactions() of a new producer with the same transactional_id, makes "
+        "sure that it is either committed or aborted",
+        api=COMMIT.api,
+        verdict=_COMMIT_IN_DOUBT,
+    )
+    said.original_text = None
+    return said
+
+
+def abort_first(
+    error: BaseException, failed: KafkaGuardError, call: Call
+) -> KafkaGuardError:
+    """Make the error of a call in a transaction that can only be aborted.
+
+    Args:
+        error: What the client said.
+        failed: What has failed before.
+        call: The call.
+    """
+    made = errors.translate(
+        error,
+        api=call.api,
+        topic=failed.topic,
+        partition=failed.partition,
+        verdict=ABORTED,
+        message=_how_failed(failed),
+    )
+    made.code = ABORTED.error_class.code
+    if hasattr(made, "errno"):
+        made.__dict__["errno"] = made.code
+    made.__cause__ = failed
+    return made
+
+
+def _how_failed(failed: KafkaGuardError) -> str:
+    what = failed.name
+    if isinstance(failed, UnrelatedError) and failed.original_type:
+        what = failed.original_type.rpartition(".")[2]
+    if failed.topic is None:
+        return (
+            f"this transaction has failed ({what}): call abort_transaction(), then "
+            "begin again"
+        )
+    return (
+        f"a record of this transaction failed ({what}): call abort_transaction(), then "
+        "begin again without it"
+    )
+
+
+def stops(error: KafkaGuardError) -> bool:
+    """Tell whether an error ends more than a transaction."""
+    return error.verdict.action in (Action.FENCED, Action.CONFIGURE)

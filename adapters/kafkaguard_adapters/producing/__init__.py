@@ -1,0 +1,1 @@
+"""What all guarded producers share: the driver of the delivery machine."""

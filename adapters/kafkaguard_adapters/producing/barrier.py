@@ -1,0 +1,51 @@
+"""Where sends wait while records of their topic are sent again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import NamedTuple
+
+_POLL_S = 0.001
+
+
+class Limit(NamedTuple):
+    """For how long a send may wait, and who said so."""
+
+    seconds: float
+    name: str
+
+    def __str__(self) -> str:
+        """Show both."""
+        return f"{self.seconds:g} s ({self.name})"
+
+
+class SendBarrier:
+    """Knows which sends are under way, so that a hold begins when there is none.
+
+    Attributes:
+        under_way: The topic that a thread sends to, by its ident. A send sets it before
+            it looks whether its topic is held, and takes it away while it waits.
+    """
+
+    def __init__(self) -> None:
+        self.under_way: dict[int, str] = {}
+
+    def clear(self, topic: str, deadline: float) -> bool:
+        """Wait until no send of a topic is under way but the caller's own.
+
+        Args:
+            topic: Which; it is held already.
+            deadline: Until when, in monotonic seconds.
+
+        Returns:
+            Whether there is none.
+        """
+        me = threading.get_ident()
+        while any(
+            to == topic for ident, to in self.under_way.copy().items() if ident != me
+        ):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True

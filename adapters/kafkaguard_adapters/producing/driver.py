@@ -1,0 +1,432 @@
+"""The thread driver of the delivery machine: one lock, facts in, commands out.
+
+Whoever has a fact tells the machine under the lock and queues what that commands;
+threads of their own carry it out without the lock: one for each topic with records to
+send again, one for the life of the client, one for what is quick, and one for code that
+is not ours. None of these is there while nothing fails.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._delivery import commands as c
+from kafkaguard._delivery.machine import DeliveryMachine
+from kafkaguard.errors import ClientTimeoutError
+from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.barrier import SendBarrier
+from kafkaguard_adapters.producing.lanes import Lane
+from kafkaguard_adapters.producing.outside import Outside
+from kafkaguard_adapters.producing.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
+    from kafkaguard._delivery.records import Record, Work
+    from kafkaguard._delivery.report import DeliveryReport
+    from kafkaguard._delivery.shell import Policy, ProducerShell
+    from kafkaguard._retries.events import Event
+    from kafkaguard._verdicts.topic_facts import TopicFactsCache
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.producing.barrier import Limit
+
+#: Seconds that sends under way have to come to the client before a topic is repaired.
+HOLD_S = 5.0
+#: Seconds until it goes on after a fault of its own.
+_REST_S = 1.0
+_now = time.monotonic
+
+
+class ThreadDriver:
+    """Runs a delivery machine for a client with threads.
+
+    Args:
+        shell: The client.
+        policy: What the user decides.
+        cache: What is known of topics.
+        hook: What receives events; None: nobody.
+
+    Attributes:
+        machine: Decides. Its methods are called under the lock; ``holds`` is read
+            without it.
+        outside: Calls the application's code.
+        barrier: Knows the sends under way.
+    """
+
+    def __init__(
+        self,
+        shell: ProducerShell,
+        policy: Policy,
+        cache: TopicFactsCache,
+        hook: Callable[[Event], object] | None = None,
+    ) -> None:
+        self._shell = shell
+        self._cache = cache
+        self.machine = DeliveryMachine(
+            shell.traits,
+            policy,
+            shell.errors,
+            size_alone=shell.size_alone,
+            facts=cache.get,
+        )
+        self.outside = Outside(hook)
+        self.barrier = SendBarrier()
+        #: The lock around the machine; notified when something has changed.
+        self._changed = threading.Condition()
+        self._waiting_sends = 0
+        self._why_not_replaced: BaseException | None = None
+        self._lanes: dict[str | None, Lane] = {}
+        self._quick = Lane("quick", self._lane_failed)
+        self._callback_error: BaseException | None = None
+        self.watch = Watch(self._next_due, self._tick)
+        facts = ("_began", "_accepted", "_failed", "_died", "_fault")
+        shell.listen(*map(self._weakly, facts))
+
+    # --- facts that the client tells ----------------------------------------------
+
+    def _began(self, batch: Batch) -> None:
+        with self._changed:
+            self.machine.began(batch)
+        self.watch.begin()
+
+    def _accepted(self, batch: Batch) -> None:
+        # Often enough for the time of a topic's facts, and not once a record.
+        self._cache.look_again()
+        with self._changed:
+            commands = self.machine.accepted(batch, _now())
+            if commands:
+                self._queue(commands)
+            self._changed.notify_all()
+        if commands:
+            self.outside.start()
+
+    def _failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
+        with self._changed:
+            commands = self.machine.failed(batch, refusals, _now())
+            for refusal in refusals:
+                if (record := self.machine.record(refusal.token)) is not None:
+                    self._shell.attach(refusal.token, record)
+            self._queue(commands)
+            self._changed.notify_all()
+        self.outside.start()
+
+    def _died(self, cause: BaseException, place: Place | None) -> None:
+        self._tell(self.machine.died, cause, place, _now())
+
+    def _tell(self, fact: Callable[..., Sequence[c.Command]], *what: Any) -> None:
+        with self._changed:
+            self._queue(fact(*what))
+            self._changed.notify_all()
+        self.outside.start()
+
+    # --- facts that a send tells, in the application's thread ---------------------
+
+    def refused_at_once(
+        self, token: Hashable, place: Place, raw: Raw | None, error: KafkaGuardError
+    ) -> None:
+        """Settle a record that ``send`` refuses, as the policy says."""
+        with self._changed:
+            record, commands = self.machine.refused_at_once(
+                token, place, raw, error, _now()
+            )
+            self._shell.attach(token, record)
+            self._queue(commands)
+            self._changed.notify_all()
+        self.outside.work_here()
+
+    def raised(self, error: KafkaGuardError) -> None:
+        """Take note that ``send`` raises an error."""
+        with self._changed:
+            self._queue(self.machine.raised(error))
+        self.outside.work_here()
+
+    # --- commands -----------------------------------------------------------------
+
+    def _queue(self, commands: Sequence[c.Command]) -> None:
+        """Have commands carried out in their order; called under the lock."""
+        for command in commands:
+            match command:
+                case c.Settle(record):
+                    self._settle(record)
+                case c.Tell(event):
+                    self.outside.event(event)
+                case c.Warn(text):
+                    self.outside.warn(text)
+                case c.ForgetFacts(topic):
+                    self._cache.drop(topic)
+                case c.FreeSends():
+                    pass  # all that wait are notified
+                case _:
+                    self._do(self._lane_of(command), partial(self._carry_out, command))
+        self.watch.look()
+
+    def _settle(self, record: Record) -> None:
+        self._shell.attach(record.first_token, record)
+        for call in record.shell or ():
+            self.outside.put(call)
+
+    def _lane_of(self, command: c.Command) -> Lane:
+        """Return who carries a command out: what is quick waits for nothing long."""
+        match command:
+            case c.SendNow() | c.GiveUp():
+                return self._quick
+            case c.HoldSends(topic) | c.AskLimit(topic) | c.Send(topic):
+                return self._lane(topic)
+        return self._lane(None)
+
+    def _lane(self, topic: str | None) -> Lane:
+        if topic not in self._lanes:
+            name = "recovery" if topic is None else f"recovery-{topic}"
+            self._lanes[topic] = Lane(name, self._lane_failed)
+        return self._lanes[topic]
+
+    @staticmethod
+    def _do(lane: Lane, task: Callable[[], object]) -> None:
+        lane.put(task)
+        lane.start()
+
+    def _lane_failed(self, error: BaseException) -> None:
+        self._fault("a command of the delivery machine failed", error)
+
+    def _carry_out(self, command: c.Command) -> None:  # noqa: C901 - one line a command
+        shell, machine = self._shell, self.machine
+        match command:
+            case c.SendNow():
+                shell.send_now()
+            case c.GiveUp(batches):
+                for batch in batches:
+                    shell.give_up(batch)
+            case c.HoldSends(None):
+                shell.shut()
+            case c.HoldSends(str(topic)):
+                self.barrier.clear(topic, _now() + HOLD_S)
+                self._tell(machine.held, topic, _now())
+            case c.AskLimit(topic):
+                self._tell(machine.limit, topic, shell.ask_limit(topic), _now())
+            case c.Send(topic, records):
+                self._tell(machine.sent, topic, self._hand_over(records), _now())
+            case c.HearOut(until):
+                shell.hear_out(until)
+                self._tell(machine.heard_out, _now())
+            case c.Stop():
+                shell.stop()
+                self._tell(machine.stopped, _now())
+            case c.AskAnswers(batches):
+                self._tell(machine.answered, shell.answers(batches), _now())
+            case c.Replace(locking_out):
+                self._replace(locking_out)
+
+    def _hand_over(self, records: Sequence[Record]) -> list[Hashable | Exception]:
+        """Hand records over; what costs one its time is not waited for again."""
+        handed: list[Hashable | Exception] = []
+        late: Exception | None = None
+        for record in records:
+            if late is not None and record.is_letter:
+                handed.append(late)
+                continue
+            try:
+                handed.append(self._shell.hand_over(record, record.due))
+            except Exception as error:  # noqa: BLE001 - the machine decides about it
+                handed.append(error)
+                late = error if isinstance(error, ClientTimeoutError) else None
+        return handed
+
+    def _replace(self, locking_out: Batch | None) -> None:
+        shell = self._shell
+        try:
+            shell.succeed(locking_out)
+        except Exception as error:  # noqa: BLE001 - the machine decides what it means
+            with self._changed:
+                self._why_not_replaced = error
+                self._queue(
+                    self.machine.not_replaced(
+                        error,
+                        _now(),
+                        may_pass=shell.may_pass(error),
+                        awaited=self._waiting_sends > 0,
+                    )
+                )
+                self._changed.notify_all()
+            self.outside.start()
+        else:
+            self._why_not_replaced = None
+            self._tell(self.machine.replaced, _now())
+            self.retire()
+
+    def retire(self) -> None:
+        """Have the dead clients closed, which may take long."""
+        self._do(Lane("retire", self._lane_failed), self._shell.retire)
+
+    def recreated(self) -> None:
+        """Take note that the client is about to be replaced for a transaction."""
+        self._tell(self.machine.recreated)
+
+    # --- sends that wait ----------------------------------------------------------
+
+    def is_held(self, topic: str) -> bool:
+        """Tell whether the sends of a topic wait."""
+        holds = self.machine.holds
+        return None in holds or topic in holds
+
+    def is_own_thread(self) -> bool:
+        """Tell whether the caller is one that must not wait for what is held."""
+        return self._shell.is_own_thread() or any(
+            lane.is_mine for lane in (self._quick, *self._lanes.copy().values())
+        )
+
+    def wait_for(self, topic: str, limit: Limit) -> None:
+        """Let a send wait until its topic is free.
+
+        Raises:
+            KafkaGuardError: It takes longer than that, or there is no client any more.
+        """
+        if self.is_own_thread():
+            return
+        deadline = _now() + limit.seconds
+        has_asked = False
+        with self._changed:
+            self._waiting_sends += 1
+            try:
+                while self.is_held(topic):
+                    lost = self.machine.lost
+                    if lost is not None and has_asked:
+                        raise told.without_successor(self._shell.errors, lost)
+                    if lost is not None:
+                        has_asked = True
+                        self._queue(self.machine.wanted(_now()))
+                    elif not self._changed.wait(max(0.0, deadline - _now())):
+                        raise told.still_held(
+                            self._shell.errors,
+                            None if None in self.machine.holds else topic,
+                            limit,
+                            self._why_not_replaced,
+                        )
+            finally:
+                self._waiting_sends -= 1
+        self.outside.start()
+
+    # --- the application waits ----------------------------------------------------
+
+    def when_settled(self, record: Record, call: Callable[[], object]) -> None:
+        """Call something once a record has its outcome; at once if it has.
+
+        Not in the client's own thread: what is called may send, and wait for that.
+        """
+        with self._changed:
+            is_open = record.outcome is None
+            if is_open:
+                record.shell = [*(record.shell or ()), call]
+        if is_open:
+            return
+        if self._shell.is_own_thread():
+            self.outside.put(call)
+            self.outside.start()
+        else:
+            call()
+
+    def look(self, token: Hashable) -> None:
+        """Have a record settled at once that its client has failed."""
+        self._shell.look(token)
+
+    def wait_until_settled(self, record: Record, timeout: float | None) -> bool:
+        """Wait for a record's outcome; tell whether there is one."""
+        with self._changed:
+            return self._changed.wait_for(lambda: record.outcome is not None, timeout)
+
+    def wait(self, deadline: float) -> int:
+        """Wait for what is on its way, and for what is sent again in consequence.
+
+        Args:
+            deadline: Until when, in monotonic seconds.
+
+        Returns:
+            How many of these records have no outcome yet. What other threads have sent
+            since is not among them.
+        """
+        with self._changed:
+            work = self.machine.open_work()
+        with self._shell.sending_now():
+            self._shell.await_batches(work.batches, deadline)
+            left = self._wait_for(work, deadline)
+        self.outside.start()
+        self.outside.wait(deadline)
+        return left
+
+    def _wait_for(self, work: Work, deadline: float) -> int:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not self.machine.left(work), max(0.0, deadline - _now())
+            )
+            return self.machine.left(work)
+
+    # --- the end ------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Take on nothing more; what the client still holds fails."""
+        self._tell(self.machine.closing, _now())
+        if self.pending():
+            self._shell.stop()
+
+    def give_up(self, deadline: float) -> None:
+        """Settle what has no outcome, and call who waits for it."""
+        why = "the producer was closed before it was confirmed"
+        self._tell(self.machine.give_up, why, _now())
+        self.watch.stop()
+        self.outside.wait(deadline)
+
+    def pending(self) -> int:
+        """Count the records that have no outcome yet."""
+        with self._changed:
+            return self.machine.pending()
+
+    def report(self, pending: int) -> DeliveryReport:
+        """Close the books: what became of records since the last report."""
+        with self._changed:
+            return self.machine.report(pending)
+
+    def callback_raised(self, error: BaseException) -> None:
+        """Keep the first exception of the application's callbacks."""
+        self._callback_error = self._callback_error or error
+        self._fault("a callback of the application raised", error)
+
+    def take_callback_error(self) -> BaseException | None:
+        """Hand over the first exception of a callback, once."""
+        error, self._callback_error = self._callback_error, None
+        return error
+
+    # --- time ---------------------------------------------------------------------
+
+    def _next_due(self) -> float | None:
+        with self._changed:
+            return self.machine.next_due()
+
+    def _tick(self) -> None:
+        try:
+            self._tell(self.machine.tick, _now())
+        except Exception as error:  # noqa: BLE001 - without it records would wait
+            self._fault("what is due could not be done", error)
+            time.sleep(_REST_S)
+
+    def _fault(self, what: str, error: BaseException) -> None:
+        self.outside.failed(what, error)
+        self.outside.start()
+
+    def _weakly(self, name: str) -> Callable[..., None]:
+        """Return a method for the client, which neither keeps this alive nor raises."""
+        this = weakref.ref(self)
+
+        def call(*what: Any) -> None:
+            driver = this()
+            if driver is None:
+                return
+            try:
+                getattr(driver, name)(*what)
+            except Exception as error:  # noqa: BLE001 - a send must not fail by it
+                driver._fault("a batch could not be followed; it is sent", error)  # noqa: SLF001 - it is this one
+
+        return call

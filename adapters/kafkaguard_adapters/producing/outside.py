@@ -1,0 +1,50 @@
+"""Code that is not ours: hooks, callbacks and the handlers of the log.
+
+It is called without any lock of ours, and never within itself: what happens while a
+hook runs is queued. Nobody waits for it while sends are held, so it may itself send.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkaguard._retries.events import emit
+from kafkaguard_adapters.producing.lanes import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard._retries.events import Event
+
+_log = logging.getLogger("kafkaguard.producer")
+
+
+class Outside(Lane):
+    """Calls out, one thing after the other.
+
+    Args:
+        hook: What receives events; None: nobody.
+    """
+
+    def __init__(self, hook: Callable[[Event], object] | None = None) -> None:
+        super().__init__("callbacks", _failed)
+        self._hooks = () if hook is None else (hook,)
+
+    def event(self, event: Event) -> None:
+        """Queue an event for the hook."""
+        if self._hooks:
+            self.put(partial(emit, self._hooks, event))
+
+    def warn(self, text: str) -> None:
+        """Queue a warning for the log."""
+        self.put(partial(_log.warning, "%s", text))
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """Queue a fault of ours for the log."""
+        self.put(partial(_log.error, "%s; going on", what, exc_info=error))
+
+
+def _failed(error: BaseException) -> None:
+    _log.error("a hook or a handler of the log raised", exc_info=error)

@@ -1,0 +1,151 @@
+"""How sends, flush() and close() say what went wrong, whatever the client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._delivery.judging import ABORT, NOT_SENT
+from kafkaguard._delivery.report import CallbackError, DeliveryFailed, worst
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors import ClientClosedError, ClientStateError, ClientTimeoutError
+
+if TYPE_CHECKING:
+    from kafkaguard._delivery.report import DeliveryReport
+    from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard._verdicts.verdict import Verdict
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.producing.barrier import Limit
+
+
+def check_timeout(method: str, timeout: Any) -> None:
+    """Refuse what is no duration, before anything is done.
+
+    Raises:
+        TypeError: It is not a number of seconds.
+        ValueError: It is negative or not a number at all.
+    """
+    allowed = f"{method}(timeout): seconds, 0 or more, or None for the default"
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"{allowed}; not {timeout!r}")
+    if not timeout >= 0:
+        raise ValueError(f"{allowed}; not {timeout!r}")
+
+
+def delivery_failed(errors: ClientErrors, report: DeliveryReport) -> DeliveryFailed:
+    """Make the error that flush() and close() raise for a report."""
+    gravest = worst(report.errors)
+    error = errors.make(
+        DeliveryFailed,
+        DeliveryFailed.describe(report),
+        api="Produce",
+        verdict=_verdict_of(report, gravest),
+        theirs=errors.conditions.get(ClientTimeoutError) if report.pending else None,
+    )
+    assert isinstance(error, DeliveryFailed)
+    error.report = report
+    error.__cause__ = gravest
+    return error
+
+
+def _verdict_of(report: DeliveryReport, gravest: Any) -> Verdict:
+    """Judge a report by the gravest of what it holds; pending records are in doubt."""
+    verdicts: list[Verdict] = [gravest.verdict] if gravest else []
+    if report.pending:
+        verdicts.append(classify(ClientTimeoutError(), api="Produce"))
+    order = list(Action)
+    return max(verdicts, key=lambda verdict: order.index(verdict.action))
+
+
+def callback_failed(
+    errors: ClientErrors, raised: BaseException, report: DeliveryReport
+) -> CallbackError:
+    """Make the error for an exception of a callback of the application."""
+    error = errors.make(
+        CallbackError,
+        f"a callback of the application raised {type(raised).__name__} (records "
+        f"delivered {report.delivered}, failed {report.failed}, in doubt "
+        f"{report.in_doubt})",
+    )
+    assert isinstance(error, CallbackError)
+    error.report = report
+    return error
+
+
+def closed(errors: ClientErrors, topic: str) -> KafkaGuardError:
+    """Make the error for a record that comes to a closed producer."""
+    return errors.make(
+        ClientClosedError,
+        "this producer was closed, and nothing was sent: build a new one and send the "
+        "same record with it",
+        api="Produce",
+        topic=topic,
+    )
+
+
+def not_taken(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardError:
+    """Make the error for a record at which ``send`` raised something of its own.
+
+    It carries no text of the other error, which may quote the record.
+    """
+    return errors.translate(
+        error,
+        message=f"send() raised {type(error).__name__}, and nothing was sent",
+        api="Produce",
+        topic=topic if isinstance(topic, str) else None,
+    )
+
+
+def still_held(
+    errors: ClientErrors, topic: str | None, limit: Limit, why: BaseException | None
+) -> KafkaGuardError:
+    """Make the error of a send that has waited too long.
+
+    Args:
+        errors: The client's.
+        topic: Whose records are being sent again; None: the client is being replaced.
+        limit: How long it has waited.
+        why: Why the last attempt to build a client failed.
+    """
+    reason = "" if why is None else f" ({why})"
+    what = f"the producer is being replaced{reason}"
+    if topic is not None:
+        what = f"records of topic {topic} are being sent again, before new ones,"
+    return errors.make(
+        ClientTimeoutError,
+        f"{what} and {limit} were not enough; nothing was sent: send the same record "
+        "again",
+        verdict=NOT_SENT,
+    )
+
+
+def without_successor(errors: ClientErrors, why: BaseException) -> KafkaGuardError:
+    """Make the error of a send that finds a dead producer."""
+    return errors.make(
+        ClientClosedError,
+        f"the producer is dead and could not be replaced: {why}; nothing was sent",
+    )
+
+
+def transaction_given_up(
+    errors: ClientErrors, report: DeliveryReport
+) -> KafkaGuardError:
+    """Make the error for a transaction that was open when its producer was closed."""
+    return errors.make(
+        ClientStateError,
+        "the producer was closed while a transaction was open, which was aborted: "
+        f"nobody will see its records (delivered {report.delivered} since the last "
+        "report). Call commit_transaction() before, or abort_transaction()",
+        verdict=ABORT,
+    )
+
+
+def waits_for_itself(errors: ClientErrors, method: str) -> KafkaGuardError:
+    """Make the error for a call in a callback that would wait for its own thread."""
+    return errors.make(
+        ClientStateError,
+        f"{method}() in a callback would wait for the very thread that runs the "
+        "callback: call it elsewhere",
+    )

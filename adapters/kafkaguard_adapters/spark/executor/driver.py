@@ -1,0 +1,241 @@
+"""The delivery machine of one task: its facts, and its commands, one after the other.
+
+Nothing happens beside it, so no record needs a lock, and none is waited for but by a
+flush. While nothing fails there is no machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict, deque
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._delivery import commands
+from kafkaguard._delivery.dead_letters import NO_ROOM, letter_for, reason_of
+from kafkaguard._delivery.facts import Place, Traits
+from kafkaguard._delivery.machine import DeliveryMachine
+from kafkaguard._delivery.sizes import batch_size
+from kafkaguard.errors import CorruptMessageError, InvalidRecordError
+from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
+from kafkaguard_adapters.spark.executor.policy import TaskPolicy
+from kafkaguard_adapters.spark.executor.window import Window, raw_of
+from kafkaguard_adapters.spark.report import TaskCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kafkaguard._delivery.commands import Command
+    from kafkaguard._delivery.facts import Raw
+    from kafkaguard._delivery.records import Record as Failed
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.spark.executor.arrow import Columns
+    from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
+    from kafkaguard_adapters.spark.executor.sender import Sender
+    from kafkaguard_adapters.spark.settings import SinkSettings
+
+_log = logging.getLogger("kafkaguard.spark")
+
+#: What brokers answer to a record without a key on a compacted topic, new and old ones.
+_OF_NULL_KEYS = frozenset({InvalidRecordError.code, CorruptMessageError.code})
+#: The machine's time: in a task nothing has a time of its own.
+_NOW = 0.0
+
+
+class TaskDriver:
+    """Drives a task's machine.
+
+    Args:
+        settings: How to write.
+        known: What is known of topics.
+        sender: Hands records to the client.
+        config: The client's settings.
+
+    Attributes:
+        counts: What became of the records.
+    """
+
+    def __init__(
+        self,
+        settings: SinkSettings,
+        known: KnownTopics,
+        sender: Sender,
+        config: Mapping[str, str],
+    ) -> None:
+        self.counts = TaskCounts()
+        self._settings = settings
+        self._known = known
+        self._sender = sender
+        self._config = config
+        self._windows = 0
+        self._commands: deque[Command] = deque()
+
+    @cached_property
+    def _machine(self) -> DeliveryMachine:
+        timeout = float(self._config["delivery.timeout.ms"]) / 1000
+        traits = Traits(
+            errors.client,
+            timeout,
+            "delivery.timeout.ms",
+            largest_request=int(self._config["message.max.bytes"]),
+            replaceable=False,
+        )
+        return DeliveryMachine(
+            traits,
+            TaskPolicy(self._settings),
+            errors,
+            size_alone=_size_alone,
+            facts=self._known.facts,
+        )
+
+    def refused_at_once(
+        self, record: Record, reason: str, error: KafkaGuardError
+    ) -> None:
+        """Set a record aside that no broker would accept; its letter goes out later.
+
+        Raises:
+            KafkaGuardError: The job is to fail.
+        """
+        place = Place(record.topic or "", _partition(record))
+        _, out = self._machine.refused_at_once(
+            object(), place, raw_of(record), error, _NOW, reason=reason
+        )
+        self._commands += out
+        self._carry_out(but=commands.Send)
+
+    def settle(
+        self, failed: Sequence[tuple[Any, Record]], sent: Iterable[Columns]
+    ) -> None:
+        """Act on the failures of a window until each record has its outcome.
+
+        Args:
+            failed: The records that failed, each with the client's error.
+            sent: All records of the window.
+
+        Raises:
+            KafkaGuardError: The job is to fail.
+        """
+        by_topic: defaultdict[str, list[tuple[Any, Record]]] = defaultdict(list)
+        for error, record in failed:
+            assert record.topic is not None
+            by_topic[record.topic].append((error, record))
+        if by_topic:
+            records = [r for columns in sent for r in columns.records()]
+            for topic, failures in by_topic.items():
+                mine = (record for record in records if record.topic == topic)
+                self._commands += self._ended(self._window(topic, mine, failures))
+        self._carry_out()
+
+    def _window(
+        self,
+        topic: str,
+        records: Iterable[Record],
+        failures: Sequence[tuple[Any, Record]],
+        tokens: Sequence[object] | None = None,
+    ) -> Window:
+        self._windows += 1
+        window = Window(topic, self._windows, records, failures, tokens)
+        self._machine.began(window)
+        return window
+
+    def _ended(self, window: Window) -> Sequence[Command]:
+        """Tell the machine which records of a window failed."""
+        refusals = tuple(window.refusals())
+        if any(r.null_key and r.cause.code() in _OF_NULL_KEYS for r in refusals):
+            self._known.look_again(window.place.topic)
+        return self._machine.failed(window, refusals, _NOW)
+
+    # --- commands ---------------------------------------------------------------------
+
+    def _carry_out(self, but: type[Command] | None = None) -> None:
+        """Do what the machine says, until it says no more; some of it later."""
+        later = []
+        while self._commands:
+            command = self._commands.popleft()
+            if but is not None and isinstance(command, but):
+                later.append(command)
+            else:
+                self._commands += self._do(command)
+        self._commands += later
+
+    def _do(self, command: Command) -> Sequence[Command]:
+        """Carry out a command; what frees sends or tells of events has no one here."""
+        match command:
+            case commands.HoldSends(topic=str(topic)):
+                return self._machine.held(topic, _NOW)
+            case commands.Send(topic, records):
+                return self._send(topic, records)
+            case commands.AskLimit(topic):
+                return self._machine.limit(topic, self._limit(topic), _NOW)
+            case commands.ForgetFacts(topic):
+                self._known.look_again(topic)
+            case commands.Settle(record):
+                self._settle(record)
+            case commands.Warn(text):
+                _log.warning("%s", text)
+        return ()
+
+    def _send(self, topic: str, records: Sequence[Failed]) -> Sequence[Command]:
+        """Send records again, or dead letters, and wait for what becomes of them."""
+        again = [_again(record) for record in records]
+        self._sender.produce(again)
+        self._sender.flush()
+        tokens = [object() for _ in again]
+        window = self._window(topic, again, self._sender.take_failed(), tokens)
+        out = self._machine.sent(topic, tokens, _NOW)
+        return [*out, *self._ended(window)]
+
+    def _limit(self, topic: str) -> int | None:
+        if not self._known.takes_dead_letters(topic):
+            self._known.look_again(topic)
+        return self._known.max_message_bytes(topic)
+
+    def _settle(self, record: Failed) -> None:
+        outcome = record.outcome
+        assert outcome is not None
+        self.counts.resent += record.token is not record.first_token
+        error = outcome.error
+        if error is None:
+            self.counts.delivered += 1
+        elif outcome.ending == "dead_lettered":
+            self.counts.dead_lettered[record.reason or reason_of(error)] += 1
+        elif outcome.ending == "in_doubt" and self._settings.in_doubt == "report":
+            self.counts.in_doubt[error.name] += 1
+        elif record.letter_error is not None:
+            raise _of_letter(record.letter_error, record, error)
+        else:
+            raise error
+
+
+def _again(record: Failed) -> Record:
+    raw = record.raw
+    assert raw is not None
+    partition = record.place.partition
+    return Record(
+        record.place.topic,
+        raw.key,
+        raw.value,
+        list(raw.headers) or None,
+        ANY_PARTITION if partition is None else partition,
+        raw.timestamp_ms or NOW,
+    )
+
+
+def _of_letter(
+    letter_error: KafkaGuardError, record: Failed, error: KafkaGuardError
+) -> KafkaGuardError:
+    """Say of what a dead letter was that has failed."""
+    if letter_error.verdict is not NO_ROOM:  # which says it
+        reason = record.reason or reason_of(error)
+        letter = letter_for(error.topic)
+        letter_error.summary = f"{letter} ({reason}) was not accepted"
+    return letter_error
+
+
+def _partition(record: Record) -> int | None:
+    return record.partition if record.partition >= 0 else None
+
+
+def _size_alone(raw: Raw) -> int:
+    return batch_size(raw.key, raw.value, raw.headers)

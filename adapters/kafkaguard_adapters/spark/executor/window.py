@@ -1,0 +1,109 @@
+"""The records of a topic between two flushes, as the delivery machine asks about them.
+
+A delivery report does not say which record it is about. Of records that are alike in
+everything the last counts as the failed one, which never loses the newest.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+    from kafkaguard_adapters.spark.executor.arrow import Record
+
+#: What a task's records may take: librdkafka itself keeps their time.
+_FOREVER = float("inf")
+
+
+class Window(Batch):
+    """Records of a topic that were sent, in their order.
+
+    Args:
+        topic: Their topic.
+        number: How many windows there were before.
+        records: The records.
+        failed: Those of them that failed, each with the client's error.
+        tokens: What the machine knows them by; None: it has met none of them.
+    """
+
+    __slots__ = ("_failed", "_keys", "_number", "_tokens")
+
+    def __init__(
+        self,
+        topic: str,
+        number: int,
+        records: Iterable[Record],
+        failed: Sequence[tuple[Any, Record]],
+        tokens: Sequence[Hashable] | None = None,
+    ) -> None:
+        super().__init__(Place(topic), (number,), _FOREVER)
+        keyed = list(records)
+        self._number = number
+        self._keys = [record.key for record in keyed]
+        self._failed = dict(_matched(keyed, failed))
+        self._tokens = tokens
+
+    @property
+    def count(self) -> int:
+        """How many records it has."""
+        return len(self._keys)
+
+    def tokens(self) -> Sequence[Hashable]:
+        """Return what the machine knows each record by."""
+        return self._tokens or [self._token(index) for index in range(self.count)]
+
+    def _token(self, index: int) -> Hashable:
+        return self._tokens[index] if self._tokens else (self._number, index)
+
+    def keys(self) -> Sequence[bytes | None]:
+        """Return each record's key."""
+        return self._keys
+
+    def raws(self) -> Sequence[Any]:
+        """Return the bytes of the records that failed, at their places."""
+        raws: list[Raw | None] = [None] * len(self._keys)
+        for index, (_, record) in self._failed.items():
+            raws[index] = raw_of(record)
+        return raws
+
+    def refusals(self) -> Iterator[Refusal]:
+        """Say why each record failed that did; the client does not say who is meant."""
+        for index, (error, record) in self._failed.items():
+            yield Refusal(
+                self._token(index),
+                index,
+                error,
+                blame="unknown",
+                sent="answered",
+                null_key=record.key is None,
+                partition=record.partition if record.partition >= 0 else None,
+            )
+
+
+def raw_of(record: Record) -> Raw:
+    """Return a record's bytes."""
+    return Raw(record.key, record.value, record.headers or (), record.timestamp)
+
+
+def _matched(
+    records: Sequence[Record], failed: Sequence[tuple[Any, Record]]
+) -> Iterator[tuple[int, tuple[Any, Record]]]:
+    """Find the place of each failed record, from the last one on."""
+    missing = defaultdict(list)
+    for failure in failed:
+        missing[_identity(failure[1])].append(failure)
+    keys = {record.key for _, record in failed}
+    for index in range(len(records) - 1, -1, -1):
+        record = records[index]
+        if record.key in keys and (left := missing.get(_identity(record))):
+            yield index, left.pop()
+
+
+def _identity(record: Record) -> tuple[Any, ...]:
+    headers = tuple(map(tuple, record.headers or ()))
+    return record.key, record.value, headers

@@ -1,0 +1,1 @@
+"""What becomes of polling, of partitions that cannot be read, and of commits."""

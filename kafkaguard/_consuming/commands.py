@@ -1,0 +1,72 @@
+"""What the machine orders: each command is carried out by a driver or a shell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard._retries.events import Event
+    from kafkaguard.errors import KafkaGuardError
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Do not read this partition until it is freed; doing so twice changes nothing."""
+
+    place: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Read this partition again."""
+
+    place: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class AskFacts:
+    """Ask for the topic's settings; then call ``facts_found``."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskRange:
+    """Ask for the partition's first offset and end; then call ``range_found``."""
+
+    place: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Read at this position on a connection of our own; then call ``probed``."""
+
+    place: TopicPartition
+    position: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LetReset:
+    """Leave the next answer "out of range" of this partition to the client."""
+
+    place: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """Let the next poll raise this error."""
+
+    place: TopicPartition
+    error: KafkaGuardError
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Hand this event to ``on_event``."""
+
+    event: Event
+
+
+Command = Hold | Free | AskFacts | AskRange | Probe | LetReset | Raise | Tell

@@ -1,0 +1,564 @@
+"""The machine of one consumer: which partition waits, until when, and who is told.
+
+No I/O, no clock, no client. The driver hands it facts (a read was refused, a partition
+stands still, a question was answered) with the time, and carries out its commands.
+
+A partition that cannot be read goes through an episode: refused, held for the policy's
+backoff, freed to try again, refused again ... until a read succeeds. It is told once at
+the start and once at the end, however often it was tried. Other partitions are never
+touched.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard._consuming.commands import (
+    AskFacts,
+    AskRange,
+    Command,
+    Free,
+    Hold,
+    LetReset,
+    Probe,
+    Raise,
+    Tell,
+)
+from kafkaguard._consuming.events import (
+    OffsetResetEvent,
+    PartitionResumesEvent,
+    PartitionWaitsEvent,
+    ReadFailedEvent,
+)
+from kafkaguard._consuming.standing import StandingReaders
+from kafkaguard._retries.backoff import draw_wait
+from kafkaguard._retries.machine import CallContext
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS, Action
+from kafkaguard.errors import RemoteStorageNotReadyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from kafkaguard._cluster.reports import Make
+    from kafkaguard._consuming.standing import Reader
+    from kafkaguard._retries.machine import Ruling
+    from kafkaguard._verdicts.verdict import TopicFacts, Verdict
+    from kafkaguard.errors import KafkaGuardError
+
+#: Seconds: no partition waits for less, whatever the policy's backoff.
+FLOOR_S: Final = 0.1
+Outcome = Literal["kept", "reset", "raised"]
+
+FETCH: Final = "Fetch"
+METADATA: Final = "Metadata"
+#: In an event or a command that is about a whole topic.
+NO_PARTITION: Final = -1
+_OUT_OF_RANGE: Final = 1
+_DENIED: Final = 29
+#: After these a client that hands its errors over is raised for.
+_ENDS: Final = frozenset({Action.CONFIGURE, Action.RECREATE, Action.FENCED})
+#: On a topic that is not tiered these may be a fault that waiting does not mend, so
+#: they are tried as often as the policy says; then polling raises them.
+_TRIED_A_FEW_TIMES: Final = frozenset({-1, 2})
+#: What these mean depends on whether the topic is tiered (KIP-1007).
+_DEPENDS_ON_FACTS: Final = frozenset({-1, 9})
+
+
+class Policy(Protocol):
+    """What the machine needs of a policy."""
+
+    @property
+    def name(self) -> str:
+        """A name for people."""
+
+    @property
+    def policy_id(self) -> str:
+        """What stands for its content."""
+
+    @property
+    def on_offset_reset(self) -> Literal["as_client", "raise"]:
+        """What to do about a position that is out of the log's range."""
+
+    def ruling(
+        self, verdict: Verdict, context: CallContext, error: object = None
+    ) -> Ruling:
+        """Say what it says about a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a read was answered.
+
+    Attributes:
+        code: The error code.
+        api: The request: ``"Fetch"`` or ``"ListOffsets"``.
+        position: The offset that was to be read; None: not known.
+        error: The error, where the client made one without a code of a broker (its
+            connection broke).
+    """
+
+    code: int | None
+    api: str = FETCH
+    position: int | None = None
+    error: KafkaGuardError | None = None
+
+
+@dataclass(slots=True)
+class _Episode:
+    """A partition that cannot be read at the moment."""
+
+    since: float
+    refusal: Refusal
+    error: KafkaGuardError
+    tries: int = 0
+    wait: float = 0.0
+    due: float = math.inf
+    is_held: bool = False
+    is_told: bool = False
+    #: The client does not say how its reads end: only a probe of our own does.
+    is_probed: bool = False
+
+
+class ConsumerMachine:
+    """Decides about the partitions of one consumer.
+
+    Args:
+        policy: How long to wait, and what to do about resets.
+        make: Makes errors that are the client's, too.
+        random: Gives numbers from 0 to below 1.
+        client: The library in between.
+        holds_by_pausing: Whether a hold is a pause of the client, which the user's own
+            pauses share.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        make: Make,
+        random: Callable[[], float],
+        *,
+        client: str,
+        holds_by_pausing: bool = False,
+    ) -> None:
+        self.policy = policy
+        self._make = make
+        self._random = random
+        self._client = client
+        self._holds_by_pausing = holds_by_pausing
+        self._episodes: dict[TopicPartition, _Episode] = {}
+        self._facts: dict[str, TopicFacts | None] = {}
+        self._asked: set[str] = set()
+        self._user_paused: set[TopicPartition] = set()
+        self._denied: frozenset[str] = frozenset()
+        self._standing = StandingReaders()
+        #: When ``tick`` has something to do.
+        self.next_due: float = math.inf
+
+    # --- what it knows ----------------------------------------------------------------
+
+    def waiting(self) -> dict[TopicPartition, KafkaGuardError]:
+        """Return the partitions that cannot be read, and why."""
+        return {place: each.error for place, each in self._episodes.items()}
+
+    @property
+    def user_paused(self) -> frozenset[TopicPartition]:
+        """What the user has paused."""
+        return frozenset(self._user_paused)
+
+    def is_waiting(self, place: TopicPartition) -> bool:
+        """Tell whether a partition cannot be read at the moment."""
+        return place in self._episodes
+
+    # --- reads ------------------------------------------------------------------------
+
+    def refused(
+        self, place: TopicPartition, refusal: Refusal, now: float
+    ) -> list[Command]:
+        """Take in that a read was refused."""
+        if refusal.code == _OUT_OF_RANGE and refusal.api == FETCH:
+            return self._out_of_range(place, refusal, now)
+        episode = self._open(place, refusal, now)
+        return self._wait(place, episode, now)
+
+    def answered(
+        self, place: TopicPartition, position: int | None, now: float
+    ) -> list[Command]:
+        """Take in that a read succeeded; free of charge where nothing waits."""
+        episode = self._episodes.get(place)
+        if episode is None or episode.is_probed:
+            return []
+        return self._end(place, episode, position, now)
+
+    def tick(self, now: float) -> list[Command]:
+        """Do what is due."""
+        commands: list[Command] = []
+        for place, episode in self._episodes.items():
+            if episode.due > now:
+                continue
+            episode.due = math.inf
+            if episode.is_probed:
+                commands.append(Probe(place, episode.refusal.position))
+            elif episode.is_held:
+                commands += self._free(place, episode)
+        self._plan()
+        return commands
+
+    def _open(self, place: TopicPartition, refusal: Refusal, now: float) -> _Episode:
+        """Begin an episode, or go on with it."""
+        error = self._judge(place, refusal)
+        episode = self._episodes.get(place)
+        if episode is None:
+            episode = self._episodes[place] = _Episode(now, refusal, error)
+        episode.refusal = refusal
+        episode.error = error
+        episode.tries += 1
+        return episode
+
+    def _judge(self, place: TopicPartition, refusal: Refusal) -> KafkaGuardError:
+        if refusal.code is None:
+            assert refusal.error is not None
+            return refusal.error
+        facts = self._facts.get(place.topic)
+        verdict = classify(refusal.code, api=refusal.api, facts=facts)
+        return self._make(
+            verdict.error_class,
+            code=refusal.code,
+            api=refusal.api,
+            topic=place.topic,
+            partition=place.partition,
+            verdict=verdict,
+        )
+
+    def _wait(
+        self, place: TopicPartition, episode: _Episode, now: float
+    ) -> list[Command]:
+        """Hold a partition for as long as the policy says, and say why."""
+        ruling = self._ruling(episode.error)
+        self._hold(episode, ruling, now)
+        hold = Hold(place)
+        code = episode.refusal.code
+        if code in _DEPENDS_ON_FACTS and place.topic not in self._facts:
+            if place.topic in self._asked:
+                return [hold]
+            self._asked.add(place.topic)
+            return [hold, AskFacts(place.topic)]
+        return [hold, *self._say(place, episode, ruling)]
+
+    def _say(
+        self, place: TopicPartition, episode: _Episode, ruling: Ruling
+    ) -> list[Command]:
+        """Tell once that a partition waits; raise what waiting does not mend."""
+        error = episode.error
+        if ruling.action not in RETRIABLE_ACTIONS or (
+            error.code in _TRIED_A_FEW_TIMES
+            and not isinstance(error, RemoteStorageNotReadyError)
+            and episode.tries >= ruling.max_attempts
+        ):
+            episode.is_told = True
+            return [
+                Tell(
+                    ReadFailedEvent(
+                        **self._about(place, episode.refusal.position),
+                        error=error,
+                        action=ruling.action,
+                        raised=True,
+                    )
+                ),
+                Raise(place, error),
+            ]
+        if episode.is_told:
+            return []
+        episode.is_told = True
+        return [
+            Tell(
+                PartitionWaitsEvent(
+                    **self._about(place, episode.refusal.position),
+                    error=error,
+                    action=ruling.action,
+                    wait=episode.wait,
+                )
+            )
+        ]
+
+    def _ruling(self, error: KafkaGuardError) -> Ruling:
+        return self.policy.ruling(error.verdict, self._context(error), error)
+
+    def _hold(self, episode: _Episode, ruling: Ruling, now: float) -> None:
+        drawn = draw_wait(ruling.backoff, episode.tries, episode.wait, self._random)
+        episode.wait = max(FLOOR_S, drawn)
+        episode.is_held = True
+        episode.due = now + episode.wait
+        self.next_due = min(self.next_due, episode.due)
+
+    def _free(self, place: TopicPartition, episode: _Episode) -> list[Command]:
+        episode.is_held = False
+        if self._holds_by_pausing and place in self._user_paused:
+            return []
+        return [Free(place)]
+
+    def _end(
+        self,
+        place: TopicPartition,
+        episode: _Episode,
+        position: int | None,
+        now: float,
+    ) -> list[Command]:
+        """A partition can be read again."""
+        del self._episodes[place]
+        self._forget_facts(place.topic)
+        commands = self._free(place, episode) if episode.is_held else []
+        if episode.is_told:
+            event = PartitionResumesEvent(
+                **self._about(place, position),
+                waited=now - episode.since,
+                tries=episode.tries,
+            )
+            commands.append(Tell(event))
+        self._plan()
+        return commands
+
+    def _plan(self) -> None:
+        self.next_due = min(
+            (each.due for each in self._episodes.values()), default=math.inf
+        )
+
+    def denied(self, topics: Collection[str]) -> list[Command]:
+        """Take in which topics of the consumer's may not even be looked up.
+
+        There is no read of them that could be refused, so the next poll raises it,
+        again and again; it is told once.
+        """
+        commands: list[Command] = []
+        for topic in sorted(topics):
+            error = self._make(_DENIED, api=METADATA, topic=topic)
+            if topic not in self._denied:
+                event = ReadFailedEvent(
+                    **self._about(TopicPartition(topic, NO_PARTITION), None),
+                    error=error,
+                    action=self._ruling(error).action,
+                    raised=True,
+                )
+                commands.append(Tell(event))
+            commands.append(Raise(TopicPartition(topic, NO_PARTITION), error))
+        self._denied = frozenset(topics)
+        return commands
+
+    def handed_over(
+        self, place: TopicPartition | None, error: KafkaGuardError
+    ) -> list[Command]:
+        """Take in an error that the client hands over in place of a record.
+
+        It stays there, unless the client is of no use until a human or a new client
+        mends it.
+        """
+        ruling = self._ruling(error)
+        if ruling.action is Action.IGNORE:
+            return []
+        is_end = ruling.action in _ENDS
+        where = place or TopicPartition(error.topic or "", NO_PARTITION)
+        event = ReadFailedEvent(
+            **self._about(where, None),
+            error=error,
+            action=ruling.action,
+            raised=is_end,
+        )
+        return [Tell(event), *([Raise(where, error)] if is_end else [])]
+
+    # --- settings of topics -----------------------------------------------------------
+
+    def facts_found(self, topic: str, facts: TopicFacts | None) -> list[Command]:
+        """Take in a topic's settings; None: they cannot be had.
+
+        What was refused meanwhile is judged again, and told.
+        """
+        self._asked.discard(topic)
+        self._facts[topic] = facts
+        commands: list[Command] = []
+        for place, episode in self._episodes.items():
+            if place.topic == topic and episode.refusal.code in _DEPENDS_ON_FACTS:
+                episode.error = self._judge(place, episode.refusal)
+                ruling = self._ruling(episode.error)
+                commands += self._say(place, episode, ruling)
+        self._forget_facts(topic)
+        return commands
+
+    def _forget_facts(self, topic: str) -> None:
+        """Settings may change; they are asked for anew in the next episode."""
+        if not any(place.topic == topic for place in self._episodes):
+            self._facts.pop(topic, None)
+
+    # --- offsets out of range ---------------------------------------------------------
+
+    def _out_of_range(
+        self, place: TopicPartition, refusal: Refusal, now: float
+    ) -> list[Command]:
+        """Hold the partition until its position is compared with the log."""
+        episode = self._open(place, refusal, now)
+        episode.is_held = True
+        episode.due = math.inf
+        self._plan()
+        return [Hold(place), AskRange(place)]
+
+    def range_found(
+        self, place: TopicPartition, earliest: int, latest: int, now: float
+    ) -> list[Command]:
+        """Take in where a partition's log begins and ends."""
+        episode = self._episodes.get(place)
+        if episode is None or episode.refusal.code != _OUT_OF_RANGE:
+            return []
+        asked = episode.refusal.position
+        lost = 0 if asked is None else max(0, earliest - asked)
+        outcome: Outcome = "reset"
+        if asked is not None and earliest <= asked <= latest:
+            outcome = "kept"
+        elif self.policy.on_offset_reset == "raise":
+            outcome = "raised"
+        event = OffsetResetEvent(
+            **self._about(place, asked),
+            earliest=earliest,
+            latest=latest,
+            lost=lost,
+            outcome=outcome,
+        )
+        if outcome == "reset":
+            return [Tell(event), *self._let_reset(place, episode)]
+        is_new = not episode.is_told
+        episode.is_told = True
+        self._hold(episode, self._ruling(episode.error), now)
+        commands: list[Command] = [Tell(event)] if is_new else []
+        if outcome == "raised":
+            error = self._lost(place, episode, earliest, latest)
+            commands.append(Raise(place, error))
+        return commands
+
+    def range_unknown(
+        self, place: TopicPartition, error: KafkaGuardError, now: float
+    ) -> list[Command]:
+        """Take in that nobody can say where the log begins and ends."""
+        episode = self._episodes.get(place)
+        if episode is None or episode.refusal.code != _OUT_OF_RANGE:
+            return []
+        ruling = self._ruling(error)
+        if ruling.action not in RETRIABLE_ACTIONS:
+            return self._let_reset(place, episode)
+        episode.error = error
+        self._hold(episode, ruling, now)
+        return self._say(place, episode, ruling)
+
+    def _let_reset(self, place: TopicPartition, episode: _Episode) -> list[Command]:
+        """Leave it to the client; the next read that succeeds ends the episode."""
+        episode.due = math.inf
+        self._plan()
+        return [LetReset(place), *self._free(place, episode)]
+
+    def _lost(
+        self, place: TopicPartition, episode: _Episode, earliest: int, latest: int
+    ) -> KafkaGuardError:
+        error = episode.error
+        return self._make(
+            error.verdict.error_class,
+            f"offset {episode.refusal.position} was asked for, the log has {earliest} "
+            f"to {latest}; the policy says on_offset_reset: raise, so seek to where "
+            "reading shall go on",
+            code=error.code,
+            api=error.api,
+            topic=place.topic,
+            partition=place.partition,
+            verdict=error.verdict,
+        )
+
+    # --- readers that stand still -----------------------------------------------------
+
+    def stand(
+        self, readers: Mapping[TopicPartition, Reader], now: float
+    ) -> list[Command]:
+        """Take in where all readers are, of a client that swallows what it is answered.
+
+        Returns:
+            Probes for those that stand still before the end of their log.
+        """
+        free = {
+            place: reader
+            for place, reader in readers.items()
+            if place not in self._episodes and place not in self._user_paused
+        }
+        standing = self._standing.note(free, now)
+        return [Probe(place, free[place].position) for place in standing]
+
+    def probed(
+        self, place: TopicPartition, refusal: Refusal | None, now: float
+    ) -> list[Command]:
+        """Take in what a probe was answered; None: the position can be read."""
+        self._standing.looked(place, now)
+        episode = self._episodes.get(place)
+        if refusal is None or refusal.code is None:
+            if episode is None or not episode.is_probed:
+                return []
+            if refusal is None:
+                return self._end(place, episode, episode.refusal.position, now)
+            self._hold(episode, self._ruling(episode.error), now)
+            return []
+        if episode is None:
+            ruling = self._ruling(self._judge(place, refusal))
+            if ruling.action not in RETRIABLE_ACTIONS:
+                return []  # the client says so itself
+        episode = self._open(place, refusal, now)
+        episode.is_probed = True
+        return self._wait(place, episode, now)
+
+    # --- assignment and the user's own pauses -----------------------------------------
+
+    def assigned(self, places: Collection[TopicPartition]) -> list[Command]:
+        """Take in the whole assignment: what is not in it is forgotten.
+
+        Returns:
+            Holds for what still waits: a rebalance may have lifted them.
+        """
+        gone = [place for place in self._episodes if place not in places]
+        commands: list[Command] = []
+        for place in gone:
+            del self._episodes[place]
+            commands.append(Free(place))
+            self._forget_facts(place.topic)
+        self._user_paused.intersection_update(places)
+        self._plan()
+        return commands + [
+            Hold(place) for place, each in self._episodes.items() if each.is_held
+        ]
+
+    def user_pauses(self, places: Iterable[TopicPartition]) -> None:
+        """Take in that the user pauses partitions."""
+        self._user_paused.update(places)
+
+    def user_resumes(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Take in that the user resumes partitions.
+
+        Returns:
+            Those that the client may resume; the others still wait.
+        """
+        resumed = list(places)
+        self._user_paused.difference_update(resumed)
+        return [
+            place
+            for place in resumed
+            if place not in self._episodes or not self._episodes[place].is_held
+        ]
+
+    # --- events -----------------------------------------------------------------------
+
+    def _context(self, error: KafkaGuardError) -> CallContext:
+        return CallContext(api=error.api, topic=error.topic, client=self._client)
+
+    def _about(self, place: TopicPartition, position: int | None) -> dict[str, Any]:
+        return {
+            "policy": self.policy.name,
+            "policy_id": self.policy.policy_id,
+            "context": CallContext(api=FETCH, topic=place.topic, client=self._client),
+            "topic": place.topic,
+            "partition": place.partition,
+            "position": position,
+        }

@@ -1,0 +1,83 @@
+"""Readers that stand still, of a client that keeps to itself what a read is answered.
+
+librdkafka tries a partition that cannot be read again and again, and says nothing. So
+it is inferred from a position that does not move, and confirmed by a probe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard._cluster.reports import TopicPartition
+
+#: Seconds without progress until a probe is made.
+PATIENCE_S: Final = 1.0
+#: Seconds between two probes of a reader that stands still for no reason, at most.
+GAP_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Where a reader is.
+
+    Attributes:
+        position: The offset of the next record; None: it has read nothing yet.
+        end: The end of the log, as the client last heard; None: it never did.
+    """
+
+    position: int | None
+    end: int | None = None
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether there is nothing to read, as far as the client knows."""
+        if self.position is None or self.end is None:
+            return False
+        return self.position >= self.end
+
+
+@dataclass(slots=True)
+class _Watch:
+    position: int | None
+    due: float
+    gap: float = PATIENCE_S
+    is_asked: bool = False
+
+
+class StandingReaders:
+    """Says which readers are to be looked at."""
+
+    def __init__(self) -> None:
+        self._watches: dict[TopicPartition, _Watch] = {}
+
+    def note(
+        self, readers: Mapping[TopicPartition, Reader], now: float
+    ) -> list[TopicPartition]:
+        """Take in where all readers are; others are forgotten.
+
+        Returns:
+            Those that have stood still for long enough to ask why.
+        """
+        for place in self._watches.keys() - readers.keys():
+            del self._watches[place]
+        standing = []
+        for place, reader in readers.items():
+            watch = self._watches.get(place)
+            if watch is None or watch.position != reader.position or reader.is_at_end:
+                self._watches[place] = _Watch(reader.position, now + PATIENCE_S)
+            elif now >= watch.due and not watch.is_asked:
+                watch.is_asked = True
+                standing.append(place)
+        return standing
+
+    def looked(self, place: TopicPartition, now: float) -> None:
+        """Take in that a reader was looked at; the next look comes later each time."""
+        watch = self._watches.get(place)
+        if watch is not None:
+            watch.gap = min(watch.gap * 2, GAP_S)
+            watch.due = now + watch.gap
+            watch.is_asked = False

@@ -1,0 +1,180 @@
+"""What a guarded producer tells, against what is in the topics, while brokers fail.
+
+``python -m tests.chaos --seconds 45 --seed 7`` runs three brokers (replication factor 3,
+min.insync.replicas 2) and four sending threads. It exits with 1 where a word was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from contextlib import suppress
+from random import Random
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from kafkaguard import DeliveryFailed, guard
+from kafkaguard.testing import KafkaCluster
+from tests.chaos.faults import Faults
+from tests.chaos.load import Load
+
+PARTITIONS = 3
+TOPIC = {
+    "min.insync.replicas": 2,
+    "max.message.bytes": 20_000,
+    # Nothing is compacted away while it is compared.
+    "min.compaction.lag.ms": 3_600_000,
+}
+DELIVERY_S = 4.0
+#: Seconds beyond that until an outcome must be told: the guard's own, a successor's, and
+#: those of a busy machine.
+MARGIN_S = 20.0
+#: Seconds that the brokers have to agree what is written.
+CATCH_UP_S = 30.0
+SETTINGS = {
+    "linger_ms": 5,
+    "request_timeout_ms": 1_000,
+    "delivery_timeout_ms": int(DELIVERY_S * 1000),
+    "max_block_ms": 8_000,
+    "bootstrap_timeout_ms": 3_000,
+    "reconnect_backoff_max_ms": 500,
+}
+CLIENTS = {"kafka-python": KafkaProducer}
+
+
+class Uncaught(logging.Handler):
+    """Counts what ended a thread, and what the guard logs as a fault of its own."""
+
+    def __init__(self):
+        super().__init__(logging.ERROR)
+        self.found = []
+        threading.excepthook = lambda args: self.found.append(repr(args.exc_value))
+        logging.getLogger("kafkaguard").addHandler(self)
+
+    def emit(self, record):
+        """Take in a line."""
+        self.found.append(self.format(record))
+
+
+def read(cluster, topics):
+    """Read the names of the records, by topic and partition, in order."""
+    found = {}
+    with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        places = [TopicPartition(t, n) for t in topics for n in range(PARTITIONS)]
+        consumer.assign(places)
+        consumer.seek_to_beginning(*places)
+        ends = consumer.end_offsets(places)
+        found = {place: [] for place in places}
+        while any(consumer.position(place) < ends[place] for place in places):
+            for place, batch in consumer.poll(timeout_ms=1000).items():
+                found[place] += [(r.key, r.value[:16].rstrip(b"x")) for r in batch]
+    return found
+
+
+def lost(told, found):
+    """List what was told as delivered and is not there."""
+    there = {name for names in found.values() for _, name in names}
+    return [
+        name for name, each in told.items() if each.is_delivered and name not in there
+    ]
+
+
+def wrong(told, found, now):
+    """Compare what was told with what is there: counts of wrong words."""
+    there = Counter(name for names in found.values() for _, name in names)
+    numbers = defaultdict(list)
+    for place, names in found.items():
+        for key, name in names:
+            if key is not None:
+                numbers[place, key].append(name)
+    late = [
+        t
+        for t in told.values()
+        if (t.settled or now) > t.sent + SETTINGS["max_block_ms"] / 1000 + DELIVERY_S
+        + MARGIN_S
+    ]  # fmt: skip
+    return {
+        "lost": len(lost(told, found)),
+        "not written, yet there": sum(
+            t.was_not_written and there[n] > 0 for n, t in told.items()
+        ),
+        "twice": sum(count > 1 for count in there.values()),
+        "never sent": sum(name not in told for name in there),
+        "keys out of order": sum(names != sorted(names) for names in numbers.values()),
+        "never settled": sum(t.settled is None for t in told.values()),
+        "settled late": len(late),
+    }
+
+
+def compare(cluster, topics, told):
+    """Compare, again while the high watermarks of brokers that crashed catch up."""
+    now = end = time.monotonic()
+    end += CATCH_UP_S
+    while True:
+        found = read(cluster, topics)
+        bad = wrong(told, found, now)
+        if not bad["lost"] or time.monotonic() > end:
+            return bad
+        for name in lost(told, found)[:5]:
+            print("not there yet:", name, told[name].put, flush=True)
+        time.sleep(2)
+
+
+def kinds(told):
+    """Count the outcomes in words."""
+    return Counter(
+        "delivered" if t.error is None else f"{t.error.name} {t.error.verdict.written}"
+        for t in told.values()
+    )
+
+
+def main():
+    """Run, compare, and say what was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=45.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--client", choices=CLIENTS, default="kafka-python")
+    chosen = parser.parse_args()
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    uncaught = Uncaught()
+    with KafkaCluster(brokers=3) as cluster:
+        topics = [cluster.create_topic(None, PARTITIONS, config=TOPIC) for _ in "ab"]
+        config = {"bootstrap_servers": cluster.bootstrap_servers, **SETTINGS}
+        producer = guard(factory=CLIENTS[chosen.client], config=config)
+        load = Load(producer, topics, chosen.seed)
+        faults = Faults(cluster, topics[0], Random(chosen.seed), DELIVERY_S + 1)
+        load.start()
+        faults.run(chosen.seconds)
+        has_ended = load.stop(60)
+        start = time.monotonic()
+        with suppress(DeliveryFailed):
+            producer.close(30)
+        seconds = time.monotonic() - start
+        bad = compare(cluster, topics, load.told)
+    bad["uncaught"] = len(uncaught.found)
+    bad["threads that hang"] = 0 if has_ended else 1
+    bad["close() too slow"] = 1 if seconds > 30 + MARGIN_S else 0
+    say(chosen, faults, load.told, bad, uncaught)
+    return int(any(bad.values()))
+
+
+def say(chosen, faults, told, bad, uncaught):
+    """Print what happened."""
+    outcomes = kinds(told)
+    late = sum(n for kind, n in outcomes.items() if kind.startswith("SUPERSEDED"))
+    print(f"seed {chosen.seed}, {chosen.client}: {dict(faults.done)}")
+    print(f"{len(told)} records; superseded {late / max(1, len(told)):.2%}")
+    for kind, count in outcomes.most_common():
+        print(f"  {count:8} {kind}")
+    for word, count in bad.items():
+        print(f"  {word}: {count}")
+    for line in uncaught.found[:5]:
+        print("   ", line)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Threads that send what they can, and what they were told about each record."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from random import Random
+
+from kafka.producer.future import RecordMetadata
+
+from kafkaguard.errors import KafkaGuardError
+
+THREADS, KEYS = 4, 5
+#: Shares of records without a key, and of those that no topic takes.
+KEYLESS, TOO_LARGE = 0.01, 0.002
+LARGE = b"x" * 30_000
+
+
+@dataclass(slots=True)
+class Told:
+    """What was told about one record.
+
+    Attributes:
+        topic: Where it was sent.
+        sent: When ``send`` was called.
+        settled: When its outcome was told.
+        error: Why it was not delivered.
+        put: Where it was put, if it was delivered.
+    """
+
+    topic: str
+    sent: float
+    settled: float | None = None
+    error: KafkaGuardError | None = None
+    put: RecordMetadata | None = None
+
+    def deliver(self, put):
+        """Take note that it was delivered."""
+        self.settled = time.monotonic()
+        self.put = put
+
+    def fail(self, error):
+        """Take note that it was not."""
+        self.settled = time.monotonic()
+        self.error = error
+
+    @property
+    def is_delivered(self):
+        """Whether it was told as delivered."""
+        return self.settled is not None and self.error is None
+
+    @property
+    def was_not_written(self):
+        """Whether it was told as certainly not written."""
+        return self.error is not None and self.error.verdict.written == "no"
+
+
+class Load:
+    """Four threads, each with keys of its own that count up.
+
+    Args:
+        producer: The guarded producer.
+        topics: Where it sends.
+        seed: For keys, sizes and topics.
+    """
+
+    def __init__(self, producer, topics, seed):
+        self.told = {}
+        self._producer = producer
+        self._topics = topics
+        self._seed = seed
+        self._done = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._work, args=(n,), name=f"sender-{n}")
+            for n in range(THREADS)
+        ]
+
+    def start(self):
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, seconds):
+        """Stop sending; tell whether each thread has ended in time."""
+        self._done.set()
+        for thread in self._threads:
+            thread.join(seconds)
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _work(self, thread):
+        random = Random(f"{self._seed}-{thread}")
+        number = 0
+        while not self._done.wait(0.001):
+            number += 1
+            key = b"%d-%d" % (thread, random.randrange(KEYS))
+            name = key + b":%07d" % number
+            topic = random.choice(self._topics)
+            value = name + LARGE if random.random() < TOO_LARGE else name
+            self._send(topic, name, value, None if random.random() < KEYLESS else key)
+
+    def _send(self, topic, name, value, key):
+        told = self.told[name] = Told(topic, time.monotonic())
+        try:
+            future = self._producer.send(topic, value, key)
+        except KafkaGuardError as error:
+            told.fail(error)
+        else:
+            future.add_callback(told.deliver)
+            future.add_errback(told.fail)

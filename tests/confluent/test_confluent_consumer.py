@@ -1,0 +1,214 @@
+"""The guarded consumer of confluent-kafka keeps the contract of all guarded consumers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import confluent_kafka
+import pytest
+from confluent_kafka import Consumer, DeserializingConsumer, TopicPartition
+
+from kafkaguard import Action, errors, guard
+from kafkaguard._consuming import events as ev
+from tests.contracts.consumer import ConsumerContract, Reader, fill
+
+
+class ConfluentReader(Reader):
+    """A guarded Consumer."""
+
+    def poll(self, seconds):
+        """Poll once, for as many records as there are."""
+        return [
+            (message.partition(), message.offset(), message.value())
+            for message in self.guarded.consume(1000, seconds)
+            if message.error() is None
+        ]
+
+    def commit(self, offsets, timeout):
+        """Commit, and wait; raise what stands in the list, as the others do."""
+        wanted = [TopicPartition(*place, at) for place, at in offsets.items()]
+        found = self.guarded.commit(offsets=wanted, asynchronous=False)
+        for each in found:
+            if each.error is not None:
+                (event,) = self.told(ev.CommitFailedEvent)
+                raise event.errors[each.topic, each.partition]
+
+    def commit_async(self, offsets):
+        """Commit, and do not wait."""
+        self.guarded.commit(
+            offsets=[TopicPartition(*place, at) for place, at in offsets.items()]
+        )
+
+    def committed(self, topic, partition):
+        """Return the committed offset."""
+        (found,) = self.guarded.committed([TopicPartition(topic, partition)], 10)
+        return found.offset
+
+    def pause(self, topic, partition):
+        """Pause."""
+        self.guarded.pause([TopicPartition(topic, partition)])
+
+    def resume(self, topic, partition):
+        """Resume."""
+        self.guarded.resume([TopicPartition(topic, partition)])
+
+
+def settings(servers, group="confluent-consumers", **more):
+    """Settings of a consumer that reads from the start and commits nothing."""
+    return {
+        "bootstrap.servers": servers,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "isolation.level": "read_uncommitted",
+        "topic.metadata.refresh.interval.ms": 1000,
+        "fetch.wait.max.ms": 100,
+        "session.timeout.ms": 6000,
+        **more,
+    }
+
+
+class TestConfluentConsumer(ConsumerContract):
+    client_class = Consumer
+    client_name = "confluent-kafka"
+    client_error = confluent_kafka.KafkaException
+    rejoin_error = confluent_kafka.KafkaException
+    closed_error = RuntimeError
+    sees_answers = False
+
+    @contextmanager
+    def open(
+        self,
+        servers,
+        *,
+        assign=None,
+        group=None,
+        users=None,
+        auto_commit=None,
+        policy="default",
+        **more,
+    ):
+        """Build one, guard it, and close it in the end."""
+        config = settings(servers, **more)
+        if group is not None:
+            config["group.id"] = group
+        if auto_commit is not None:
+            config["enable.auto.commit"] = True
+            config["auto.commit.interval.ms"] = round(auto_commit * 1000)
+        if users is not None:
+            config |= users.client_config("SASL_PLAIN", client="confluent", user="bob")
+        events = []
+        guarded = guard(
+            factory=Consumer, config=config, policy=policy, on_event=events.append
+        )
+        try:
+            if assign:
+                guarded.assign([TopicPartition(*each) for each in assign])
+            yield ConfluentReader(guarded, events)
+        finally:
+            guarded.close()
+
+
+def test_an_error_in_a_message_stays_there_and_is_an_event(kafka_cluster):
+    """A topic that does not exist is told, and the message is returned as ever."""
+    events = []
+    config = settings(
+        kafka_cluster.bootstrap_servers, **{"allow.auto.create.topics": False}
+    )
+    consumer = guard(Consumer(config), config=config, on_event=events.append)
+    try:
+        consumer.subscribe(["no-such-topic"])
+        message = None
+        for _ in range(50):
+            message = consumer.poll(0.5)
+            if message is not None:
+                break
+        assert message.error().code() == 3
+        (event,) = events
+        assert (
+            event.error.code,
+            event.topic,
+            event.raised,
+            event.action,
+        ) == (3, "no-such-topic", False, Action.REFRESH)
+    finally:
+        consumer.close()
+
+
+def test_listeners_of_the_user_get_the_guarded_consumer(kafka_cluster, kafka_topic):
+    """They are called as ever; what they are given is the stand-in."""
+    fill(kafka_cluster, kafka_topic, 3, partitions=[0])
+    heard = []
+    config = settings(kafka_cluster.bootstrap_servers, group=kafka_topic)
+    consumer = guard(Consumer(config), config=config)
+    try:
+        consumer.subscribe(
+            [kafka_topic],
+            on_assign=lambda who, places: heard.append((who, len(places))),
+            on_revoke=lambda who, places: heard.append((who, len(places))),
+        )
+        read = []
+        for _ in range(100):
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                read.append(message.value())
+            if len(read) == 3:
+                break
+        assert read == [b"0", b"1", b"2"]
+        assert [(consumer, 1)] == heard
+    finally:
+        consumer.close()
+    assert [(consumer, 1), (consumer, 1)] == heard
+
+
+def test_a_deserializing_consumer_raises_errors_of_both_classes(
+    kafka_cluster, kafka_topic
+):
+    """What its deserializer raises keeps its class and its message."""
+    fill(kafka_cluster, kafka_topic, 1, partitions=[0])
+
+    def broken(value, _):
+        raise ValueError("no such schema")
+
+    config = settings(kafka_cluster.bootstrap_servers, **{"value.deserializer": broken})
+    consumer = guard(DeserializingConsumer(config), config=config)
+    try:
+        consumer.assign([TopicPartition(kafka_topic, 0)])
+        with pytest.raises(errors.KafkaGuardError) as caught:
+            consumer.poll(25)
+        assert isinstance(caught.value, confluent_kafka.error.ValueDeserializationError)
+        assert caught.value.kafka_message.value() == b"0"
+    finally:
+        consumer.close()
+
+
+def test_callbacks_of_the_user_are_chained(kafka_cluster, kafka_topic, kafka_faults):
+    """`on_commit` is called as ever, and the guard tells of the same failure."""
+    heard, events = [], []
+    config = settings(
+        kafka_faults.bootstrap_servers,
+        group=kafka_topic,
+        on_commit=lambda error, places: heard.append((error.code(), len(places))),
+    )
+    kafka_faults.on("OffsetCommit").fail(22)
+    consumer = guard(factory=Consumer, config=config, on_event=events.append)
+    try:
+        place = TopicPartition(kafka_topic, 0, 3)
+        consumer.assign([place])
+        consumer.commit(offsets=[place])
+        for _ in range(50):
+            consumer.poll(0.2)
+            if events:
+                break
+    finally:
+        consumer.close()
+    assert heard == [(22, 1)]
+    (event,) = events
+    assert (event.kind, event.error.code) == ("async", 22)
+
+
+def test_without_settings_it_says_what_is_not_noticed(kafka_cluster, caplog):
+    """A consumer keeps its settings to itself: one line says what that costs."""
+    consumer = guard(Consumer(settings(kafka_cluster.bootstrap_servers)))
+    consumer.close()
+    assert caplog.text.count("without config={...} partitions that cannot be read") == 1

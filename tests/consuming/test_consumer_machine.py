@@ -1,0 +1,432 @@
+"""The machine of consumers: partitions wait alone, are told once, and always go on."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from kafkaguard import Action, RetryPolicy, TopicFacts, errors
+from kafkaguard._cluster.reports import TopicPartition, make
+from kafkaguard._consuming import commands as c
+from kafkaguard._consuming import events as ev
+from kafkaguard._consuming.machine import FLOOR_S, ConsumerMachine, Refusal
+from kafkaguard._consuming.standing import GAP_S, PATIENCE_S, Reader
+
+P = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
+CAP = 5.0
+
+
+def machine(*, holds_by_pausing=False, **policy):
+    """A machine that always draws one half."""
+    return ConsumerMachine(
+        RetryPolicy(**policy),
+        make,
+        lambda: 0.5,
+        client="test",
+        holds_by_pausing=holds_by_pausing,
+    )
+
+
+def told(commands):
+    """List the events among commands."""
+    return [each.event for each in commands if isinstance(each, c.Tell)]
+
+
+def raised(commands):
+    """List the errors among commands."""
+    return [each.error for each in commands if isinstance(each, c.Raise)]
+
+
+def test_a_refused_partition_waits_with_growing_gaps_and_is_told_once():
+    """Each refusal holds it for longer; one event at the start, one at the end."""
+    one = machine()
+    now, gaps, events = 0.0, [], []
+    for _ in range(4):
+        commands = one.refused(P[0], Refusal(6, position=7), now)
+        assert c.Hold(P[0]) in commands
+        events += told(commands)
+        gaps.append(one.next_due - now)
+        now = one.next_due
+        assert [c.Free(P[0])] == one.tick(now)
+    assert pytest.approx(gaps) == [FLOOR_S, FLOOR_S, 0.2, 0.4]
+    events += told(one.answered(P[0], 8, now))
+    waits, resumes = events
+    assert (
+        waits.topic,
+        waits.partition,
+        waits.position,
+        waits.action,
+    ) == ("t", 0, 7, Action.REFRESH)
+    assert isinstance(waits.error, errors.NotLeaderOrFollowerError)
+    assert (8, 4, now) == (resumes.position, resumes.tries, resumes.waited)
+    assert math.inf == one.next_due
+    assert one.waiting() == {}
+
+
+def test_a_read_that_succeeds_costs_nothing():
+    """Where nothing waits there are no commands."""
+    assert machine().answered(P[0], 1, 0.0) == []
+
+
+@pytest.mark.parametrize("code", [9, -1])
+def test_a_tiered_topic_is_told_apart_before_anything_is_said(code):
+    """KIP-1007: 9 and -1 mean remote storage where the topic is tiered."""
+    one = machine(max_attempts=1)
+    first = one.refused(P[0], Refusal(code, position=3), 0.0)
+    assert [c.Hold(P[0]), c.AskFacts("t")] == first
+    assert [c.Hold(P[1])] == one.refused(P[1], Refusal(code), 0.0)  # asked once
+    commands = one.facts_found("t", TopicFacts(tiered=True))
+    assert [P[0], P[1]] == [(each.topic, each.partition) for each in told(commands)]
+    for event in told(commands):
+        assert isinstance(event.error, errors.RemoteStorageNotReadyError)
+        assert event.action == Action.RETRY
+    assert raised(commands) == []
+
+
+def test_a_failed_broker_is_tried_as_often_as_the_policy_says():
+    """-1 on a topic that is not tiered is raised in the end, and never spins."""
+    one = machine(max_attempts=3)
+    one.refused(P[0], Refusal(-1), 0.0)
+    assert [ev.PartitionWaitsEvent] == [
+        type(e) for e in told(one.facts_found("t", TopicFacts(tiered=False)))
+    ]
+    now = one.next_due
+    one.tick(now)
+    assert [c.Hold(P[0])] == one.refused(P[0], Refusal(-1), now)
+    now = one.next_due
+    one.tick(now)
+    commands = one.refused(P[0], Refusal(-1), now)
+    (error,) = raised(commands)
+    assert (error.code, error.topic, error.partition) == (-1, "t", 0)
+    assert one.next_due > now
+
+
+def test_what_waiting_does_not_mend_is_raised_at_once():
+    """A denied topic is an error of the next poll, with its place, and an event."""
+    one = machine()
+    commands = one.refused(P[0], Refusal(29, position=0), 0.0)
+    (error,) = raised(commands)
+    assert (
+        error.code,
+        error.topic,
+        error.partition,
+        error.api,
+    ) == (29, "t", 0, "Fetch")
+    (event,) = told(commands)
+    assert (event.raised, event.action) == (True, Action.CONFIGURE)
+    assert c.Hold(P[0]) in commands
+
+
+def test_b50_a_position_within_the_log_is_read_again_and_not_reset():
+    """The broker's word is compared with the log first."""
+    one = machine()
+    assert [c.Hold(P[0]), c.AskRange(P[0])] == one.refused(
+        P[0], Refusal(1, position=5), 0.0
+    )
+    (event,) = told(one.range_found(P[0], 0, 100, 0.1))
+    assert (
+        event.outcome,
+        event.position,
+        event.earliest,
+        event.latest,
+        event.lost,
+    ) == ("kept", 5, 0, 100, 0)
+    assert [c.Free(P[0])] == one.tick(one.next_due)
+
+
+def test_a_lost_position_is_the_clients_to_reset_with_a_count_of_what_is_lost():
+    """Retention has taken 40 offsets: the event says so, and the client resets."""
+    one = machine()
+    one.refused(P[0], Refusal(1, position=20), 0.0)
+    commands = one.range_found(P[0], 60, 100, 0.1)
+    (event,) = told(commands)
+    assert (event.outcome, event.lost) == ("reset", 40)
+    assert [c.LetReset(P[0]), c.Free(P[0])] == commands[1:]
+    assert one.answered(P[0], 61, 0.2) == []
+    assert one.waiting() == {}
+
+
+def test_a_lost_position_is_raised_where_the_policy_says_so():
+    """`on_offset_reset: raise` leaves the position alone; each poll says it again."""
+    one = machine(on_offset_reset="raise")
+    for first in (True, False):
+        one.refused(P[0], Refusal(1, position=20), 0.0)
+        commands = one.range_found(P[0], 60, 100, 0.1)
+        (error,) = raised(commands)
+        assert isinstance(error, errors.OffsetOutOfRangeError)
+        assert "60 to 100" in str(error)
+        assert first == bool(told(commands))
+        one.tick(one.next_due)
+
+
+def test_where_nobody_can_compare_the_client_resets_as_ever():
+    """Without a connection of our own the guard is not in the way."""
+    one = machine()
+    one.refused(P[0], Refusal(1, position=20), 0.0)
+    error = errors.ClientConfigurationError("no settings")
+    assert [c.LetReset(P[0]), c.Free(P[0])] == one.range_unknown(P[0], error, 0.1)
+
+
+def test_a_look_up_that_fails_for_now_is_made_again():
+    """The partition waits; nothing is reset on a guess."""
+    one = machine()
+    one.refused(P[0], Refusal(1, position=20), 0.0)
+    error = make(errors.LeaderNotAvailableError, api="ListOffsets", topic="t")
+    (event,) = told(one.range_unknown(P[0], error, 0.1))
+    assert isinstance(event, ev.PartitionWaitsEvent)
+    assert [c.Free(P[0])] == one.tick(one.next_due)
+    assert c.AskRange(P[0]) in one.refused(P[0], Refusal(1, position=20), 1.0)
+
+
+def test_a_reader_that_stands_still_is_probed_and_held_until_a_probe_succeeds():
+    """For a client that swallows answers; readers at the end are left alone."""
+    one = machine(holds_by_pausing=True)
+    readers = {P[0]: Reader(3, 10), P[1]: Reader(10, 10), P[2]: Reader(None)}
+    assert one.stand(readers, 0.0) == []
+    assert [c.Probe(P[0], 3), c.Probe(P[2], None)] == one.stand(readers, PATIENCE_S)
+    assert one.stand(readers, PATIENCE_S + 0.1) == []  # one probe at a time
+    assert one.probed(P[2], None, 1.1) == []
+    commands = one.probed(P[0], Refusal(6, position=3), 1.1)
+    assert c.Hold(P[0]) in commands
+    assert [c.Probe(P[0], 3)] == one.tick(one.next_due)
+    again = one.probed(P[0], Refusal(6, position=3), 1.5)
+    assert ([], [c.Hold(P[0])]) == (told(again), again)
+    one.tick(one.next_due)
+    commands = one.probed(P[0], None, 2.0)
+    assert [c.Free(P[0])] == commands[:1]
+    assert [ev.PartitionResumesEvent] == [type(each) for each in told(commands)]
+
+
+def test_probes_without_a_result_become_rare():
+    """A reader at the end of a log whose end nobody knows costs a probe in 30 s."""
+    one = machine()
+    now, asked = 0.0, []
+    while now < 200:
+        for _ in one.stand({P[0]: Reader(None)}, now):
+            asked.append(now)
+            one.probed(P[0], None, now)
+        now += 0.5
+    assert asked[-1] - asked[-2] == GAP_S
+    assert len(asked) < 12
+
+
+def test_a_probe_that_does_not_reach_a_broker_holds_nothing():
+    """Our own connection's trouble is not the client's."""
+    one = machine()
+    one.stand({P[0]: Reader(1, 2)}, 0.0)
+    unreachable = Refusal(None, error=errors.ClientConnectionError("away"))
+    assert one.probed(P[0], unreachable, 1.0) == []
+    assert one.waiting() == {}
+
+
+def test_the_users_own_pauses_are_never_touched():
+    """A partition that the user paused is not freed, one that waits not resumed."""
+    one = machine(holds_by_pausing=True)
+    one.refused(P[0], Refusal(6), 0.0)
+    one.user_pauses([P[0]])
+    assert one.tick(one.next_due) == []
+    assert [P[0]] == one.user_resumes([P[0]])
+    one.refused(P[0], Refusal(6), 1.0)
+    one.user_pauses([P[0], P[1]])
+    assert [P[1]] == one.user_resumes([P[0], P[1]])
+    assert [c.Free(P[0])] == one.tick(one.next_due)
+
+
+def test_a_rebalance_forgets_what_is_revoked_and_holds_what_still_waits():
+    """Holds are set again, since a rebalance may have lifted them."""
+    one = machine(holds_by_pausing=True)
+    one.refused(P[0], Refusal(6), 0.0)
+    one.refused(P[1], Refusal(6), 0.0)
+    assert [c.Free(P[0]), c.Hold(P[1])] == one.assigned({P[1], P[2]})
+    assert {P[1]} == set(one.waiting())
+
+
+@pytest.mark.parametrize(
+    ("code", "is_told", "is_raised"),
+    [(3, True, False), (-191, False, False), (29, True, True), (82, True, True)],
+    ids=["no such topic", "end of partition", "denied", "fenced"],
+)
+def test_an_error_that_the_client_hands_over_is_raised_only_at_the_end(
+    code, is_told, is_raised
+):
+    """It stays in the message, unless the client is of no use any more."""
+    error = make(code, api="Fetch", topic="t", client="confluent-kafka")
+    commands = machine().handed_over(P[0], error)
+    assert is_told == bool(told(commands))
+    assert ([error] if is_raised else []) == raised(commands)
+    assert all(is_raised == event.raised for event in told(commands))
+
+
+def test_a_topic_that_may_not_be_seen_is_raised_each_time_and_told_once():
+    """There is no read of it that could be refused."""
+    one = machine()
+    first, again = one.denied({"t"}), one.denied({"t"})
+    (event,) = told(first)
+    assert (event.topic, event.partition, event.error.code) == ("t", -1, 29)
+    assert told(again) == []
+    assert [error.code for error in raised(first + again)] == [29, 29]
+    assert one.denied(set()) == []
+    assert len(told(one.denied({"t"}))) == 1
+
+
+class World(RuleBasedStateMachine):
+    """A client and a cluster in which partitions break, heal and move.
+
+    The client reads all that it may at each poll. The machine is told what it is
+    answered, and the client does what the machine says.
+    """
+
+    holds_by_pausing = False
+
+    def __init__(self):
+        super().__init__()
+        self.machine = machine(holds_by_pausing=self.holds_by_pausing)
+        self.now = 0.0
+        self.assignment = set(P)
+        self.held, self.user_paused = set(), set()
+        self.broken, self.refused_at = {}, {}
+        self.open_since_told, self.questions = set(), []
+        self.resets = set()
+        self.read = []
+
+    def carry_out(self, commands):
+        """Do what the machine says."""
+        for each in commands:
+            match each:
+                case c.Hold(place):
+                    self.held.add(place)
+                case c.Free(place):
+                    self.held.discard(place)
+                case c.LetReset(place):
+                    self.resets.add(place)
+                case c.Tell(event):
+                    self.hear(event)
+                case c.AskFacts() | c.AskRange() | c.Probe():
+                    self.questions.append(each)
+
+    def hear(self, event):
+        """Partitions are told to wait once, then to resume once."""
+        place = TopicPartition(event.topic, event.partition)
+        if isinstance(event, ev.PartitionWaitsEvent):
+            assert place not in self.open_since_told
+            self.open_since_told.add(place)
+        elif isinstance(event, ev.PartitionResumesEvent):
+            self.open_since_told.discard(place)
+
+    def may_read(self, place):
+        """Whether the client reads a partition at this poll."""
+        return place not in self.held and place not in self.user_paused
+
+    @rule(place=st.sampled_from(P), code=st.sampled_from([-1, 1, 5, 6, 9, 29, 74]))
+    def breaks(self, place, code):
+        """Reads of a partition are refused from now on."""
+        self.broken[place] = code
+
+    @rule(place=st.sampled_from(P))
+    def heals(self, place):
+        """Reads of a partition succeed from now on."""
+        self.broken.pop(place, None)
+
+    @rule()
+    def polls(self):
+        """The client reads all that it may."""
+        self.read = []
+        for place in sorted(self.assignment):
+            if not self.may_read(place):
+                continue
+            code = self.broken.get(place)
+            if code == 1 and place in self.resets:
+                self.resets.discard(place)
+                del self.broken[place]
+                code = None
+            if code is None:
+                self.read.append(place)
+                self.carry_out(self.machine.answered(place, 1, self.now))
+                continue
+            if code != 1:  # out of range is compared with the log, not waited for
+                last = self.refused_at.get(place, -math.inf)
+                assert self.now - last >= FLOOR_S - 1e-9
+                self.refused_at[place] = self.now
+            self.carry_out(
+                self.machine.refused(place, Refusal(code, position=5), self.now)
+            )
+
+    @rule(seconds=st.sampled_from([0.01, 0.1, 1.0, 10.0]))
+    def time_passes(self, seconds):
+        """The machine does what is due."""
+        self.now += seconds
+        if self.now >= self.machine.next_due:
+            self.carry_out(self.machine.tick(self.now))
+
+    @rule(tiered=st.booleans(), within=st.booleans())
+    def questions_are_answered(self, tiered, within):
+        """Whoever was asked answers, late perhaps."""
+        asked, self.questions = self.questions, []
+        for each in asked:
+            match each:
+                case c.AskFacts(topic):
+                    facts = TopicFacts(tiered=tiered)
+                    self.carry_out(self.machine.facts_found(topic, facts))
+                case c.AskRange(place):
+                    ends = (0, 10) if within else (8, 10)
+                    self.carry_out(self.machine.range_found(place, *ends, self.now))
+
+    @rule(places=st.sets(st.sampled_from(P)))
+    def rebalances(self, places):
+        """Another assignment; what is gone is forgotten."""
+        self.assignment = places
+        self.user_paused &= places
+        self.open_since_told &= places
+        self.refused_at = {p: at for p, at in self.refused_at.items() if p in places}
+        self.carry_out(self.machine.assigned(places))
+        self.open_since_told &= set(self.machine.waiting())
+
+    @rule(place=st.sampled_from(P))
+    def user_pauses(self, place):
+        """The user pauses a partition."""
+        if place in self.assignment:
+            self.user_paused.add(place)
+            self.machine.user_pauses([place])
+
+    @rule(place=st.sampled_from(P))
+    def user_resumes(self, place):
+        """The user resumes a partition."""
+        if place in self.assignment:
+            self.user_paused.discard(place)
+            self.held -= set(self.machine.user_resumes([place]))
+
+    @invariant()
+    def only_what_waits_is_held(self):
+        """No other partition is ever touched."""
+        waiting = set(self.machine.waiting())
+        if not self.holds_by_pausing:
+            assert self.held <= waiting
+        assert waiting <= self.assignment
+        assert self.open_since_told <= waiting
+
+    def teardown(self):
+        """Once all is well every partition is read, and nothing is left behind."""
+        self.broken.clear()
+        for place in sorted(self.user_paused):
+            self.user_paused.discard(place)
+            self.held -= set(self.machine.user_resumes([place]))
+        for _ in range(4):
+            self.questions_are_answered(tiered=False, within=True)
+            self.time_passes(2 * CAP)
+            self.polls()
+        assert sorted(self.assignment) == self.read
+        assert (set(), {}) == (self.held, self.machine.waiting())
+        assert math.inf == self.machine.next_due
+
+
+class PausingWorld(World):
+    """The same where a hold is a pause of the client, as the user's own are."""
+
+    holds_by_pausing = True
+
+
+TestWorld = World.TestCase
+TestPausingWorld = PausingWorld.TestCase

@@ -1,0 +1,232 @@
+"""The driver: commands are carried out, answers come back on the thread that polls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import Future
+
+import pytest
+
+from kafkaguard import RetryPolicy, TopicFacts, errors
+from kafkaguard._cluster.reports import TopicPartition, make
+from kafkaguard._consuming import events as ev
+from kafkaguard._consuming.machine import ConsumerMachine, Refusal
+from kafkaguard._consuming.standing import Reader
+from kafkaguard_adapters.asking.cluster_view import ClusterView
+from kafkaguard_adapters.consuming import questions
+from kafkaguard_adapters.consuming.driver import Driver
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Shell:
+    """A client that remembers what it was told."""
+
+    def __init__(self):
+        self.held, self.resettable, self.failures = set(), set(), []
+        self.assigned = {A, B}
+        self.at = {}
+
+    def assignment(self):
+        """Return what is assigned."""
+        return self.assigned
+
+    def hold(self, place):
+        """Hold."""
+        self.held.add(place)
+
+    def free(self, place):
+        """Free."""
+        self.held.discard(place)
+
+    def let_reset(self, place):
+        """Let the client reset."""
+        self.resettable.add(place)
+
+    def fail(self, place, error):
+        """Raise an error from the next poll."""
+        self.failures.append(error)
+
+    def readers(self):
+        """Return where the readers are."""
+        return self.at
+
+    def wake(self):
+        """Nothing to wake."""
+
+
+class World:
+    """A driver with a clock to turn and questions that are answered when told to."""
+
+    def __init__(self, **policy):
+        self.now, self.events, self.open = 0.0, [], []
+        self.shell = Shell()
+        self.view = ClusterView(lambda: None, make)
+        machine = ConsumerMachine(
+            RetryPolicy(**policy), make, lambda: 0.5, client="test"
+        )
+        self.driver = Driver(
+            machine,
+            self.shell,
+            self.view,
+            self.launch,
+            self.events.append,
+            clock=lambda: self.now,
+        )
+
+    def launch(self, coroutine):
+        """Start a question: it runs when `answer` is called."""
+        future = Future()
+        self.open.append((coroutine, future))
+        return future
+
+    def answer(self):
+        """Run the questions that are open, elsewhere as it were."""
+        questions, self.open = self.open, []
+        for coroutine, future in questions:
+            try:
+                future.set_result(asyncio.run(coroutine))
+            except Exception as error:
+                future.set_exception(error)
+
+    def later(self, seconds):
+        """Let time pass, and come by."""
+        self.now += seconds
+        self.driver.tick()
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Answers to the questions of a driver; an exception is raised."""
+    answers = {}
+
+    def stub(name):
+        async def question(*_):
+            if isinstance(answers[name], Exception):
+                raise answers[name]
+            return answers[name]
+
+        return question
+
+    for name in ("facts_of", "range_of", "probe_of"):
+        monkeypatch.setattr(questions, name, stub(name))
+    return answers
+
+
+def test_a_partition_is_held_told_shown_and_freed():
+    """From the refusal to the read that succeeds, with one event for each end."""
+    world = World()
+    world.driver.refused(A, Refusal(6, position=3))
+    assert {A} == world.shell.held
+    assert list(world.view.read_errors) == [A]
+    world.later(0.01)
+    world.later(0.2)
+    assert set() == world.shell.held
+    world.driver.answered(A, 3)
+    assert world.view.read_errors == {}
+    world.later(0.0)
+    kinds = [ev.PartitionWaitsEvent, ev.PartitionResumesEvent]
+    assert kinds == [type(each) for each in world.events]
+
+
+def test_answers_are_taken_in_when_the_polling_thread_comes_by(cluster):
+    """A question's answer changes nothing before that."""
+    cluster["facts_of"] = TopicFacts(tiered=True)
+    world = World()
+    world.driver.refused(A, Refusal(9))
+    world.answer()
+    assert world.events == []
+    world.later(0.0)
+    (event,) = world.events
+    assert isinstance(event.error, errors.RemoteStorageNotReadyError)
+
+
+def test_settings_that_cannot_be_had_leave_the_code_as_it_is(cluster):
+    """The look-up is advisory."""
+    cluster["facts_of"] = errors.ClientTimeoutError("silent")
+    world = World()
+    world.driver.refused(A, Refusal(9))
+    world.answer()
+    world.later(0.0)
+    assert world.events[0].error.code == 9
+
+
+@pytest.mark.parametrize("bug", [ValueError("a bug"), KeyError("t")])
+def test_a_bug_of_ours_leaves_the_reset_to_the_client(cluster, caplog, bug):
+    """It is logged, and never raised by a poll."""
+    cluster["range_of"] = bug
+    world = World()
+    world.driver.refused(A, Refusal(1, position=5))
+    assert {A} == world.shell.held
+    world.answer()
+    with caplog.at_level(logging.ERROR, "kafkaguard.consumer"):
+        world.later(0.0)
+    assert ({A}, set()) == (world.shell.resettable, world.shell.held)
+    assert "cannot be asked for" in caplog.text
+
+
+def test_what_is_revoked_is_forgotten_at_the_next_tick():
+    """The assignment is looked at while something waits."""
+    world = World()
+    world.driver.refused(A, Refusal(6))
+    world.driver.refused(B, Refusal(6))
+    world.shell.assigned = {B}
+    world.later(0.0)
+    assert {B} == world.shell.held
+    assert list(world.view.read_errors) == [B]
+
+
+def test_a_client_that_shows_nothing_is_probed(cluster):
+    """It is held until a probe succeeds."""
+    cluster["probe_of"] = Refusal(5, position=1)
+    world = World()
+    world.shell.at = {A: Reader(1, 9), B: Reader(9, 9)}
+    world.driver.look()
+    world.now = 1.0
+    world.driver.look()
+    world.answer()
+    world.later(0.0)
+    assert {A} == world.shell.held
+    cluster["probe_of"] = None
+    world.later(0.2)
+    world.answer()
+    world.later(0.0)
+    assert set() == world.shell.held
+
+
+def test_where_the_cluster_cannot_be_asked_that_is_said_once(cluster, caplog):
+    """Without settings no partition is held, and no poll fails."""
+    cluster["probe_of"] = errors.ClientConfigurationError("no settings")
+    world = World()
+    world.shell.at = {A: Reader(1, 9)}
+    with caplog.at_level(logging.WARNING, "kafkaguard.consumer"):
+        for _ in range(9):
+            world.driver.look()
+            world.answer()
+            world.later(1.0)
+    assert caplog.text.count("cannot be looked at") == 1
+    assert set() == world.shell.held
+
+
+def test_a_hook_that_raises_changes_nothing(caplog):
+    """It is logged; the partition is held as ever."""
+    world = World()
+    world.driver._hooks = (lambda _: 1 / 0,)
+    world.driver.refused(A, Refusal(6))
+    with caplog.at_level(logging.ERROR, "kafkaguard.events"):
+        world.later(0.0)
+    assert "ZeroDivisionError" in caplog.text
+    assert {A} == world.shell.held
+
+
+def test_closing_gives_up_what_is_asked(cluster):
+    """What was told already reaches the hook."""
+    world = World()
+    world.driver.refused(A, Refusal(9))
+    world.driver.refused(B, Refusal(6))
+    world.driver.close()
+    assert [ev.PartitionWaitsEvent] == [type(each) for each in world.events]
+    coroutine, future = world.open.pop()
+    assert future.cancelled()
+    coroutine.close()

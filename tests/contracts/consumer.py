@@ -1,0 +1,621 @@
+"""What every guarded consumer must do, whatever the client; each adapter inherits it.
+
+A subclass says how its client is built and spoken to; the tests are the same for all.
+What a client does not let the guard do is a flag of the subclass, with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import threading
+import time
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+
+from kafkaguard import Action, errors
+from kafkaguard._consuming import events as ev
+from kafkaguard.testing import FaultProxy
+
+PARTITIONS = pytest.mark.kafka_topic(partitions=3)
+
+
+class Reader:
+    """A guarded consumer behind one blocking face."""
+
+    def __init__(self, guarded, events):
+        self.guarded = guarded
+        self.events = events
+        self.read = []
+
+    def poll(self, seconds):
+        """Poll once; return the records, as (partition, offset, value)."""
+        raise NotImplementedError
+
+    def poll_in_child(self):
+        """Poll in a forked child."""
+        self.poll(5)
+
+    def commit(self, offsets, timeout):
+        """Commit offsets by (topic, partition), and wait."""
+        raise NotImplementedError
+
+    def commit_async(self, offsets):
+        """Commit offsets, and do not wait."""
+        raise NotImplementedError
+
+    def committed(self, topic, partition):
+        """Return the committed offset, or None."""
+        raise NotImplementedError
+
+    def seek(self, topic, partition, offset):
+        """Set the position."""
+        raise NotImplementedError
+
+    def pause(self, topic, partition):
+        """Pause a partition as the user does."""
+        raise NotImplementedError
+
+    def resume(self, topic, partition):
+        """Resume a partition as the user does."""
+        raise NotImplementedError
+
+    def lag(self, *args, **kwargs):
+        """Ask for the lag."""
+        return self.guarded.lag(*args, **kwargs)
+
+    def close(self):
+        """Close it."""
+        self.guarded.close()
+
+    def read_until(self, done, timeout=20.0):
+        """Poll until a condition holds; fail after `timeout` seconds."""
+        end = time.monotonic() + timeout
+        while not done():
+            assert time.monotonic() < end, f"read {len(self.read)}: {self.read[-3:]}"
+            self.read += self.poll(0.2)
+
+    def values(self, partition):
+        """List the values read of a partition, in order."""
+        return [value for number, _, value in self.read if number == partition]
+
+    def told(self, kind):
+        """List the events of a kind."""
+        return [each for each in self.events if isinstance(each, kind)]
+
+
+class ConsumerContract:
+    """A guarded consumer."""
+
+    client_class: type
+    client_name: str
+    client_error: type[BaseException]
+    #: The client shows what each read is answered, so the guard sees every code.
+    sees_answers = True
+
+    def open(self, servers, *, assign=None, group=None, **options):
+        """Return a context manager of a `Reader`; `assign` is a list of partitions.
+
+        Without `assign` it is not assigned anything yet. It reads from the earliest
+        offset, and commits nothing by itself unless `auto_commit` is given (seconds).
+        """
+        raise NotImplementedError
+
+    # --- standing in ------------------------------------------------------------------
+
+    def test_b92_every_name_of_the_client_is_there(self, kafka_cluster):
+        """`isinstance` holds, and nothing that the client has is missing."""
+        with self.open(kafka_cluster.bootstrap_servers) as reader:
+            assert isinstance(reader.guarded, self.client_class)
+            names = [n for n in dir(self.client_class) if not n.startswith("__")]
+            assert [n for n in names if not hasattr(reader.guarded, n)] == []
+
+    def test_b97_a_consumer_cannot_be_pickled_and_says_so(self, kafka_cluster):
+        """Pickling one fails with what to do instead."""
+        with (
+            self.open(kafka_cluster.bootstrap_servers) as reader,
+            pytest.raises(TypeError, match="where it is used"),
+        ):
+            pickle.dumps(reader.guarded)
+
+    # --- partitions that wait alone ---------------------------------------------------
+
+    @PARTITIONS
+    def test_a_partition_that_cannot_be_read_waits_alone(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """Nine for five seconds: the others go on, few requests, all in order."""
+        self.check_waits_alone(kafka_cluster, kafka_topic, kafka_faults, 6.0)
+
+    def check_waits_alone(self, cluster, topic, proxy, seconds):
+        """Read under load while one of three partitions answers 9 for 5 s."""
+        with (
+            self.open(proxy.bootstrap_servers, assign=three(topic)) as reader,
+            writing(cluster, topic) as written,
+        ):
+            reader.read_until(lambda: all(reader.values(n) for n in range(3)))
+            proxy.journal.clear()
+            fault = proxy.on("Fetch", topic=topic, partition=1).fail(9)
+            self.read_for(reader, 5.0)
+            known = {n: len(written[n]) for n in (0, 2)}
+            self.read_for(reader, 0.7)
+            fault.remove()
+            refused = refusals(proxy, topic, 1)
+            for number, count in known.items():
+                assert count <= len(reader.values(number))
+            assert 0 < len(refused) <= 15
+            reader.read_until(lambda: reader.told(ev.PartitionResumesEvent), 15)
+            written.stop()
+            total = sum(map(len, written.values()))
+            reader.read_until(lambda: len(reader.read) >= total)
+            for number in range(3):
+                assert written[number] == reader.values(number)
+            (waits,) = reader.told(ev.PartitionWaitsEvent)
+            (resumes,) = reader.told(ev.PartitionResumesEvent)
+            assert (topic, 1) == (waits.topic, waits.partition)
+            assert (topic, 1) == (resumes.topic, resumes.partition)
+            assert waits.error.code == 9
+            assert waits.error.verdict.retriable
+            assert isinstance(waits.error, self.client_error)
+            return waits
+
+    def read_for(self, reader, seconds):
+        """Poll for some time."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            reader.read += reader.poll(0.1)
+
+    @PARTITIONS
+    def test_a_partition_that_waits_is_in_the_lag(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """`lag()` without a group is about the assignment, by position and by commit."""
+        fill(kafka_cluster, kafka_topic, 10)
+        with self.open(
+            kafka_faults.bootstrap_servers, assign=three(kafka_topic), group=kafka_topic
+        ) as reader:
+            reader.read_until(lambda: len(reader.read) == 30)
+            reader.commit({(kafka_topic, 0): 4}, 10)
+            with kafka_faults.on("Fetch", topic=kafka_topic, partition=2).fail(6):
+                fill(kafka_cluster, kafka_topic, 2, partitions=[2])
+                reader.read_until(lambda: reader.told(ev.PartitionWaitsEvent))
+                (group,) = reader.lag().groups.values()
+            assert {0, 1, 2} == {each.partition for each in group.partitions.values()}
+            first, second, third = (group.partitions[kafka_topic, n] for n in range(3))
+            assert (
+                first.committed,
+                first.position,
+                first.lag,
+                first.position_lag,
+            ) == (4, 10, 6, 0)
+            assert (
+                second.committed,
+                second.position,
+                second.lag,
+                second.position_lag,
+            ) == (None, 10, None, 0)
+            assert isinstance(third.read_error, errors.NotLeaderOrFollowerError)
+            assert third.position_lag == 2
+            assert first.read_error is None
+
+    @PARTITIONS
+    def test_a_consumer_without_a_group_has_a_lag_by_position(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Nothing is committed, so only the position says how far behind it is."""
+        fill(kafka_cluster, kafka_topic, 3)
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, assign=three(kafka_topic)) as reader:
+            reader.read_until(lambda: len(reader.read) == 9)
+            (group,) = reader.lag().groups.values()
+            lags = [each.position_lag for each in group.partitions.values()]
+            assert lags == [0, 0, 0]
+
+    @PARTITIONS
+    def test_the_users_own_pauses_are_never_touched(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """A partition that waited and was paused meanwhile stays paused."""
+        fill(kafka_cluster, kafka_topic, 5)
+        with self.open(
+            kafka_faults.bootstrap_servers, assign=three(kafka_topic)
+        ) as reader:
+            with kafka_faults.on("Fetch", topic=kafka_topic, partition=1).fail(6):
+                reader.read_until(lambda: reader.told(ev.PartitionWaitsEvent))
+                reader.pause(kafka_topic, 1)
+            self.read_for(reader, 2.0)
+            assert reader.values(1) == []
+            reader.resume(kafka_topic, 1)
+            reader.read_until(lambda: len(reader.read) == 15)
+
+    # --- what is raised ---------------------------------------------------------------
+
+    def test_a_denied_topic_is_raised_with_its_place(self, kafka_users):
+        """Of both classes, with verdict, topic and partition; polling goes on after."""
+        topic = kafka_users.create_topic()
+        kafka_users.grant("bob", "READ", "GROUP", "confluent-consumers")
+        config = {"users": kafka_users}
+        with (
+            self.open(None, assign=[(topic, 0)], **config) as reader,
+            pytest.raises(errors.TopicAuthorizationFailedError) as caught,
+        ):
+            reader.read_until(lambda: False, 15)
+        error = caught.value
+        assert isinstance(error, self.client_error)
+        assert (29, topic, Action.CONFIGURE) == (
+            error.code,
+            error.topic,
+            error.verdict.action,
+        )
+        assert self.client_name == error.client
+
+    # --- commits ----------------------------------------------------------------------
+
+    def test_b28_a_commit_for_a_deleted_topic_ends_and_commits_the_others(
+        self, kafka_cluster, kafka_topic
+    ):
+        """The topic that is left is committed, the other one reported with 3."""
+        gone = kafka_cluster.create_topic()
+        fill(kafka_cluster, kafka_topic, 5, partitions=[0])
+        places = [(kafka_topic, 0), (gone, 0)]
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(
+            servers, assign=places, group=kafka_topic, policy={"deadline": 3.0}
+        ) as reader:
+            reader.read_until(lambda: len(reader.read) == 5)
+            delete(kafka_cluster, gone)
+            started = time.monotonic()
+            with pytest.raises(errors.UnknownTopicOrPartitionError) as caught:
+                reader.commit({(kafka_topic, 0): 5, (gone, 0): 0}, 3.0)
+            assert time.monotonic() - started < 6
+            assert (3, gone, 0) == (
+                caught.value.code,
+                caught.value.topic,
+                caught.value.partition,
+            )
+            assert isinstance(caught.value, self.client_error)
+            assert reader.committed(kafka_topic, 0) == 5
+            (event,) = reader.told(ev.CommitFailedEvent)
+            assert ("sync", {(gone, 0)}) == (event.kind, set(event.errors))
+
+    def test_a_commit_that_is_refused_for_now_is_tried_again_alone(
+        self, kafka_cluster, kafka_faults
+    ):
+        """Only the refused partition is in the second request, which succeeds."""
+        topic = kafka_cluster.create_topic(partitions=2)
+        fill(kafka_cluster, topic, 5, partitions=[0, 1])
+        with self.open(
+            kafka_faults.bootstrap_servers, assign=[(topic, 0), (topic, 1)], group=topic
+        ) as reader:
+            kafka_faults.on("OffsetCommit", topic=topic, partition=1).fail(14, times=2)
+            reader.commit({(topic, 0): 3, (topic, 1): 4}, 10)
+            assert (reader.committed(topic, 0), reader.committed(topic, 1)) == (3, 4)
+            assert reader.events == [], reader.events
+            if self.sees_answers:
+                asked = [r.partitions for r in kafka_faults.requests("OffsetCommit")]
+                assert list(map(len, asked)) == [2, 1, 1]
+
+    @pytest.mark.parametrize("code", [22, 25, 27])
+    def test_b33_a_group_that_has_moved_on_is_told_and_not_asked_again(
+        self, kafka_cluster, kafka_faults, code
+    ):
+        """REJOIN: one request, an error of the client's own class, an event."""
+        topic = kafka_cluster.create_topic()
+        with self.open(
+            kafka_faults.bootstrap_servers, assign=[(topic, 0)], group=topic
+        ) as reader:
+            kafka_faults.on("OffsetCommit").fail(code)
+            with pytest.raises(errors.KafkaGuardError) as caught:
+                reader.commit({(topic, 0): 3}, 5)
+            assert caught.value.verdict.action == Action.REJOIN
+            assert isinstance(caught.value, self.rejoin_error)
+            assert len(kafka_faults.requests("OffsetCommit")) == 1
+            (event,) = reader.told(ev.CommitFailedEvent)
+            assert (Action.REJOIN, {(topic, 0)}) == (event.action, set(event.errors))
+
+    def test_a_commit_that_nobody_waits_for_is_an_event_when_it_fails(
+        self, kafka_cluster, kafka_faults
+    ):
+        """It is not lost in a debug log, and the next poll is as ever."""
+        topic = kafka_cluster.create_topic()
+        fill(kafka_cluster, topic, 5, partitions=[0])
+        kafka_faults.on("OffsetCommit").fail(22, times=1)
+        with self.open(
+            kafka_faults.bootstrap_servers, assign=[(topic, 0)], group=topic
+        ) as reader:
+            reader.read_until(lambda: len(reader.read) == 5)
+            reader.commit_async({(topic, 0): 3})
+            reader.read_until(lambda: reader.told(ev.CommitFailedEvent))
+            (event,) = reader.told(ev.CommitFailedEvent)
+            assert {(topic, 0)} == set(event.errors)
+            assert event.action == Action.REJOIN
+            assert event.error.code == 22
+
+    def test_an_automatic_commit_that_fails_is_an_event(
+        self, kafka_cluster, kafka_faults
+    ):
+        """It hides no record, and is no line in a debug log."""
+        topic = kafka_cluster.create_topic()
+        fill(kafka_cluster, topic, 5, partitions=[0])
+        kafka_faults.on("OffsetCommit").fail(29)
+        with self.open(
+            kafka_faults.bootstrap_servers,
+            assign=[(topic, 0)],
+            group=topic,
+            auto_commit=0.2,
+        ) as reader:
+            reader.read_until(lambda: len(reader.read) == 5)
+            self.read_until_raised(reader, lambda: reader.told(ev.CommitFailedEvent))
+            event = reader.told(ev.CommitFailedEvent)[0]
+            assert (event.kind, event.action) == ("auto", Action.CONFIGURE)
+            assert {(topic, 0)} == set(event.errors)
+
+    def read_until_raised(self, reader, done):
+        """Poll until a condition holds; what the client raises of itself may come."""
+        try:
+            reader.read_until(done)
+        except errors.KafkaGuardError:
+            assert done()
+
+    # --- the end ----------------------------------------------------------------------
+
+    def test_a_closed_consumer_says_so_at_once(self, kafka_cluster, kafka_topic):
+        """No call hangs, and what is raised is of both classes."""
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, assign=[(kafka_topic, 0)]) as reader:
+            reader.close()
+            started = time.monotonic()
+            with pytest.raises(errors.KafkaGuardError) as caught:
+                reader.poll(5)
+            assert time.monotonic() - started < 1
+            assert isinstance(caught.value, errors.ClientClosedError)
+            assert isinstance(caught.value, self.closed_error)
+
+    def test_closing_ends_in_time_where_the_broker_is_away(
+        self, kafka_cluster, kafka_topic
+    ):
+        """The bound holds, whatever the client would wait for."""
+        with (
+            FaultProxy(kafka_cluster) as proxy,
+            self.open(
+                proxy.bootstrap_servers,
+                assign=[(kafka_topic, 0)],
+                group=kafka_topic,
+                auto_commit=60,
+            ) as reader,
+        ):
+            fill(kafka_cluster, kafka_topic, 3, partitions=[0])
+            reader.read_until(lambda: len(reader.read) == 3)
+            proxy.stop()
+            started = time.monotonic()
+            try:
+                reader.close()
+            except errors.KafkaGuardError as error:
+                assert isinstance(error, self.client_error)
+            assert time.monotonic() - started < 35
+
+    def test_b98_a_forked_child_is_told_to_build_its_own(
+        self, kafka_cluster, kafka_topic
+    ):
+        """In the child each call fails at once; the parent goes on."""
+        fill(kafka_cluster, kafka_topic, 3, partitions=[0])
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, assign=[(kafka_topic, 0)]) as reader:
+            reader.read_until(lambda: len(reader.read) == 3)
+            said = in_child(reader.poll_in_child)
+            assert "ClientStateError" in said["kind"]
+            assert "fork" in said["text"]
+            assert said["took"] < 1
+            fill(kafka_cluster, kafka_topic, 3, partitions=[0])
+            reader.read_until(lambda: len(reader.read) == 6)
+
+
+class AnswersContract(ConsumerContract):
+    """A guarded consumer of a client that shows what each read is answered."""
+
+    def test_b50_a_position_within_the_log_is_not_reset(
+        self, kafka_cluster, kafka_faults
+    ):
+        """One answer "out of range" for an offset that is there: it is read again."""
+        topic = kafka_cluster.create_topic()
+        fill(kafka_cluster, topic, 10, partitions=[0])
+        with self.open(kafka_faults.bootstrap_servers, assign=[(topic, 0)]) as reader:
+            reader.read_until(lambda: len(reader.read) == 10)
+            kafka_faults.on("Fetch", topic=topic, partition=0).fail(1, times=1)
+            fill(kafka_cluster, topic, 5, partitions=[0])
+            reader.read_until(lambda: len(reader.read) == 15)
+            assert list(range(15)) == [offset for _, offset, _ in reader.read]
+            (event,) = reader.told(ev.OffsetResetEvent)
+            assert (event.outcome, event.earliest, event.lost) == ("kept", 0, 0)
+            assert event.earliest <= event.position <= event.latest
+
+    def test_a_lost_position_is_reset_by_the_client_and_told_with_the_loss(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Retention took six offsets that were not read."""
+        with self.behind(kafka_cluster, kafka_topic) as reader:
+            reader.read_until(lambda: len(reader.read) == 4)
+            assert [offset for _, offset, _ in reader.read] == [6, 7, 8, 9]
+            (event,) = reader.told(ev.OffsetResetEvent)
+            assert (
+                event.outcome,
+                event.position,
+                event.earliest,
+                event.latest,
+                event.lost,
+            ) == ("reset", 2, 6, 10, 4)
+
+    def test_a_lost_position_is_raised_where_the_policy_says_so(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Nothing is skipped; after a `seek` reading goes on."""
+        policy = {"on_offset_reset": "raise"}
+        with self.behind(kafka_cluster, kafka_topic, policy=policy) as reader:
+            with pytest.raises(errors.OffsetOutOfRangeError, match="6 to 10") as caught:
+                reader.read_until(lambda: reader.read)
+            assert isinstance(caught.value, self.client_error)
+            assert reader.read == []
+            reader.seek(kafka_topic, 0, 8)
+            reader.read_until(lambda: len(reader.read) == 2)
+
+    @contextmanager
+    def behind(self, cluster, topic, **options):
+        """A reader at offset 2 of a log that begins at 6 and ends at 10."""
+        fill(cluster, topic, 10, partitions=[0])
+        servers = cluster.bootstrap_servers
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            admin.delete_records({TopicPartition(topic, 0): 6})
+        with self.open(servers, assign=[(topic, 0)], **options) as reader:
+            reader.seek(topic, 0, 2)
+            yield reader
+
+    def test_b55_a_failed_broker_is_asked_again_with_growing_gaps(
+        self, kafka_cluster, kafka_faults
+    ):
+        """-1 on Fetch is tried a few times, and then there is data."""
+        topic = kafka_cluster.create_topic()
+        with self.open(
+            kafka_faults.bootstrap_servers,
+            assign=[(topic, 0)],
+            policy={"backoff": {"base": 0.3, "jitter": "none"}},
+        ) as reader:
+            fill(kafka_cluster, topic, 3, partitions=[0])
+            kafka_faults.on("Fetch", topic=topic, partition=0).fail(-1, times=3)
+            reader.read_until(lambda: len(reader.read) == 3)
+            times = [each.at for each in refusals(kafka_faults, topic, 0)]
+            first, second = (after - at for at, after in pairwise(times))
+            assert 0.3 <= first < second
+
+    def test_a_failed_broker_that_stays_so_is_raised_in_the_end(
+        self, kafka_cluster, kafka_faults
+    ):
+        """As often as the policy says, then polling raises it with its place."""
+        topic = kafka_cluster.create_topic()
+        kafka_faults.on("Fetch", topic=topic).fail(-1)
+        with self.open(
+            kafka_faults.bootstrap_servers,
+            assign=[(topic, 0)],
+            policy={"max_attempts": 3},
+        ) as reader:
+            with pytest.raises(errors.UnknownServerError) as caught:
+                reader.read_until(lambda: False, 15)
+            assert (topic, 0) == (caught.value.topic, caught.value.partition)
+            assert isinstance(caught.value, self.client_error)
+            assert len(refusals(kafka_faults, topic, 0)) == 3
+
+    @PARTITIONS
+    def test_a_broker_that_is_away_is_told_once(self, kafka_cluster, kafka_topic):
+        """Its partitions wait, and all is read when it is back."""
+        fill(kafka_cluster, kafka_topic, 3)
+        with (
+            FaultProxy(kafka_cluster) as proxy,
+            self.open(proxy.bootstrap_servers, assign=three(kafka_topic)) as reader,
+        ):
+            reader.read_until(lambda: len(reader.read) == 9)
+            with proxy.without(proxy_broker(proxy)):
+                self.read_for(reader, 2.0)
+            fill(kafka_cluster, kafka_topic, 3)
+            reader.read_until(lambda: len(reader.read) == 18)
+            waits = reader.told(ev.PartitionWaitsEvent)
+            assert len(waits) == len({each.partition for each in waits})
+
+
+def proxy_broker(proxy):
+    """Return the id of the only broker behind a proxy."""
+    (broker,) = proxy.brokers
+    return broker
+
+
+def three(topic):
+    """List three partitions of a topic."""
+    return [(topic, n) for n in range(3)]
+
+
+def refusals(proxy, topic, partition):
+    """List the reads of a partition that were refused."""
+    return [
+        each
+        for each in proxy.requests("Fetch")
+        if any((e.topic, e.partition) == (topic, partition) for e in each.errors)
+    ]
+
+
+def fill(cluster, topic, count, partitions=range(3)):
+    """Write some records into each partition."""
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for n in range(count):
+            for partition in partitions:
+                producer.send(topic, b"%d" % n, partition=partition)
+        producer.flush(30)
+
+
+def delete(cluster, topic):
+    """Delete a topic, and wait until it is gone."""
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.delete_topics([topic])
+        end = time.monotonic() + 20
+        while topic in admin.list_topics():
+            assert time.monotonic() < end
+
+
+class Written(dict):
+    """What was written, by partition, while a thread goes on."""
+
+    def __init__(self):
+        super().__init__({n: [] for n in range(3)})
+        self.done = threading.Event()
+
+    def stop(self):
+        """Stop writing, and wait until all is there."""
+        self.done.set()
+        self.thread.join(30)
+
+
+@contextmanager
+def writing(cluster, topic, pause=0.005):
+    """Write numbered records into three partitions all the time."""
+    written = Written()
+
+    def write():
+        servers = cluster.bootstrap_servers
+        with KafkaProducer(bootstrap_servers=servers, linger_ms=5) as producer:
+            number = 0
+            while not written.done.wait(pause):
+                for partition in range(3):
+                    value = b"%d" % number
+                    producer.send(topic, value, partition=partition)
+                    written[partition].append(value)
+                number += 1
+            producer.flush(30)
+
+    written.thread = threading.Thread(target=write)
+    written.thread.start()
+    try:
+        yield written
+    finally:
+        written.stop()
+
+
+def in_child(call):
+    """Call something in a forked child; say what it raised, and how long it took."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        started, said = time.monotonic(), {"kind": "nothing", "text": ""}
+        try:
+            call()
+        except BaseException as error:
+            kinds = [cls.__name__ for cls in type(error).__mro__]
+            said = {"kind": kinds, "text": str(error)}
+        said["took"] = time.monotonic() - started
+        os.write(writing, json.dumps(said).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    return json.loads(text)

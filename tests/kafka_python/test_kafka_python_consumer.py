@@ -1,0 +1,99 @@
+"""The guarded consumer of kafka-python keeps the contract of all guarded consumers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.structs import OffsetAndMetadata
+
+from kafkaguard import guard
+from tests.contracts.consumer import AnswersContract, Reader
+
+
+class KafkaPythonReader(Reader):
+    """A guarded KafkaConsumer."""
+
+    def poll(self, seconds):
+        """Poll once."""
+        found = self.guarded.poll(timeout_ms=round(seconds * 1000))
+        return [
+            (record.partition, record.offset, record.value)
+            for records in found.values()
+            for record in records
+        ]
+
+    def commit(self, offsets, timeout):
+        """Commit, and wait."""
+        self.guarded.commit(_offsets(offsets), timeout_ms=timeout * 1000)
+
+    def commit_async(self, offsets):
+        """Commit, and do not wait."""
+        self.guarded.commit_async(_offsets(offsets))
+
+    def committed(self, topic, partition):
+        """Return the committed offset."""
+        return self.guarded.committed(TopicPartition(topic, partition))
+
+    def seek(self, topic, partition, offset):
+        """Set the position."""
+        self.guarded.seek(TopicPartition(topic, partition), offset)
+
+    def pause(self, topic, partition):
+        """Pause."""
+        self.guarded.pause(TopicPartition(topic, partition))
+
+    def resume(self, topic, partition):
+        """Resume."""
+        self.guarded.resume(TopicPartition(topic, partition))
+
+
+def _offsets(offsets):
+    return {
+        TopicPartition(*place): OffsetAndMetadata(offset, "", -1)
+        for place, offset in offsets.items()
+    }
+
+
+class TestKafkaPythonConsumer(AnswersContract):
+    client_class = KafkaConsumer
+    client_name = "kafka-python"
+    client_error = kafka_errors.KafkaError
+    rejoin_error = kafka_errors.CommitFailedError
+    closed_error = kafka_errors.IllegalStateError
+
+    @contextmanager
+    def open(
+        self,
+        servers,
+        *,
+        assign=None,
+        group=None,
+        users=None,
+        auto_commit=None,
+        close=None,
+        policy="default",
+        **settings,
+    ):
+        """Build one, guard it, and close it in the end."""
+        config = {
+            "bootstrap_servers": servers,
+            "group_id": group,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": auto_commit is not None,
+            "fetch_max_wait_ms": 100,
+            **settings,
+        }
+        if auto_commit is not None:
+            config["auto_commit_interval_ms"] = round(auto_commit * 1000)
+        if users is not None:
+            config |= users.client_config("SASL_PLAIN", user="bob")
+        events = []
+        guarded = guard(KafkaConsumer(**config), policy=policy, on_event=events.append)
+        try:
+            if assign:
+                guarded.assign([TopicPartition(*each) for each in assign])
+            yield KafkaPythonReader(guarded, events)
+        finally:
+            guarded.close(timeout_ms=5000)
