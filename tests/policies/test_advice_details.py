@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kafkaguard import Action, load_policy
@@ -184,3 +186,42 @@ def test_the_picture_of_a_schedule_is_drawn_to_scale():
     assert (
         schedule_picture("title", rows, 5.0, None).splitlines() == PICTURE.splitlines()
     )
+
+
+def test_a_preview_as_json_says_unbounded_where_it_is():
+    """JSON has no infinity; everything else is as in the object."""
+    for deadline in (7.0, "unbounded"):
+        preview = RetryPolicy(backoff=PLAIN, deadline=deadline).preview(runs=2)
+        told = preview.to_dict()
+        assert told["deadline"] == deadline
+        assert told["rows"][0]["worst"] == 1.0
+        assert preview.to_json() == json.dumps(told, indent=2)
+
+
+def test_a_preview_is_complete_where_all_its_rows_are_there():
+    """Four waits of five attempts; one row is enough for a preview."""
+    policy = RetryPolicy(backoff=PLAIN, max_attempts=5, deadline="unbounded")
+    previews = [policy.preview(runs=2, limit=limit) for limit in (1, 3, 4, 5)]
+    assert [len(each.rows) for each in previews] == [1, 3, 4, 4]
+    assert [each.complete for each in previews] == [False, False, True, True]
+    for wrong in ({"limit": 0}, {"runs": 1}):
+        with pytest.raises(ValueError, match="at least 2 runs and 1 row"):
+            policy.preview(**{"runs": 2, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("settings", "action", "said"),
+    [
+        ({}, Action.IN_DOUBT, "stops: it may have been done already"),
+        ({}, Action.CONFIGURE, "stops: configuration"),
+        ({"deadline": 0.5}, Action.RETRY, "after the deadline"),
+        ({"max_attempts": 1}, Action.RETRY, "all attempts"),
+        ({"on_reject": "drop"}, Action.REJECT, "a record is dropped"),
+        ({}, Action.IGNORE, "goes on: it is no failure"),
+    ],
+)
+def test_a_preview_without_a_wait_says_why(settings, action, said):
+    """In the words of the outcome."""
+    preview = RetryPolicy(backoff=PLAIN, **settings).preview(action=action, runs=2)
+    assert preview.rows == ()
+    assert said in preview.ending
