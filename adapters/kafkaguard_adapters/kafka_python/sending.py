@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from threading import get_ident
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 _new = object.__new__
 _LIMIT = 1 << 63
+#: Stands for a machine that holds the sends of every topic.
+_ALL_HELD: Any = SimpleNamespace(holds={None})
 
 
 class Sending:
@@ -48,7 +51,6 @@ class Sending:
         harmless: Topics for which a record without a key may pass unseen.
 
     Attributes:
-        holds: The topics whose sends wait, as the machine has them; None: all.
         wait: Called where sends are held, with the topic and the time that they have.
     """
 
@@ -56,7 +58,6 @@ class Sending:
         "checks_keys",
         "driver",
         "harmless",
-        "holds",
         "machine",
         "null_keys",
         "serializes",
@@ -90,7 +91,6 @@ class Sending:
         self.serializes = shell.producer.config["key_serializer"] is not None
         self.under_way = driver.barrier.under_way
         self.machine, self.wait = driver.machine, driver.wait_for
-        self.holds = driver.machine.holds
 
     def send(
         self,
@@ -133,10 +133,10 @@ class Sending:
             _check_timestamp(timestamp_ms)
         if timeout is not None:
             timeout = self._await_topic(topic, partition, timeout)
-        me, under_way = get_ident(), self.under_way
-        under_way[me] = topic  # before the look, so that a hold waits for it
+        me = get_ident()
+        self.under_way[me] = topic  # before the look, so that a hold waits for it
         try:
-            if self.holds:
+            if self.machine.holds:
                 self._wait_while_held(me, topic, timeout)
             if (key is None or self.serializes) and topic not in self.harmless:
                 refusal = self._refusal(topic, key, headers, timeout)
@@ -155,35 +155,35 @@ class Sending:
                 record = SendArguments(
                     topic, value, key, headers, partition, timestamp_ms
                 )
-                under_way[me] = None
+                self.under_way.pop(me, None)
                 return self._not_accepted(error, producer, record, timeout)
         finally:
-            under_way[me] = None
+            self.under_way.pop(me, None)
         if inner.is_done and inner.failed():  # perhaps before it came into any batch
             record = SendArguments(topic, value, key, headers, partition, timestamp_ms)
             self._failed_at_once(inner, record)
         future = _new(GuardedFuture)  # in half the time that its __init__ would take
-        future._inner = inner  # noqa: SLF001 - see above
-        future._driver = self.driver  # noqa: SLF001 - see above
+        future._inner = inner  # noqa: SLF001 - as its __init__ does
+        future._driver = self.driver  # noqa: SLF001 - as its __init__ does
         return future
 
     def hold_all(self, wait: Callable[[str, Limit], object]) -> None:
         """Let all sends wait, in a forked child that has no producer."""
-        self.holds, self.wait = {None}, wait
+        self.machine, self.wait = _ALL_HELD, wait
 
     # --- waiting ------------------------------------------------------------------
 
     def _wait_while_held(self, me: int, topic: str, timeout: float | None) -> None:
         """Let a send wait until its topic is free."""
         while self._is_held(topic):
-            self.under_way[me] = None
+            self.under_way.pop(me, None)
             self.wait(topic, self._limit(timeout))
             self.under_way[me] = topic
             if self.driver.is_own_thread():
                 return
 
     def _is_held(self, topic: str) -> bool:
-        holds = self.holds  # another machine's, in a forked child
+        holds = self.machine.holds  # of another one, in a forked child
         return None in holds or topic in holds
 
     def _limit(self, timeout: float | None) -> Limit:
@@ -290,7 +290,7 @@ class Sending:
         if producer is not self.shell.producer:
             return True
         self.shell.is_dead(producer)
-        return None in self.holds and not self.driver.is_own_thread()
+        return None in self.machine.holds and not self.driver.is_own_thread()
 
     def _failed_at_once(self, inner: Any, record: SendArguments) -> None:
         """Settle a record that has failed, perhaps before it came into any batch."""
