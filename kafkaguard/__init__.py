@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from kafkaguard._verdicts.classification import classify
     from kafkaguard._verdicts.verdict import Action, RuleInfo, TopicFacts, Verdict
-    from kafkaguard_adapters.asking.gauges import PrometheusLag, register_otel
+    from kafkaguard_adapters.asking.lag_gauges import PrometheusLag, register_otel
     from kafkaguard_adapters.asking.remote_storage import RemoteStorageWatch
     from kafkaguard_adapters.guarded import guard
     from kafkaguard_policies import PolicyError, RetryPolicy, load_policy, retry
@@ -43,7 +43,7 @@ _HOMES = {
     "LogDirsReport": "kafkaguard._cluster.log_dirs",
     "OffsetsReport": "kafkaguard._cluster.offsets",
     "PolicyError": "kafkaguard_policies",
-    "PrometheusLag": "kafkaguard_adapters.asking.gauges",
+    "PrometheusLag": "kafkaguard_adapters.asking.lag_gauges",
     "RemoteStorageEvent": "kafkaguard._cluster.remote_storage",
     "RemoteStorageWatch": "kafkaguard_adapters.asking.remote_storage",
     "RetryPolicy": "kafkaguard_policies",
@@ -54,7 +54,7 @@ _HOMES = {
     "classify": "kafkaguard._verdicts.classification",
     "guard": "kafkaguard_adapters.guard",
     "load_policy": "kafkaguard_policies",
-    "register_otel": "kafkaguard_adapters.asking.gauges",
+    "register_otel": "kafkaguard_adapters.asking.lag_gauges",
     "retry": "kafkaguard_policies",
 }
 _MODULES = frozenset({"errors"})

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import atheris  # type: ignore[import-untyped] # it has no types
+import atheris  # type: ignore[import-untyped]  # it has no types
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/protocol"))
 with atheris.instrument_imports(include=["kafkaguard.protocol"]):

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from py4j.java_gateway import (  # type: ignore[import-untyped]
+from py4j.java_gateway import (  # type: ignore[import-untyped]  # it has no types
     GatewayParameters,
     JavaGateway,
     get_field,
@@ -73,7 +73,7 @@ def read_jar() -> tuple[list[Row], list[tuple[int, str]]]:
 
 
 def _row(error: object, retriable: object) -> Row | None:
-    exception = error.exception()  # type: ignore[attr-defined]
+    exception = error.exception()  # type: ignore[attr-defined]  # a Java object
     if exception is None:
         return None
     cls, ancestors = exception.getClass(), []
@@ -82,10 +82,10 @@ def _row(error: object, retriable: object) -> Row | None:
         ancestors.append(str(parent.getSimpleName()))
         parent = parent.getSuperclass()
     return Row(
-        int(error.code()),  # type: ignore[attr-defined]
-        str(error.name()),  # type: ignore[attr-defined]
+        int(error.code()),  # type: ignore[attr-defined]  # a Java object
+        str(error.name()),  # type: ignore[attr-defined]  # a Java object
         str(cls.getSimpleName()),
-        bool(retriable.isInstance(exception)),  # type: ignore[attr-defined]
+        bool(retriable.isInstance(exception)),  # type: ignore[attr-defined]  # a Java object
         tuple(ancestors),
         str(exception.getMessage()),
     )

@@ -15,7 +15,7 @@ import kafka
 import aiokafka
 from kafkaguard._retries.events import Event
 from kafkaguard._verdicts.verdict import TopicFacts
-from kafkaguard_adapters.asking.calls import (
+from kafkaguard_adapters.asking.cluster_calls import (
     AsyncClusterCalls,
     AsyncReportCalls,
     ClusterCalls,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard.errors import ClientTimeoutError
-from kafkaguard_adapters.asking.calls import AsyncReportCalls, ReportCalls
+from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls, ReportCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 _log = logging.getLogger("kafkaguard.producer")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaguard._common.arguments import refusal
+from kafkaguard._common.arguments import wrong_type
 from kafkaguard.errors import KafkaGuardError, for_code
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def as_partition(value: Any) -> TopicPartition:
     """
     pair = value[:2] if isinstance(value, tuple) else _pair_of(value)
     if [type(part) for part in pair] != [str, int]:
-        raise refusal("a partition", "a pair (topic, number)", value)
+        raise wrong_type("a partition", "a pair (topic, number)", value)
     return TopicPartition(*pair)
 
 

@@ -24,7 +24,7 @@ def port(text: str, *, lowest: int = 1) -> int | None:
     return number if lowest <= number <= _LAST_PORT else None
 
 
-def refusal(argument: str, wanted: str, given: Any) -> TypeError:
+def wrong_type(argument: str, wanted: str, given: Any) -> TypeError:
     """Make the error for an argument of the wrong type."""
     return TypeError(f"{argument} takes {wanted}, not {_kind(given)}")
 
@@ -40,11 +40,11 @@ def names(argument: str, given: Any) -> tuple[str, ...] | None:
     if isinstance(given, str):
         return (given,)
     if isinstance(given, bytes) or not isinstance(given, Iterable):
-        raise refusal(argument, "a name or a list of names", given)
+        raise wrong_type(argument, "a name or a list of names", given)
     listed = tuple(given)
     for each in listed:
         if not isinstance(each, str):
-            raise refusal(argument, "names (str)", each)
+            raise wrong_type(argument, "names (str)", each)
     return tuple(dict.fromkeys(listed))
 
 
@@ -57,11 +57,11 @@ def ids(argument: str, given: Any) -> tuple[int, ...] | None:
     if given is None:
         return None
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise refusal(argument, "a list of whole numbers", given)
+        raise wrong_type(argument, "a list of whole numbers", given)
     listed = tuple(given)
     for each in listed:
         if not isinstance(each, Integral) or isinstance(each, bool):
-            raise refusal(argument, "whole numbers (int)", each)
+            raise wrong_type(argument, "whole numbers (int)", each)
     return tuple(dict.fromkeys(map(int, listed)))
 
 
@@ -75,7 +75,7 @@ def whole_number(
         ValueError: It is out of bounds.
     """
     if not isinstance(given, Integral) or isinstance(given, bool):
-        raise refusal(argument, "a whole number (int)", given)
+        raise wrong_type(argument, "a whole number (int)", given)
     number = int(given)
     if not lowest <= number <= highest:
         raise ValueError(f"{argument} takes a whole number from {lowest} to {highest}")
@@ -90,7 +90,7 @@ def milliseconds(argument: str, given: Any) -> int:
         ValueError: It is more than Kafka's int64 holds, or has no end.
     """
     if not isinstance(given, Real) or isinstance(given, bool):
-        raise refusal(argument, "milliseconds (int or float)", given)
+        raise wrong_type(argument, "milliseconds (int or float)", given)
     if not isinstance(given, Integral) and not math.isfinite(given):
         raise ValueError(f"{argument} takes milliseconds with an end, not {given}")
     return whole_number(argument, math.trunc(given))
@@ -103,7 +103,7 @@ def items(argument: str, given: Any, wanted: str) -> Iterable[Any]:
         TypeError: It cannot.
     """
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise refusal(argument, wanted, given)
+        raise wrong_type(argument, wanted, given)
     return given
 
 
@@ -114,7 +114,7 @@ def mapping(argument: str, given: Any, wanted: str) -> Mapping[Any, Any]:
         TypeError: It is none.
     """
     if not isinstance(given, Mapping):
-        raise refusal(argument, wanted, given)
+        raise wrong_type(argument, wanted, given)
     return given
 
 
@@ -126,7 +126,7 @@ def seconds(argument: str, given: Any) -> float:
         ValueError: It is not above 0, or has no end.
     """
     if not isinstance(given, Real) or isinstance(given, bool):
-        raise refusal(argument, "seconds (int or float)", given)
+        raise wrong_type(argument, "seconds (int or float)", given)
     number = float(given)
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{argument} takes seconds above 0 with an end, not {given}")
@@ -153,7 +153,7 @@ def hook(argument: str, given: Any) -> Any:
         TypeError: It cannot be called.
     """
     if given is not None and not callable(given):
-        raise refusal(argument, "a function", given)
+        raise wrong_type(argument, "a function", given)
     return given
 
 

@@ -171,7 +171,7 @@ def _with_own_facts(error: e.KafkaGuardError, context: _Context) -> _Context:
             null_key = value
         else:
             facts = replace(facts or _NO_FACTS, **{name: value})
-    return (api or error.api, null_key, facts, *rest)  # type: ignore[return-value]
+    return (api or error.api, null_key, facts, *rest)  # type: ignore[return-value]  # rest is not seen as a tuple of known length
 
 
 @lru_cache(1_000)

@@ -18,7 +18,7 @@ from kafkaguard.errors import KafkaGuardError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkaguard_adapters.asking.calls import ClusterCalls
+    from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 
 #: What kafka-python needs for a login, by the mechanism.
 _LOGIN_PACKAGES: Final = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "botocore"}
@@ -57,8 +57,8 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
     Raises:
         Problem: It was not named, or the settings cannot be used.
     """
-    from kafkaguard_adapters.asking.calls import ClusterCalls
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.confluent.settings import read_settings
 
     given = {} if config is None else _read(config)

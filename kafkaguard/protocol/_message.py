@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._common.arguments import refusal
+from kafkaguard._common.arguments import wrong_type
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard._verdicts.apis import API_KEYS, API_NAMES
 from kafkaguard.protocol._direction import Direction
@@ -136,7 +136,7 @@ def message(name: str | int) -> Message:
         TypeError: ``name`` is neither a name nor a number.
     """
     if not isinstance(name, str | int):
-        raise refusal("message()", "a name (str) or a number (int)", name)
+        raise wrong_type("message()", "a name (str) or a number (int)", name)
     if isinstance(name, int):
         known = API_NAMES.get(name)
     else:

@@ -51,8 +51,8 @@ from kafkaguard_policies.reading.sources import load_policy, preset_text, preset
 from kafkaguard_policies.retry_policy import RetryPolicy
 from kafkaguard_policies.running.decorator import retry
 from kafkaguard_policies.running.outcome import Attempt, Outcome, outcome_of
+from kafkaguard_policies.running.retried_call import RetriedCall
 from kafkaguard_policies.running.retrier import Retrier
-from kafkaguard_policies.running.session import Session
 from kafkaguard_policies.running.testing import RetryTesting, retry_testing
 
 __all__ = [
@@ -88,12 +88,12 @@ __all__ = [
     "RefreshEvent",
     "RejectEvent",
     "ReloadEvent",
+    "RetriedCall",
     "Retrier",
     "RetryEvent",
     "RetryPolicy",
     "RetryTesting",
     "Ruling",
-    "Session",
     "StackingError",
     "StackingWarning",
     "Step",

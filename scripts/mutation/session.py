@@ -96,7 +96,7 @@ class Measure:
             return (yield)
         finally:
             sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type]
+            threading.setprofile(None)  # type: ignore[arg-type]  # None ends it
             self.baseline.seconds[item.nodeid] = time.process_time() - began
             for code in self._codes:
                 if code.co_filename.startswith(self._root):
@@ -240,7 +240,7 @@ class _ChangedImport(importlib.machinery.SourceFileLoader):
 
     def install(self) -> None:
         """Go before the finders of Python."""
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, self)  # type: ignore[arg-type]  # finds by one method only
 
     def find_spec(self, name: str, *_: Any) -> Any:
         """Find the changed module."""

@@ -373,7 +373,7 @@ def test_b69_groups_without_members_have_a_lag(kafka_cluster, config, admin, pro
 
 def test_b71_lag_while_the_consumer_polls_in_another_thread(kafka_cluster, config):
     """The calls have connections of their own, so nobody is disturbed."""
-    from kafkaguard_adapters.asking.calls import ClusterCalls
+    from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
     from kafkaguard_adapters.kafka_python.view import view_of
 
     topic = kafka_cluster.create_topic()

@@ -15,7 +15,7 @@ from kafkaguard import errors
 from kafkaguard._cluster.lag import LagReason
 from kafkaguard._cluster.reports import make
 from kafkaguard.testing import FaultProxy, KafkaCluster
-from kafkaguard_adapters.asking import ask_again
+from kafkaguard_adapters.asking import retrying
 from kafkaguard_adapters.wire.connection import Connection
 from kafkaguard_adapters.wire.settings import Settings
 from tests.asking.cluster_clients import admin_of, commit
@@ -305,10 +305,10 @@ def without_leader(admin, name):
 def test_backoff_never_falls_below_its_floor_and_is_bounded():
     """0.1 s and more, jittered upwards only, to 1.5 s at most."""
     for uniform in (min, max):
-        waits = [ask_again.backoff(tries, uniform) for tries in range(1, 9)]
+        waits = [retrying.backoff(tries, uniform) for tries in range(1, 9)]
         assert waits == sorted(waits)
         assert 0.1 <= waits[0] <= 0.15 + 1e-9
         assert 1.0 <= waits[-1] <= 1.5
-    drawn = {ask_again.backoff(1) for _ in range(100)}
+    drawn = {retrying.backoff(1) for _ in range(100)}
     assert len(drawn) > 1
     assert all(0.1 <= each <= 0.15 for each in drawn)

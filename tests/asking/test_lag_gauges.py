@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kafkaguard._cluster.lag import GroupLag, LagReport, measure
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard.errors import ClientTimeoutError, GroupAuthorizationFailedError
-from kafkaguard_adapters.asking.gauges import PrometheusLag, register_otel
+from kafkaguard_adapters.asking.lag_gauges import PrometheusLag, register_otel
 from tests.names import NAMES
 
 PLACES = [TopicPartition("t", n) for n in range(2)]

@@ -15,8 +15,8 @@ from kafkaguard import errors, guard
 from kafkaguard._cluster.reports import make
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from kafkaguard_adapters.aiokafka.view import view_of as aiokafka_view
-from kafkaguard_adapters.asking.calls import AsyncClusterCalls, ClusterCalls
-from kafkaguard_adapters.asking.view import ClusterView
+from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls, ClusterCalls
+from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.confluent.view import view_of as confluent_view
 from kafkaguard_adapters.kafka_python.settings import read_settings
 from kafkaguard_adapters.kafka_python.view import view_of as kafka_python_view

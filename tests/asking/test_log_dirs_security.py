@@ -15,8 +15,8 @@ from kafkaguard import errors, guard
 from kafkaguard._cluster.reports import make
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.aiokafka.settings import read_settings as read_aiokafka
-from kafkaguard_adapters.asking.calls import ClusterCalls
-from kafkaguard_adapters.asking.view import ClusterView
+from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.confluent.settings import read_settings as read_confluent
 from kafkaguard_adapters.kafka_python.settings import read_settings as read_kafka_python
 from tests.asking.cluster_clients import CLIENTS, admin_of, commit

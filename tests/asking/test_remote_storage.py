@@ -15,8 +15,8 @@ from kafka import KafkaProducer
 
 from kafkaguard import errors
 from kafkaguard.testing import FaultProxy, KafkaCluster
+from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.asking.remote_storage import RemoteStorageWatch
-from kafkaguard_adapters.asking.view import ClusterView
 from tests.asking.cluster_clients import CLIENTS, admin_of, commit, words_of
 
 pytestmark = pytest.mark.java

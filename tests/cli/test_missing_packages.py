@@ -11,7 +11,7 @@ from kafkaguard import cli
 from kafkaguard._common.extras import require
 from kafkaguard.cli.group import run
 from kafkaguard.testing import ClusterError, KafkaCluster
-from kafkaguard_adapters.asking.gauges import PrometheusLag, register_otel
+from kafkaguard_adapters.asking.lag_gauges import PrometheusLag, register_otel
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from kafkaguard._cluster.reports import TopicPartition, make
 from kafkaguard._consuming import events as ev
 from kafkaguard._consuming.machine import ConsumerMachine, Refusal
 from kafkaguard._consuming.standing import Reader
-from kafkaguard_adapters.asking.view import ClusterView
+from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.consuming import questions
 from kafkaguard_adapters.consuming.driver import Driver
 

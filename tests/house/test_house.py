@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -66,7 +67,7 @@ def test_every_public_name_is_there_and_listed():
         assert getattr(kafkaguard, name) is not None
     assert kafkaguard.__all__ == dir(kafkaguard)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        kafkaguard.nonsense  # noqa: B018
+        kafkaguard.nonsense  # noqa: B018 - asking for it is what raises
 
 
 def test_no_module_is_named_like_a_lazily_exported_function():
@@ -80,6 +81,49 @@ def test_lazy_names_agree_with_their_homes():
     """Each name that is promised comes from the module that is named."""
     for name, home in kafkaguard._HOMES.items():
         assert getattr(importlib.import_module(home), name) is getattr(kafkaguard, name)
+
+
+#: ``noqa`` without codes and a reason, and ``type: ignore`` likewise.
+UNREASONED = re.compile(
+    r"#\s*(?:ruff: )?noqa(?!: [A-Z]+\d+(?:, ?[A-Z]+\d+)* - \S)"
+    r"|#\s*type: ignore(?!\[[a-z-]+(?:, ?[a-z-]+)*\]  # \S)"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_reasoned"),
+    [
+        ("x  # noqa: E731 - short", True),
+        ("x  # noqa: E731, B018 - short", True),
+        ("x  # noqa: E731", False),
+        ("x  # noqa", False),
+        ("x  # type: ignore[misc]  # untyped", True),
+        ("x  # type: ignore[misc]", False),
+        ("x  # type: ignore  # untyped", False),
+    ],
+)
+def test_a_reason_is_recognised(line, is_reasoned):
+    """The next test rests on this pattern."""
+    assert is_reasoned is not bool(UNREASONED.search(line))
+
+
+def test_every_exemption_from_a_check_has_its_code_and_its_reason():
+    """Whoever meets one knows whether it still holds."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.py", "*.pyi"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    bare = [
+        f"{name}:{number}"
+        for name in listed.stdout.split()
+        if name != "tests/house/test_house.py"
+        for number, line in enumerate((ROOT / name).read_text().splitlines(), 1)
+        if UNREASONED.search(line)
+    ]
+    assert not bare
 
 
 def test_project_speaks_of_itself_alone():

@@ -444,7 +444,7 @@ def test_a_breaker_closes_after_a_good_probe():
         one.run(Script(LOADING()))
     time.now += 31
     assert one.run(Script("well")) == "well"
-    assert not one.terms.breaker.disturbed
+    assert not one.shared.breaker.disturbed
 
 
 def test_a_cancelled_probe_gives_its_place_back():
@@ -475,7 +475,7 @@ def test_refusals_say_that_the_cluster_is_well():
     for _ in range(10):
         with pytest.raises(errors.MessageTooLargeError):
             one.run(Script(errors.MessageTooLargeError()))
-    assert not one.terms.breaker.disturbed
+    assert not one.shared.breaker.disturbed
 
 
 def test_the_budget_is_shared_by_the_cluster():

@@ -130,7 +130,7 @@ def test_durations_are_seconds_or_timedeltas():
         ({"deadline": 1, "attempt_timeout": 2}, "must not be above deadline (1)"),
         ({"budget": {"capacity": 0.5}}, "allows no retry: use null"),
         ({"dead_letter": {"topic": "{topics}.dlq"}}, "the only placeholder is {topic}"),
-        ({"dead_letter": {"topic": "a b"}}, "only letters, digits"),
+        ({"dead_letter": {"topic": "a b"}}, "no topic can be called so: 1 to 249"),
         ({"overrides": [{"when": {}, "action": "RETRY"}]}, "names no failure"),
         ({"overrides": [{"when": {"code": 29}}]}, "changes nothing"),
         (
@@ -360,3 +360,10 @@ def test_every_policy_survives_the_way_through_json(policy):
     again = RetryPolicy.model_validate_json(policy.model_dump_json())
     assert again == policy
     assert again.policy_id == policy.policy_id
+
+
+@pytest.mark.parametrize(("given", "word"), [(True, "ordered"), (False, "never")])
+def test_true_and_false_are_taken_for_rescue_with_a_hint(given, word, caplog):
+    """YAML reads `off` as false: whoever wrote that is told the word."""
+    assert RetryPolicy(rescue=given).rescue == word
+    assert f"is taken as {word}; write that word" in caplog.text

@@ -115,8 +115,8 @@ def test_a_call_by_hand_is_judged_by_its_own_context():
     """The retrier's counts where none is given."""
     one = retrier(FAST, api="Produce")
     timed_out = errors.RequestTimedOutError
-    assert one.session().failed(timed_out()).reason is StopReason.IN_DOUBT
-    assert one.session(CallContext(api="Fetch")).failed(timed_out()).kind == "again"
+    assert one.start_call().failed(timed_out()).reason is StopReason.IN_DOUBT
+    assert one.start_call(CallContext(api="Fetch")).failed(timed_out()).kind == "again"
 
 
 def test_what_a_session_knows_goes_into_the_verdict():
@@ -142,9 +142,9 @@ def test_what_a_session_knows_goes_into_the_verdict():
         ({"phase": "single"}, errors.InvalidRecordError, "refused-alone"),
     ):
         context = CallContext(api="Produce", **known)
-        session = retrier(FAST.replace(max_attempts=1), context=context).session()
-        session.failed(error())
-        (attempt,) = session.outcome.attempts
+        call = retrier(FAST.replace(max_attempts=1), context=context).start_call()
+        call.failed(error())
+        (attempt,) = call.outcome.attempts
         assert rule == attempt.rule, known
 
 
@@ -153,9 +153,9 @@ def test_the_open_breaker_says_whose_call_it_refused():
     context = CallContext(api="Fetch", topic="t", client="aiokafka")
     one = retrier(BREAKING, context=context)
     ended(run, one, Script(MOVED()))
-    session = one.session()
-    assert session.begin().kind == "stop"
-    assert session.error.place == "Fetch, topic t, aiokafka"
+    call = one.start_call()
+    assert call.begin().kind == "stop"
+    assert call.error.place == "Fetch, topic t, aiokafka"
 
 
 def test_the_decorator_hands_over_all_that_it_is_told():

@@ -66,11 +66,15 @@ def test_unknown_option_is_named_with_the_nearest_right_one():
         ("startingOffset", "did you mean 'startingOffsets'?"),
         ("bootstrap.servers", "did you mean 'kafka.bootstrap.servers'?"),
         ("acks", "written 'kafka.acks'"),
+        ("kafka.securty.protocol", "did you mean 'kafka.security.protocol'?"),
     ],
 )
 def test_options_of_kafka_are_known(name, said):
     """With the prefix that its client's settings have."""
-    source = {"format": "kafka", "options": {name: "x", "kafka.anything": 1}}
+    source = {
+        "format": "kafka",
+        "options": {name: "x", "kafka.anything": 1, "kafka.Linger.ms": 1},
+    }
     with pytest.raises(MistakeError) as caught:
         check_names(pipeline(source).source, ["startingOffsets", *KNOWN])
     assert said in caught.value.message

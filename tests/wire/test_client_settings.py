@@ -190,7 +190,7 @@ def test_name_that_no_client_has_is_refused(name, hint):
     ("client", "config", "name", "meant"),
     [
         (
-            lambda: AdminClient({"bootstrap.servers": "localhost:1"}),
+            lambda: AdminClient({"bootstrap.servers": "localhost:1", "log_level": 0}),
             {"bootstrap.servers": "localhost:1", "securty.protocol": "SSL"},
             "securty.protocol",
             "security.protocol",

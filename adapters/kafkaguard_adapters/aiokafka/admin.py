@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kafkaguard_adapters.aiokafka.starting import Client
+from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
-from kafkaguard_adapters.asking.calls import AsyncClusterCalls
+from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.stand_in import wrapper
 
 
-class GuardedAdmin(AsyncClusterCalls, Client):
+class GuardedAdmin(AsyncClusterCalls, StandIn):
     """An AIOKafkaAdminClient that can also ask for log directories, lag and offsets."""
 
     _ends_with = "close"

@@ -33,7 +33,7 @@ from kafkaguard_adapters.aiokafka._private.consuming.committing import (
 from kafkaguard_adapters.aiokafka._private.consuming.fetching import Fetching
 from kafkaguard_adapters.aiokafka.errors import complete_table, errors
 from kafkaguard_adapters.aiokafka.settings import consumer_config_of
-from kafkaguard_adapters.aiokafka.starting import Client
+from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._retries.events import Event
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.consumer")
@@ -60,7 +60,7 @@ _MS = 1000
 OBEYS = OBEYED
 
 
-class GuardedConsumer(Client):
+class GuardedConsumer(StandIn):
     """An AIOKafkaConsumer whose partitions wait alone and whose commits have verdicts.
 
     Its own look-ups of offsets wait for remote storage, up to ``request_timeout_ms``.

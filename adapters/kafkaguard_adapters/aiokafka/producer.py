@@ -6,14 +6,14 @@ from typing import Any
 
 from aiokafka.errors import ProducerClosed
 
-from kafkaguard_adapters.aiokafka.starting import Client
+from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
-from kafkaguard_adapters.asking.calls import AsyncClusterCalls
+from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.stand_in import passing_sends, wrapper
 
 
-class GuardedProducer(AsyncClusterCalls, Client):
+class GuardedProducer(AsyncClusterCalls, StandIn):
     """An AIOKafkaProducer that can also ask for log directories, lag and offsets.
 
     What it sends is passed on as it is.

@@ -9,7 +9,7 @@ from kafkaguard_adapters.wire.settings import (
     Settings,
     check_protocol,
     read_bootstrap,
-    refuse,
+    unusable,
 )
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
     """
     for name, value in config.items():
         if name.startswith(("ssl_", "sasl_")) and name not in _READ and value:
-            raise refuse(make, name, "kafkaguard does not know what it means")
+            raise unusable(make, name, "kafkaguard does not know what it means")
     has_tls, has_sasl = check_protocol(config.get("security_protocol"), make)
     context: Any = config.get("ssl_context")
     if has_tls and context is None:
-        raise refuse(make, "ssl_context=None", "aiokafka's TLS needs a context")
+        raise unusable(make, "ssl_context=None", "aiokafka's TLS needs a context")
     mechanism = (config.get("sasl_mechanism") or "PLAIN") if has_sasl else None
     provider = config.get("sasl_oauth_token_provider")
     return Settings(

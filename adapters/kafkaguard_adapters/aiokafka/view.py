@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.aiokafka.settings import config_of, read_settings
-from kafkaguard_adapters.asking.view import ClusterView
+from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

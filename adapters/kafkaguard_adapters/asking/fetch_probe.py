@@ -148,10 +148,10 @@ async def probe(
     code = next((each.error_code for _, each in _partitions(answer)), 0)
     if not code:
         return None
-    return refusal(cluster, leader, place, code, facts)
+    return answer_error(cluster, leader, place, code, facts)
 
 
-def refusal(
+def answer_error(
     cluster: Cluster,
     leader: int,
     place: TopicPartition,

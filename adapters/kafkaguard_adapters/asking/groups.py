@@ -14,7 +14,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from kafkaguard._cluster.numbers import known
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard.errors import ClientProtocolError, KafkaGuardError
-from kafkaguard_adapters.asking.ask_again import settle
+from kafkaguard_adapters.asking.retrying import ask_until_answered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -69,7 +69,7 @@ async def list_groups(
         States by group, and errors by broker.
     """
     asked = list(cluster.addresses if brokers is None else brokers)
-    answers = await settle(
+    answers = await ask_until_answered(
         asked, lambda some, _: _list_groups(cluster, some, deadline), deadline
     )
     errors = {b: a for b, a in answers.items() if isinstance(a, KafkaGuardError)}
@@ -134,7 +134,7 @@ class CommittedReader:
         self, groups: Iterable[str]
     ) -> dict[str, Committed | KafkaGuardError]:
         """Read the offsets of groups, or why there are none."""
-        return await settle(
+        return await ask_until_answered(
             dict.fromkeys(groups), self._ask, self._deadline, error_of=_open_error
         )
 

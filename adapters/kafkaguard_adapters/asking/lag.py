@@ -27,6 +27,7 @@ from kafkaguard.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from kafkaguard_adapters.asking.group_members import Described, describe
 from kafkaguard_adapters.asking.groups import (
     Committed,
     CommittedReader,
@@ -36,7 +37,6 @@ from kafkaguard_adapters.asking.groups import (
 )
 from kafkaguard_adapters.asking.leaders import leaders
 from kafkaguard_adapters.asking.log_ends import Logs
-from kafkaguard_adapters.asking.members import Described, describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

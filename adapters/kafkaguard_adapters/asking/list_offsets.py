@@ -29,8 +29,8 @@ from kafkaguard.errors import (
     KafkaGuardError,
     UnknownTopicOrPartitionError,
 )
-from kafkaguard_adapters.asking.ask_again import settle
 from kafkaguard_adapters.asking.leaders import METADATA, Leaders, leaders
+from kafkaguard_adapters.asking.retrying import ask_until_answered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -84,7 +84,9 @@ class OffsetLister:
         async def ask(places: Collection[TopicPartition], tries: int) -> dict[Any, Any]:
             return await self._ask({place: wanted[place] for place in places}, tries)
 
-        return await settle(wanted, ask, self._deadline, error_of=_open_error)
+        return await ask_until_answered(
+            wanted, ask, self._deadline, error_of=_open_error
+        )
 
     async def _ask(
         self, wanted: Mapping[TopicPartition, int], tries: int

@@ -12,7 +12,7 @@ from kafkaguard._cluster.offsets import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
 )
-from kafkaguard_adapters.asking.fetch_probe import next_records, peek_ends, refusal
+from kafkaguard_adapters.asking.fetch_probe import answer_error, next_records, peek_ends
 from kafkaguard_adapters.asking.list_offsets import OffsetLister
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Logs:
         }
         facts = await self._facts.get(self._cluster, refused, self._deadline)
         return {
-            place: refusal(self._cluster, leader, place, each, facts[place.topic])
+            place: answer_error(self._cluster, leader, place, each, facts[place.topic])
             if isinstance(each, int)
             else each
             for place, each in found.items()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.wire.cluster import Cluster
 
 _log = logging.getLogger("kafkaguard.remote_storage")

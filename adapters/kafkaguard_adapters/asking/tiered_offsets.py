@@ -24,7 +24,7 @@ from kafkaguard_adapters.asking.list_offsets import OffsetLister
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 _log = logging.getLogger("kafkaguard.remote_storage")
 

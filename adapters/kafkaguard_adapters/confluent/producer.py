@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kafkaguard_adapters.asking.calls import ClusterCalls
-from kafkaguard_adapters.confluent.queued import Queue
+from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.stand_in import GuardedClient, passing_sends, wrapper
 
 
-class GuardedProducer(ClusterCalls, Queue, GuardedClient):
+class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     """A Producer that can also ask for log directories, lag and offsets.
 
     What it sends is passed on as it is.

@@ -18,7 +18,7 @@ from kafkaguard_adapters.wire.settings import (
     Tls,
     check_protocol,
     read_bootstrap,
-    refuse,
+    unusable,
 )
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
 
 def _check(name: str, value: Any, make: Make) -> None:
     if name in _UNUSABLE and value:
-        raise refuse(make, name, "leave it out, if one can do without")
+        raise unusable(make, name, "leave it out, if one can do without")
     is_new = name.startswith(_BEARING) and name not in _READ
     if is_new and value not in (None, _HARMLESS.get(name)):
-        raise refuse(
+        raise unusable(
             make,
             name,
             "kafkaguard does not know what it means. It can use PEM files, a user and "
@@ -114,7 +114,7 @@ def _tls(config: Mapping[str, Any], make: Make) -> Tls:
     given = {ours: config[name] for name, ours in _TLS.items() if name in config}
     algorithm = config.get("ssl.endpoint.identification.algorithm", "https")
     if algorithm not in ("https", "none"):
-        raise refuse(
+        raise unusable(
             make, f"ssl.endpoint.identification.algorithm={algorithm}", "https or none"
         )
     return Tls(
@@ -134,7 +134,7 @@ def _token(config: Mapping[str, Any], make: Make) -> Any:
     text = config.get("sasl.oauthbearer.config", "")
     if callback is None:
         if not _is_true(config.get("enable.sasl.oauthbearer.unsecure.jwt", False)):
-            raise refuse(make, "sasl.mechanism=OAUTHBEARER", "give oauth_cb with it")
+            raise unusable(make, "sasl.mechanism=OAUTHBEARER", "give oauth_cb with it")
         token = unsecured_token(text, make)
         callback = lambda _: (token,)  # noqa: E731 - as short as it is
 

@@ -7,7 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from kafkaguard_adapters.wire.settings import refuse
+from kafkaguard_adapters.wire.settings import unusable
 
 if TYPE_CHECKING:
     from kafkaguard._cluster.reports import Make
@@ -25,7 +25,7 @@ def unsecured_token(config: str, make: Make) -> str:
     principal = parts.pop("principal", None)
     if principal is None or parts:
         names = ", ".join(parts) or "a missing principal"
-        raise refuse(make, f"sasl.oauthbearer.config with {names}", "give oauth_cb")
+        raise unusable(make, f"sasl.oauthbearer.config with {names}", "give oauth_cb")
     now = int(time.time())
     claims = {"sub": principal, "iat": now, "exp": now + _LIFETIME_S}
     encoded = [_encode({"alg": "none"}), _encode(claims), ""]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkaguard._consuming.commands import Command
     from kafkaguard._consuming.machine import ConsumerMachine
     from kafkaguard._retries.events import Event
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.consuming.shell import ConsumerShell
 
     #: Starts a coroutine; what it returns has ``add_done_callback``.

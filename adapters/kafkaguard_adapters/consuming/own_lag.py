@@ -13,13 +13,17 @@ from kafkaguard._cluster.lag import (
     PartitionLag,
     measure,
 )
-from kafkaguard_adapters.asking.calls import TIMEOUT_S, AsyncClusterCalls, Isolation
+from kafkaguard_adapters.asking.cluster_calls import (
+    TIMEOUT_S,
+    AsyncClusterCalls,
+    Isolation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 #: What a consumer without a group is listed under.
 NO_GROUP = ""

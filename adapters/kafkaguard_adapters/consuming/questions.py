@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._consuming.machine import FETCH, Refusal
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.asking.calls import AsyncReportCalls
+from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls
 from kafkaguard_adapters.asking.fetch_probe import probe
 from kafkaguard_adapters.asking.leaders import leaders
 from kafkaguard_adapters.asking.list_offsets import API as LIST_OFFSETS
@@ -18,7 +18,7 @@ from kafkaguard_adapters.asking.list_offsets import OffsetLister
 if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 #: Seconds that one question may take.
 QUESTION_S: Final = 5.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaguard_adapters.asking.calls import ClusterCalls
+from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.kafka_python.view import view_of
 from kafkaguard_adapters.stand_in import GuardedClient, wrapper
 

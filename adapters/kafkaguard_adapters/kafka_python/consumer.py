@@ -30,7 +30,7 @@ from kafkaguard_adapters.kafka_python._private.consuming.fetching import Fetchin
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.view import view_of
 from kafkaguard_adapters.stand_in import CLOSE_S, GuardedClient
-from kafkaguard_adapters.wire.loop import run, start
+from kafkaguard_adapters.wire.io_thread import run, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._retries.events import Event
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.consumer")

@@ -12,8 +12,8 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafkaguard._delivery.report import DeliveryReport
 from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
 from kafkaguard.errors import ClientConfigurationError, KafkaGuardError
-from kafkaguard_adapters.asking.calls import ClusterCalls
-from kafkaguard_adapters.asking.view import ClusterView
+from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.building import Builder
 from kafkaguard_adapters.kafka_python.errors import errors

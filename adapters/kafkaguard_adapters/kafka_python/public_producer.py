@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.errors import KafkaError
 
 from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
-from kafkaguard_adapters.asking.calls import ClusterCalls
+from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.view import view_of
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck

@@ -163,8 +163,8 @@ class Sending:
             record = SendArguments(topic, value, key, headers, partition, timestamp_ms)
             self._failed_at_once(inner, record)
         future = _new(GuardedFuture)  # in half the time that its __init__ would take
-        future._inner = inner  # noqa: SLF001
-        future._driver = self.driver  # noqa: SLF001
+        future._inner = inner  # noqa: SLF001 - as its __init__ does
+        future._driver = self.driver  # noqa: SLF001 - as its __init__ does
         return future
 
     def hold_all(self, wait: Callable[[str, Limit], object]) -> None:

@@ -10,7 +10,7 @@ from kafkaguard_adapters.wire.settings import (
     Tls,
     check_protocol,
     read_bootstrap,
-    refuse,
+    unusable,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
     has_tls, has_sasl = check_protocol(config.get("security_protocol"), make)
     mechanism = config.get("sasl_mechanism") if has_sasl else None
     if has_sasl and not mechanism:
-        raise refuse(make, "sasl_mechanism=None", "name the mechanism")
+        raise unusable(make, "sasl_mechanism=None", "name the mechanism")
     provider = config.get("sasl_oauth_token_provider")
     return Settings(
         read_bootstrap(config.get("bootstrap_servers") or "localhost", make),
@@ -78,10 +78,10 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
 
 def _check(name: str, value: Any, make: Make) -> None:
     if name in _UNUSABLE and value != _UNUSABLE[name]:
-        raise refuse(make, name, "make a client without it for log_dirs and lag")
+        raise unusable(make, name, "make a client without it for log_dirs and lag")
     is_new = name.startswith(("ssl_", "sasl_")) and name not in _READ
     if is_new and value is not None:
-        raise refuse(make, name, "kafkaguard does not know what it means")
+        raise unusable(make, name, "kafkaguard does not know what it means")
 
 
 def _tls(config: Mapping[str, Any]) -> Callable[[], ssl.SSLContext]:

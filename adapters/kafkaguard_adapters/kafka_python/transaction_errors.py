@@ -168,7 +168,7 @@ def fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -> None:
             "; a commit that was asked for before, and whose answer was lost, may have "
             "been carried out: look in the topic"
         )
-        error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001
+        error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001 - ours
 
 
 def may_be_done(result: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard_adapters.asking.view import ClusterView
+from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.settings import read_settings
 

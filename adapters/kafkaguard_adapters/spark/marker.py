@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
-from kafkaguard._common.arguments import refusal
+from kafkaguard._common.arguments import wrong_type
 from kafkaguard._verdicts.java_texts import java_text
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.verdicts import BY_RULE, NO_PARTITION_OF_A_RECORD
@@ -93,7 +93,7 @@ def error_from(exception: BaseException | None) -> e.KafkaGuardError | None:
         TypeError: It is no exception.
     """
     if exception is not None and not isinstance(exception, BaseException):
-        raise refusal("error_from(exception)", "an exception", exception)
+        raise wrong_type("error_from(exception)", "an exception", exception)
     seen = list(_chain(exception))
     for each in seen:
         if isinstance(each, e.KafkaGuardError):

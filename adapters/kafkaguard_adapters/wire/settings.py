@@ -6,12 +6,13 @@ connection and cannot be carried over is an error that names it, never left out.
 
 from __future__ import annotations
 
+import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._common import arguments
+from kafkaguard._common.addresses import read_address
 from kafkaguard.errors import ClientConfigurationError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import Make
 
-DEFAULT_PORT = 9092
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -62,30 +62,29 @@ def read_bootstrap(
     parts = value.split(",") if isinstance(value, str) else list(value)
     addresses = tuple(_address(part.strip(), make) for part in parts if part.strip())
     if not addresses:
-        raise refuse(make, "bootstrap servers", "name at least one as host:port")
+        raise unusable(make, "bootstrap servers", "name at least one as host:port")
     return addresses
 
 
 def _address(text: str, make: Make) -> tuple[str, int]:
-    text = text.rpartition("://")[2]
-    host, _, number = text.rpartition(":")
-    if not host or (":" in host and not host.startswith("[")):
-        host, number = text, str(DEFAULT_PORT)
-    port = arguments.port(number)
-    if port is None:
-        raise refuse(
+    is_bare_ipv6 = text.count(":") > 1 and not re.search(r"\[|://", text)
+    address = read_address(f"[{text}]" if is_bare_ipv6 else text)
+    if address is None:
+        # What stands before an @ may be a password.
+        shown = text.rpartition("@")[2]
+        raise unusable(
             make,
-            f"bootstrap server {text!r}",
+            f"bootstrap server {shown!r}",
             "write it as host:port, with a port up to 65535",
         )
-    return host.strip("[]"), port
+    return address
 
 
 def check_protocol(value: str | None, make: Make) -> tuple[bool, bool]:
     """Read a security protocol; return whether it has TLS, and whether SASL."""
     protocol = (value or "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
-        raise refuse(
+        raise unusable(
             make,
             f"security protocol {value!r}",
             f"it is one of {', '.join(_PROTOCOLS)}",
@@ -93,7 +92,7 @@ def check_protocol(value: str | None, make: Make) -> tuple[bool, bool]:
     return protocol.endswith("SSL"), protocol.startswith("SASL")
 
 
-def refuse(make: Make, what: str, advice: str) -> Any:
+def unusable(make: Make, what: str, advice: str) -> Any:
     """Make the error for a setting with which no connection can be made."""
     return make(
         ClientConfigurationError,

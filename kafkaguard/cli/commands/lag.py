@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkaguard._cluster.lag import LagReport
-    from kafkaguard_adapters.asking.calls import ClusterCalls
+    from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 
 _INCOMPLETE = 1
 _BEHIND = 3

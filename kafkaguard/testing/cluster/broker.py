@@ -92,10 +92,10 @@ class Broker:
             StartError: It ended, or did not get there within the timeout, in seconds.
         """
 
-        def settled() -> bool:
+        def is_ready() -> bool:
             return not self.is_running or knows_brokers(self.address, brokers)
 
-        in_time = wait_for(settled, timeout)
+        in_time = wait_for(is_ready, timeout)
         if not self.is_running:
             raise self._ended()
         if not in_time:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PROBE_TIMEOUT_S = 2.0
 _CHANGE_TIMEOUT_S = 30.0
-_SETTLE_TIMEOUT_S = 20.0
+_READY_TIMEOUT_S = 20.0
 _PAUSE_S = 0.03
 
 
@@ -110,10 +110,10 @@ def wait_for_all(
         except OSError:
             return False
 
-    if not wait_for(lambda: all(map(known, addresses)), _SETTLE_TIMEOUT_S):
+    if not wait_for(lambda: all(map(known, addresses)), _READY_TIMEOUT_S):
         unaware = ", ".join(each for each in addresses if not known(each))
         raise ClusterError(
-            f"{what}: after {_SETTLE_TIMEOUT_S:g} s not known to {unaware or 'all'}. "
+            f"{what}: after {_READY_TIMEOUT_S:g} s not known to {unaware or 'all'}. "
             "See the brokers' logs."
         )
 

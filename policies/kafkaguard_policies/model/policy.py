@@ -18,6 +18,7 @@ from pydantic import (
 
 from kafkaguard import errors
 from kafkaguard._common.closest import did_you_mean
+from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
 from kafkaguard._delivery.dialects import Dialect
 from kafkaguard._delivery.shell import Rescue
 from kafkaguard._retries.machine import InDoubt, OnReject
@@ -188,7 +189,7 @@ class LetterLimit(Part):
 class DeadLetter(Part):
     """Where a rejected record goes, and which headers say why."""
 
-    topic: Annotated[str, Field(min_length=1, max_length=249)] = "{topic}.dlq"
+    topic: str = "{topic}.dlq"
     """The dead-letter topic; ``{topic}`` stands for the record's own."""
     headers: Dialect = "own"
     """The dialect: kafkaguard's, Spring's ``kafka_dlt-*``, Connect's
@@ -208,10 +209,8 @@ class DeadLetter(Part):
             name = value.format(topic="t")
         except (IndexError, KeyError, ValueError):
             raise ValueError("the only placeholder is {topic}") from None
-        if not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
-            raise ValueError("a topic's name has only letters, digits, '.', '_', '-'")
-        if name in {".", ".."}:
-            raise ValueError(f"no topic may be named {name!r}")
+        if not can_be_a_topic(name):
+            raise ValueError(f"no topic can be called so: {ALLOWED}")
         if name != value.replace("{topic}", "t"):
             raise ValueError("the placeholder is {topic}, as it stands")
         if name == "t" and value != "t":

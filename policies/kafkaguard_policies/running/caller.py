@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Caller(Protocol):
-    """A retrier, as the session and the run of one call see it."""
+    """A retrier, as the driver of one call sees it."""
 
     hooks: Sequence[EventHook]
     repairs: Mapping[Action, Callable[[], Any]]

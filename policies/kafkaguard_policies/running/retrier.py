@@ -1,4 +1,4 @@
-"""The drivers: tenacity runs the engine, for functions and for coroutines.
+"""Calls of one kind under a policy, of functions and of coroutine functions.
 
 The first attempt is a direct call; tenacity is entered only after it failed, with that
 failure counted as attempt 1.
@@ -18,15 +18,15 @@ from kafkaguard._common.arguments import hook
 from kafkaguard._retries.events import logger
 from kafkaguard._retries.machine import CallContext
 from kafkaguard_policies.running import testing
+from kafkaguard_policies.running.drivers import AsyncDriver, Driver
 from kafkaguard_policies.running.not_repeatable import (
     LAZY,
     checked_hooks,
     refuse_lazy,
     refuse_timeout,
 )
-from kafkaguard_policies.running.runs import AsyncRun, Run
-from kafkaguard_policies.running.session import Session
-from kafkaguard_policies.running.shared_limits import Terms
+from kafkaguard_policies.running.retried_call import RetriedCall
+from kafkaguard_policies.running.shared_limits import SharedLimits
 from kafkaguard_policies.running.watchdog import leave, was_ours, watch
 
 if TYPE_CHECKING:
@@ -93,12 +93,14 @@ class Retrier:
 
     def use(self, policy: RuledPolicy) -> None:
         """Go on with another policy; calls that are under way keep theirs."""
-        self.terms = Terms(policy, self.context, passes_timeout=self._passes_timeout)
+        self.shared = SharedLimits(
+            policy, self.context, passes_timeout=self._passes_timeout
+        )
 
     @property
     def policy(self) -> RuledPolicy:
         """The policy for the next call."""
-        return self.terms.policy
+        return self.shared.policy
 
     @cached_property
     def loop(self) -> Loop:
@@ -126,9 +128,9 @@ class Retrier:
         """Return the time, with the waits that testing skipped."""
         return self._clock() + (testing.active.skipped if testing.active else 0.0)
 
-    def session(
+    def start_call(
         self, context: CallContext | None = None, deadline: Any = None
-    ) -> Session:
+    ) -> RetriedCall:
         """Begin a call that is run by hand, as where outcomes arrive in callbacks.
 
         Args:
@@ -138,7 +140,7 @@ class Retrier:
         """
         started = self.now()
         until = math.inf if deadline is None else started + seconds(deadline)
-        return Session(self, self.terms, context or self.context, started, until)
+        return RetriedCall(self, self.shared, context or self.context, started, until)
 
     def call(
         self,
@@ -173,8 +175,8 @@ class Retrier:
         if deadline is not None:
             deadline = seconds(deadline)
         started = self._clock()
-        terms = self.terms
-        if terms.gate.disturbed or testing.active:
+        shared = self.shared
+        if shared.gate.disturbed or testing.active:
             return self._from_start(fn, args, kwargs, deadline)
         try:
             result = fn(*args, **kwargs)
@@ -183,12 +185,12 @@ class Retrier:
         else:
             if result.__class__ in LAZY:
                 refuse_lazy(result, fn)
-            terms.count_success()
+            shared.count_success()
             if self._on_success:
-                self._tell_success(started, terms.policy_id)
+                self._tell_success(started, shared.policy_id)
             return result
-        run: Run[T] = Run(
-            self, fn, args, kwargs, self._began(terms, started, deadline), failure
+        run: Driver[T] = Driver(
+            self, fn, args, kwargs, self._began(shared, started, deadline), failure
         )
         try:
             return run.run()
@@ -203,15 +205,15 @@ class Retrier:
         deadline: float | timedelta | None,
     ) -> T:
         """Call under the breaker's eyes, or in a test."""
-        if self.terms.refuses:
+        if self.shared.refuses:
             refuse_timeout(fn)
-        return Run(self, fn, args, kwargs, self.session(deadline=deadline)).run()
+        return Driver(self, fn, args, kwargs, self.start_call(deadline=deadline)).run()
 
     def _began(
-        self, terms: Terms, started: float, deadline: float | timedelta | None
-    ) -> Session:
+        self, shared: SharedLimits, started: float, deadline: float | timedelta | None
+    ) -> RetriedCall:
         until = math.inf if deadline is None else started + seconds(deadline)
-        return Session(self, terms, self.context, started, until)
+        return RetriedCall(self, shared, self.context, started, until)
 
     async def arun(
         self,
@@ -222,12 +224,12 @@ class Retrier:
     ) -> T:
         """Await a coroutine function, and again; see ``RetryPolicy.acall``."""
         started = self._clock()
-        terms = self.terms
-        if deadline is not None or terms.async_gate.disturbed or testing.active:
-            session = self.session(deadline=deadline)
-            begun: AsyncRun[T] = AsyncRun(self, fn, args, kwargs, session)
+        shared = self.shared
+        if deadline is not None or shared.async_gate.disturbed or testing.active:
+            call = self.start_call(deadline=deadline)
+            begun: AsyncDriver[T] = AsyncDriver(self, fn, args, kwargs, call)
             return await begun.run()
-        watched = watch(terms.periods)
+        watched = watch(shared.periods)
         try:
             result = await fn(*args, **kwargs)
         except asyncio.CancelledError as cancelled:
@@ -237,14 +239,14 @@ class Retrier:
         except Exception as error:  # noqa: BLE001 - judged, and raised again if it ends
             failure = error
         else:
-            terms.count_success()
+            shared.count_success()
             if self._on_success:
-                self._tell_success(started, terms.policy_id)
+                self._tell_success(started, shared.policy_id)
             return result
         finally:
             leave(watched)
-        session = self._began(terms, started, deadline)
-        run: AsyncRun[T] = AsyncRun(self, fn, args, kwargs, session, failure)
+        call = self._began(shared, started, deadline)
+        run: AsyncDriver[T] = AsyncDriver(self, fn, args, kwargs, call, failure)
         try:
             return await run.run()
         finally:

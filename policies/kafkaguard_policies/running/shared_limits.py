@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafkaguard_policies.running.rulings import RuledPolicy
 
 
-class Terms:
+class SharedLimits:
     """A policy with the budget and the breaker that it shares, ready for the hot path.
 
     Args:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
+from kafkaguard._common.addresses import read_address
 from kafkaguard_adapters.spark.refusal import refuse
 
-_ADDRESS = re.compile(
-    r"(?:(?i:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?"
-    r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[\w.-]+)(?::(?P<port>[0-9]{1,5}))?"
-)
 _NAME = "bootstrap_servers"
-_LAST_PORT = 65_535
 _ALLOWED = "host:port, with a comma between several; [::1]:9092 for IPv6"
 
 
@@ -33,16 +27,9 @@ def check_servers(servers: object) -> str:
         raise refuse(said, setting=_NAME)
     addresses = [each.strip() for each in servers.split(",") if each.strip()]
     for address in addresses or [servers]:
-        if not _is_address(address):
+        if read_address(address) is None:
             # What stands before an @ may be a password.
             shown = address.rpartition("@")[2]
             said = f"bootstrap_servers: {shown!r} cannot be parsed: {_ALLOWED}"
             raise refuse(said, setting=_NAME)
     return servers
-
-
-def _is_address(text: str) -> bool:
-    found = _ADDRESS.fullmatch(text)
-    if found is None:
-        return False
-    return found["port"] is None or 1 <= int(found["port"]) <= _LAST_PORT

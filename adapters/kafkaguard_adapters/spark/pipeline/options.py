@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._common.closest import did_you_mean
+from kafkaguard._common.closest import closest, did_you_mean
 from kafkaguard_adapters.spark.pipeline import kafka_source
 from kafkaguard_adapters.spark.pipeline.places import MistakeError
+from kafkaguard_adapters.wire.client_settings import known_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from pyspark.sql import SparkSession
 
     from kafkaguard_adapters.spark.pipeline.model import Source
 
+_SETTING = "kafka."
 _SPARK = "org.apache.spark.sql."
 _OF_FILES = _SPARK + "execution.datasources.FileIndexOptions"
 #: Where Spark keeps the options of its formats; it tells no others.
@@ -51,7 +53,7 @@ def check_options(spark: SparkSession, source: Source) -> None:
         check_names(source, known)
 
 
-def check_names(source: Source, known: Iterable[str]) -> None:
+def check_names(source: Source, known: Collection[str]) -> None:
     """Check the names of a source's options.
 
     Args:
@@ -62,20 +64,34 @@ def check_names(source: Source, known: Iterable[str]) -> None:
     Raises:
         MistakeError: There is no such option; the text has the nearest.
     """
-    by_lower = {name.lower(): name for name in known}
     of_kafka = source.format.lower() == kafka_source.FORMAT
+    given = {name.lower() for name in known}
     for name in source.options:
         lower = name.lower()
-        is_setting = lower.startswith("kafka.") if of_kafka else "." in name
-        if lower in by_lower or is_setting:
+        if of_kafka and lower.startswith(_SETTING):
+            _check_setting(name)
             continue
-        hint = did_you_mean(name, by_lower.values())
+        if lower in given or ("." in name and not of_kafka):
+            continue
+        hint = did_you_mean(name, known)
         if of_kafka and not hint:
             hint = f"; a setting of Kafka's client is written 'kafka.{name}'"
         raise MistakeError(
             ("source", "options", name),
             f"the format {source.format} has no such option, and Spark would pass over "
             f"it{hint}",
+        )
+
+
+def _check_setting(name: str) -> None:
+    """Refuse a misspelt setting; what is like none may be for a class of the user's."""
+    setting = name.lower().removeprefix(_SETTING)
+    near = closest(setting, known_names("java"))
+    if near not in (None, setting):
+        raise MistakeError(
+            ("source", "options", name),
+            f"Kafka's client has no such setting, and would pass over it; did you mean "
+            f"'{_SETTING}{near}'?",
         )
 
 

@@ -68,8 +68,7 @@ class Rows:
         # A comment at the end of an expression ends with the line.
         texts = ", ".join(f"{text}\n AS _{n}" for n, text in enumerate(expressions))
         return nested.sparkSession.sql(
-            # The user's own expressions, about the user's own data.
-            f"SELECT {LINE}, {FILE}, made.* FROM {{nested}} AS nested, LATERAL "  # noqa: S608
+            f"SELECT {LINE}, {FILE}, made.* FROM {{nested}} AS nested, LATERAL "  # noqa: S608 - the user's own expressions, about the user's own data
             f"(SELECT {texts} FROM (SELECT nested.{_ROW}.*)) AS made",
             nested=nested,
         )

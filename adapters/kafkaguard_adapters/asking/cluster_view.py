@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.asking.topic_settings import FactsOfTopics, ask_alone
 from kafkaguard_adapters.wire.cluster import Cluster
-from kafkaguard_adapters.wire.loop import run
+from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

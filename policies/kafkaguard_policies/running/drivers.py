@@ -1,4 +1,4 @@
-"""A call in tenacity's hands: it loops and sleeps as the engine's steps say."""
+"""Drivers of a call: tenacity loops and sleeps as the engine's steps say."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kafkaguard_policies.running.caller import Caller
-    from kafkaguard_policies.running.session import Session
+    from kafkaguard_policies.running.retried_call import RetriedCall
 
 
 T = TypeVar("T")
 
 
-class _Trial(Generic[T]):
+class _Driver(Generic[T]):
     """What the sync and the async run have in common.
 
     Args:
@@ -28,7 +28,7 @@ class _Trial(Generic[T]):
         fn: What is called.
         args: Its arguments.
         kwargs: Its keyword arguments.
-        session: The call's progress.
+        call: The call's progress.
         failure: The failure of a first attempt that was made already.
     """
 
@@ -38,22 +38,22 @@ class _Trial(Generic[T]):
         fn: Callable[..., T | Awaitable[T]],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        session: Session,
+        call: RetriedCall,
         failure: Exception | None = None,
     ) -> None:
         self._retrier = retrier
         self._fn = fn
         self._args = args
         self._kwargs = kwargs
-        self._session = session
-        session.calls = True
+        self._call = call
+        call.calls = True
         self._result: T | None = None
-        self.step = DONE if failure is None else session.failed(failure)
+        self.step = DONE if failure is None else call.failed(failure)
         self._began = failure is not None
 
     def _held(self) -> bool:
         """Ask to make an attempt; True: not now, and the step says what instead."""
-        held = self._session.begin()
+        held = self._call.begin()
         # Should the attempt end with KeyboardInterrupt, there must be no other one.
         self.step = held or DONE
         return held is not None
@@ -62,7 +62,7 @@ class _Trial(Generic[T]):
         """Return the result, or raise the last failure."""
         if self.step.kind != "stop":
             return cast("T", self._result)
-        error = self._session.error
+        error = self._call.error
         assert error is not None
         try:
             raise error
@@ -79,11 +79,11 @@ def _check_repair(answer: Any) -> None:
         raise RuntimeError("the repair returned False")
 
 
-class Run(_Trial[T]):
+class Driver(_Driver[T]):
     """Tries a plain function."""
 
     def run(self) -> T:
-        """Run until it succeeds or is given up."""
+        """Driver until it succeeds or is given up."""
         if not self._began:
             self.attempt()
         if self.step.kind == "again":
@@ -100,12 +100,12 @@ class Run(_Trial[T]):
         try:
             self._result = self._called()
         except Exception as error:  # noqa: BLE001 - judged, and raised if it ends
-            self.step = self._session.failed(error)
+            self.step = self._call.failed(error)
         except BaseException:
-            self._session.abandoned()
+            self._call.abandoned()
             raise
         else:
-            self._session.succeeded()
+            self._call.succeeded()
 
     def _called(self) -> Any:
         if testing.active and (forced := testing.active.next_forced()):
@@ -119,16 +119,16 @@ class Run(_Trial[T]):
         try:
             _check_repair(self._due_repair())
         except Exception as error:  # noqa: BLE001 - it is told, with the last failure
-            self.step = self._session.repair_failed(error)
+            self.step = self._call.repair_failed(error)
             return False
         return True
 
 
-class AsyncRun(_Trial[T]):
+class AsyncDriver(_Driver[T]):
     """Tries a coroutine function."""
 
     async def run(self) -> T:
-        """Run until it succeeds or is given up."""
+        """Driver until it succeeds or is given up."""
         if not self._began:
             await self.attempt()
         if self.step.kind == "again":
@@ -146,17 +146,17 @@ class AsyncRun(_Trial[T]):
         try:
             self._result = await self._called()
         except Exception as error:  # noqa: BLE001 - judged, and raised if it ends
-            self.step = self._session.failed(error)
+            self.step = self._call.failed(error)
         except BaseException:
-            self._session.abandoned()
+            self._call.abandoned()
             raise
         else:
-            self._session.succeeded()
+            self._call.succeeded()
 
     async def _called(self) -> Any:
         if testing.active and (forced := testing.active.next_forced()):
             raise forced
-        async with asyncio.timeout(self._session.limit):
+        async with asyncio.timeout(self._call.attempt_timeout):
             result = self._fn(*self._args, **self._kwargs)
             if not inspect.isawaitable(result):
                 raise TypeError(
@@ -168,20 +168,20 @@ class AsyncRun(_Trial[T]):
         try:
             answer = self._due_repair()
             if inspect.isawaitable(answer):
-                async with asyncio.timeout(self._session.limit):
+                async with asyncio.timeout(self._call.attempt_timeout):
                     answer = await answer
             _check_repair(answer)
         except Exception as error:  # noqa: BLE001 - it is told, with the last failure
-            self.step = self._session.repair_failed(error)
+            self.step = self._call.repair_failed(error)
             return False
         return True
 
 
-def attempt_of(run: Run[Any]) -> None:
+def attempt_of(run: Driver[Any]) -> None:
     """Make an attempt; what tenacity calls."""
     run.attempt()
 
 
-async def aattempt_of(run: AsyncRun[Any]) -> None:
+async def aattempt_of(run: AsyncDriver[Any]) -> None:
     """Make an attempt; what tenacity awaits."""
     await run.attempt()

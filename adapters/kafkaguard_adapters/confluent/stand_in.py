@@ -1,11 +1,11 @@
-"""What confluent-kafka's clients with a queue have in common."""
+"""Standing in for a client of confluent-kafka that has a queue."""
 
 from __future__ import annotations
 
 from kafkaguard_adapters.stand_in import StandIn
 
 
-class Queue(StandIn):
+class QueuedStandIn(StandIn):
     """A client whose length is that of its queue, and that is true when it is empty."""
 
     def __len__(self) -> int:

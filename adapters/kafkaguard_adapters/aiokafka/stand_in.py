@@ -1,4 +1,4 @@
-"""What all guarded clients of aiokafka have in common: how they fail to start."""
+"""Standing in for a client of aiokafka: how it fails to start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.stand_in import GuardedAsyncClient
 
 
-class Client(GuardedAsyncClient):
+class StandIn(GuardedAsyncClient):
     """A client whose errors are aiokafka's and ours."""
 
     _client_error = KafkaError

@@ -20,7 +20,7 @@ from kafkaguard._common import arguments
 from kafkaguard_adapters.asking import log_dirs
 from kafkaguard_adapters.asking.lag import COLUMNS, Question, read_lag
 from kafkaguard_adapters.asking.list_offsets import OffsetLister
-from kafkaguard_adapters.wire.loop import run
+from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.lag import LagReport
     from kafkaguard._cluster.log_dirs import LogDirsReport
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard_adapters.asking.view import ClusterView
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 #: Seconds for a whole call, all brokers and all attempts together.
 TIMEOUT_S = 30.0

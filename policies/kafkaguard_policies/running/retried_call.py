@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkaguard._retries.breaker import Change
     from kafkaguard._verdicts.verdict import Phase
     from kafkaguard_policies.running.caller import Caller
-    from kafkaguard_policies.running.shared_limits import Terms
+    from kafkaguard_policies.running.shared_limits import SharedLimits
 
 #: Failures that say something about the state of the cluster.
 _UNWELL = frozenset({Action.RETRY, Action.REFRESH, Action.IN_DOUBT, Action.RECREATE})
@@ -50,7 +50,7 @@ _REPAIR_EVENTS: dict[Action | None, type[Event]] = {
 }
 
 
-class _Failure(NamedTuple):
+class _FailedAttempt(NamedTuple):
     """What is kept of a failed attempt; most are never looked at."""
 
     attempts: int
@@ -73,7 +73,7 @@ class _Failure(NamedTuple):
         )
 
 
-class Session:
+class RetriedCall:
     """A call that did not succeed at once, until it does or is given up.
 
     Adapters whose outcomes arrive in callbacks use it by hand: ``failed(error)`` says
@@ -96,20 +96,20 @@ class Session:
     def __init__(
         self,
         retrier: Caller,
-        terms: Terms,
+        shared: SharedLimits,
         context: CallContext,
         started: float,
         until: float,
     ) -> None:
         self._retrier = retrier
-        self._terms = terms
-        self._policy = terms.policy
+        self._shared = shared
+        self._policy = shared.policy
         self._context = context
-        self._failures: list[_Failure] = []
+        self._failures: list[_FailedAttempt] = []
         self._machine = Machine(
             started,
             retrier.random,
-            bucket=terms.budget,
+            bucket=shared.budget,
             repairs=retrier.repairs,
             until=until,
             repeatable=context.repeatable,
@@ -127,17 +127,17 @@ class Session:
         return self._machine.deadline(ruling) - self._retrier.now()
 
     @property
-    def limit(self) -> float | None:
+    def attempt_timeout(self) -> float | None:
         """Seconds that the next attempt may take; None: no limit."""
-        limit = min(self._policy.attempt_timeout or math.inf, self.remaining)
-        return None if limit == math.inf else limit
+        seconds = min(self._policy.attempt_timeout or math.inf, self.remaining)
+        return None if seconds == math.inf else seconds
 
     def begin(self) -> Step | None:
         """Ask to make the next attempt; None: go."""
         ruling = self._ruling
         if ruling and self._machine.deadline(ruling) <= self._retrier.now():
             return self._stop(StopReason.DEADLINE)
-        breaker = self._terms.breaker
+        breaker = self._shared.breaker
         if not breaker.disturbed:
             return None
         now = self._retrier.now()
@@ -159,7 +159,7 @@ class Session:
                 return step
         if self.error is None:
             self.error = BreakerOpenError(
-                self._terms.breaker.describe(wait, now),
+                self._shared.breaker.describe(wait, now),
                 api=self._context.api,
                 topic=self._context.topic,
                 client=self._context.client,
@@ -186,7 +186,9 @@ class Session:
             step = Step("stop", reason=StopReason.NESTED)
         else:
             step = self._machine.failed(verdict, ruling, now, throttle)
-        failure = _Failure(self._machine.attempts, verdict, ruling.action, now, step)
+        failure = _FailedAttempt(
+            self._machine.attempts, verdict, ruling.action, now, step
+        )
         self._failures.append(failure)
         if self._retrier.hooks:
             self._tell_failure(failure)
@@ -223,7 +225,7 @@ class Session:
         inner = outcome_of(error)
         return inner is not None and inner.ended >= self._machine.started
 
-    def _tell_failure(self, failure: _Failure) -> None:
+    def _tell_failure(self, failure: _FailedAttempt) -> None:
         """Tell the hooks of a failed attempt, and of what the engine decided."""
         step, action = failure.step, failure.action
         if action is not Action.WAIT:
@@ -299,8 +301,8 @@ class Session:
 
     def succeeded(self) -> None:
         """Take in that the last attempt succeeded."""
-        self._terms.count_success()
-        breaker = self._terms.breaker
+        self._shared.count_success()
+        breaker = self._shared.breaker
         if breaker.disturbed:
             self._tell(breaker.succeeded(self._retrier.now()))
         if self.error is not None and self._retrier.hooks:
@@ -314,10 +316,10 @@ class Session:
     def abandoned(self) -> None:
         """Take in that the attempt was cancelled, which says nothing of the cluster."""
         if self._probing:
-            self._terms.breaker.abandoned()
+            self._shared.breaker.abandoned()
 
     def _tell_breaker(self, verdict: Verdict, now: float) -> None:
-        breaker = self._terms.breaker
+        breaker = self._shared.breaker
         self._probing = False
         if verdict.action in _UNWELL:
             if change := breaker.failed(now):

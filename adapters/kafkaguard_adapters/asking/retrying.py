@@ -50,7 +50,7 @@ def backoff(
     return delay
 
 
-async def settle(
+async def ask_until_answered(
     items: Iterable[ItemT],
     ask: Callable[[Collection[ItemT], int], Awaitable[Mapping[ItemT, Any]]],
     deadline: float,
@@ -73,7 +73,7 @@ async def settle(
     loop = asyncio.get_running_loop()
     soon = loop.time() + PATIENCE_S
     pending = list(items)
-    settled: dict[ItemT, Any] = dict.fromkeys(pending)  # in the order of the question
+    found: dict[ItemT, Any] = dict.fromkeys(pending)  # in the order of the question
     tries = 0
     while pending:
         answers = await ask(pending, tries)
@@ -83,19 +83,19 @@ async def settle(
                 for item, answer in answers.items()
                 if not isinstance(find(answer), ClientTimeoutError)
             }
-        settled.update(answers)
+        found.update(answers)
         tries += 1
         delay = backoff(tries)
         is_soon = loop.time() + delay < soon
         pending = [
             each
             for each in pending
-            if _again(find(settled[each]), tries, is_soon=is_soon)
+            if _again(find(found[each]), tries, is_soon=is_soon)
         ]
         if not pending or loop.time() + delay >= deadline:
             break
         await asyncio.sleep(delay)
-    return settled
+    return found
 
 
 def _itself(answer: Any) -> KafkaGuardError | None:
