@@ -114,6 +114,46 @@ def test_the_thread_looks_by_itself_and_ends_when_told(file):
     assert watcher.policy.max_attempts == 7
 
 
+def test_a_watcher_can_be_started_again(file):
+    """After a stop it looks anew; a second start makes no second thread."""
+    taken = threading.Event()
+    watcher = PolicyWatcher(file, interval=0.01, hooks=[lambda _: taken.set()])
+    watcher.start()
+    watcher.stop()
+    assert watcher.start() is watcher
+    threads = [t for t in threading.enumerate() if t.name == "kafkaguard-policy"]
+    assert watcher.start() is watcher
+    try:
+        (thread,) = threads
+        assert thread.daemon
+        file.write_text("max_attempts: 7\n")
+        assert taken.wait(10)
+        again = [t for t in threading.enumerate() if t.name == "kafkaguard-policy"]
+        assert again == threads
+    finally:
+        watcher.stop()
+    assert not thread.is_alive()
+
+
+def test_a_look_that_fails_is_logged_and_the_next_one_comes(file, caplog, monkeypatch):
+    """Whatever goes wrong in it: the thread goes on."""
+    looked = threading.Event()
+    watcher = PolicyWatcher(file, interval=0.01)
+    failing = iter([OSError("odd"), None])
+
+    def look():
+        error = next(failing, None)
+        if error is not None:
+            raise error
+        looked.set()
+
+    monkeypatch.setattr(watcher, "reload", look)
+    with caplog.at_level(logging.ERROR), watcher:
+        assert looked.wait(10)
+    assert "the look failed; going on" in caplog.text
+    assert str(file) in caplog.text
+
+
 def test_readers_see_the_old_policy_or_the_new_one(file):
     """Never a mixture: the pair of values is one of the two written."""
     file.write_text("max_attempts: 3\nmax_waits: 3\n")

@@ -270,3 +270,21 @@ def test_the_decorator_follows_a_watched_file(tmp_path):
 def test_what_is_no_exception_has_no_outcome():
     """A bare ``KafkaError`` of confluent-kafka can be raised, yet has no cause."""
     assert outcome_of(object()) is None
+
+
+def test_as_many_levels_as_are_allowed_are_no_mistake(tmp_path):
+    """Twenty of them are wrong in another way; one more is too deep."""
+    for levels, too_deep in ((20, False), (21, True)):
+        file = tmp_path / "a.yaml"
+        file.write_text("a: " + "[" * (levels - 1) + "]" * (levels - 1) + "\n")
+        with pytest.raises(PolicyError) as caught:
+            load_policy(file)
+        assert too_deep == ("is nested more than 20 levels" in str(caught.value))
+
+
+def test_too_many_values_are_told_with_a_line(tmp_path):
+    """The line of the first one too many."""
+    file = tmp_path / "a.yaml"
+    file.write_text("a:\n" + "- 1\n" * 30_000)
+    with pytest.raises(PolicyError, match=r"line \d{5}: has more than 20000 values"):
+        load_policy(file)

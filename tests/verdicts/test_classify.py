@@ -657,6 +657,30 @@ def test_our_own_errors_are_judged_by_what_they_carry():
 
 
 @pytest.mark.parametrize(
+    "timeout",
+    [KafkaException(KafkaError(-195)), kafka_errors.KafkaTimeoutError("60 s")],
+)
+def test_causes_count_when_the_class_is_known_too(timeout):
+    """The first time, and from the second time on."""
+    classify(type(timeout)(*timeout.args))
+    for hidden in ("__cause__", "__context__"):
+        error = type(timeout)(*timeout.args)
+        setattr(error, hidden, KafkaException(KafkaError(29)))
+        assert classify(error, api="Fetch").action is Action.CONFIGURE
+
+
+def test_our_own_error_with_a_clients_code_is_judged_as_the_clients():
+    """Its number below -1 is librdkafka's; who is named goes before who is in it."""
+    for code in (-1, -195, -150, 16):
+        ours = e.for_code(code)(api="Fetch")
+        assert classify(ours) is classify(KafkaError(code), api="Fetch")
+    lost = e.UnknownServerError(client="aiokafka", api="Produce")
+    assert classify(lost).rule.id == "code-not-kept"
+    assert classify(lost, client="kafka-python").rule.id == "server-error-on-change"
+    assert classify(lost, api="Fetch").rule.id == "server-error-on-read"
+
+
+@pytest.mark.parametrize(
     "package", [kafka_errors, aiokafka_errors], ids=lambda package: package.__name__
 )
 def test_every_exception_of_a_client_is_known(package):
@@ -713,7 +737,7 @@ def test_deeply_nested_groups_are_no_recursion():
 @pytest.mark.parametrize("error", [6, KafkaError(6), ValueError()], ids=repr)
 def test_what_only_looks_like_a_fact_is_refused(error, name, value):
     """The text "false" is true in Python: it would turn a verdict round."""
-    with pytest.raises(TypeError, match=name):
+    with pytest.raises(TypeError, match=rf"classify\(\): {name} is "):
         classify(error, **{name: value})
 
 
