@@ -119,7 +119,7 @@ class DeliveryMachine:
         self.holds = self._rounds.holds
         #: By the batch that a dying client gave up.
         self._unanswered: dict[Batch, list[Record]] = {}
-        self._is_closing = False
+        self._is_closing = self._has_given_up = False
 
     def _emit(self, command: Command) -> None:
         self._out.append(command)
@@ -543,7 +543,9 @@ class DeliveryMachine:
         for batch, refusals in deferred:
             if batch.ended is None:
                 self._end(batch, refusals, now)
-        if not self._client.is_alive:
+        if self._has_given_up:
+            self._rounds.abandon()
+        elif not self._client.is_alive:
             self._rounds.stall(waiting)
         elif waiting.away:
             self._emit(commands.SendNow())
@@ -612,7 +614,8 @@ class DeliveryMachine:
         self._fates.give_up(why, now)
         if self._client.state is ClientState.PAUSED:
             self._client.happens(ClientEvent.NEVER)
-        self.holds.clear()
+        self._has_given_up = True
+        self._rounds.abandon()
         self._emit(commands.FreeSends(None))
         return self._go_on(now)
 

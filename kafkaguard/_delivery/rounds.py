@@ -258,6 +258,13 @@ class Rounds:
                 topic.happens(TopicEvent.REPLACED)
                 topic.until = now + SETTLE_S
 
+    def abandon(self) -> None:
+        """Free all topics for good; the last word of one is the driver's reply."""
+        self.holds.clear()
+        for topic in list(self.topics.values()):
+            if not topic.is_sending:
+                del self.topics[topic.name]
+
     def drop_all(self) -> None:
         """Free all topics, whose records are settled."""
         for topic in list(self.topics.values()):

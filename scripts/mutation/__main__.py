@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,6 +56,8 @@ def main() -> int:
     """Try changes and report."""
     options = _options()
     rooms = [r for r in ROOMS if not options.rooms or r.name in options.rooms]
+    if options.tests:
+        rooms = [replace(room, tests=tuple(options.tests)) for room in rooms]
     work = _all_work(rooms, options.modules)
     work = [w for w in work if w.change.code_of or not options.inside]
     work = _chosen(work, options.sample, options.seed)
@@ -62,7 +65,9 @@ def main() -> int:
         importlib.import_module(name)
     with tempfile.TemporaryDirectory() as folder:
         outcomes = _outcomes(work, rooms, Path(folder), options.workers)
-    complete = not (options.sample or options.modules or options.inside)
+    complete = not (
+        options.sample or options.modules or options.inside or options.tests
+    )
     return _report(work, outcomes, complete=complete)
 
 
@@ -73,6 +78,7 @@ def _options() -> argparse.Namespace:
     add("--seed", type=int, default=0, help="which N (default: 0)")
     add("--room", action="append", dest="rooms", choices=[r.name for r in ROOMS])
     add("--module", action="append", dest="modules", help="only paths that end so")
+    add("--tests", action="append", help="only these, in place of the rooms' own")
     add("--inside", action="store_true", help="only inside functions, which is fast")
     add("--workers", type=int, default=2, help="processes (default: 2)")
     return parser.parse_args()

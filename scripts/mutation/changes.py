@@ -183,7 +183,8 @@ class _Finder:
     def _change(
         self, node: Any, spot: _Spot, where: _Where, new: ast.AST, words: str
     ) -> Change:
-        ast.fix_missing_locations(ast.copy_location(new, node))
+        if not hasattr(new, "lineno"):  # else it is a part of the old one
+            ast.fix_missing_locations(ast.copy_location(new, node))
         function = ".".join(where.scope) or "<module>"
         return Change(self._path, function, words, node.lineno, where.code, spot, new)
 

@@ -7,6 +7,7 @@ from kafka.protocol.admin import DescribeLogDirsResponse
 
 from kafkaguard import errors
 from kafkaguard._cluster.log_dirs import (
+    LogDir,
     LogDirsReport,
     read_absence,
     read_answer,
@@ -180,6 +181,22 @@ def test_sizes_are_of_the_topic_and_partition_that_is_meant():
     assert [found.remote_size("t", p) for p in (None, 0, 1)] == [60, 40, 20]
     assert found.remote_size("u") == 0
     assert {(0, "/a"), (1, "/a")} < {(b, d.path) for b, d, _ in found.replicas()}
+
+
+def test_the_used_share_needs_both_sizes():
+    """A disk without a size has no share, nor has one whose free part is not told."""
+    for total, usable, used in ((100, 25, 0.75), (None, 25, None), (100, None, None)):
+        assert used == LogDir("/a", total_bytes=total, usable_bytes=usable).used
+    assert LogDir("/a", total_bytes=0, usable_bytes=0).used is None
+
+
+def test_shared_storage_counts_as_the_largest_that_a_broker_tells():
+    """In whatever order they answer, and one that tells nothing changes nothing."""
+    sizes = [(30, 40), (40, 30), (0, 40), (40, 0)]
+    for one, other in sizes:
+        dirs = (directory("remote://b", (0, size, 0, False)) for size in (one, other))
+        found = report(4, *(answer(4, each) for each in dirs))
+        assert found.remote_size("t") == 40
 
 
 def test_top_level_code_is_that_brokers_error_and_unknown_codes_are_kept():

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaguard._cluster.offsets import ISOLATION_LEVELS, OffsetsReport, PartitionOffset
+from kafkaguard._cluster.offsets import (
+    ISOLATION_LEVELS,
+    OffsetsReport,
+    PartitionOffset,
+    lowest_version,
+)
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard.errors import NotLeaderOrFollowerError
 
@@ -38,3 +43,23 @@ def test_isolation_levels_are_kafkas_numbers():
 def test_an_offset_is_of_all_segments_unless_said():
     """Not known is something else."""
     assert PartitionOffset(1).is_local_only is False
+
+
+@pytest.mark.parametrize(
+    ("times", "isolation", "version"),
+    [
+        ((), 0, 1),
+        ((), 1, 2),
+        ((-1, -2), 0, 1),
+        ((1_700_000_000_000,), 0, 1),
+        ((1_700_000_000_000,), 1, 2),
+        ((-3,), 0, 7),
+        ((-3, -1), 1, 7),
+        ((-4,), 0, 8),
+        ((-5, -4), 0, 9),
+        ((-6,), 1, 11),
+    ],
+)
+def test_the_lowest_version_that_understands_a_question(times, isolation, version):
+    """The latest of all that is asked for: KIP-98, 734, 405, 1005, 1023."""
+    assert version == lowest_version(times, isolation)

@@ -128,6 +128,50 @@ def test_a_refused_probe_is_told_when_the_next_place_is_free():
     assert breaker.ask(21) == (2, None)
 
 
+def half_open(probes, failures=1):
+    """A breaker that is half-open at 10, with one probe on its way."""
+    breaker = CircuitBreaker(failures=failures, open_for=10, probes=probes)
+    for _ in range(failures):
+        breaker.failed(0)
+    assert breaker.ask(10) == (0, Change(OPEN, HALF_OPEN))
+    return breaker
+
+
+def test_probes_that_succeeded_count_with_those_on_their_way():
+    """Two may go: one is well, one is out, and there is no third."""
+    breaker = half_open(probes=2)
+    assert breaker.succeeded(11) is None
+    assert breaker.ask(12) == (0, None)
+    assert breaker.ask(13) == (9, None)
+    assert breaker.succeeded(14) == Change(HALF_OPEN, CLOSED)
+    assert not breaker.disturbed
+
+
+def test_an_abandoned_probe_gives_its_place_back():
+    """The oldest one's; and where none is out, nothing happens."""
+    breaker = half_open(probes=1)
+    assert breaker.ask(11) == (9, None)
+    breaker.abandoned()
+    breaker.abandoned()
+    assert breaker.ask(12) == (0, None)
+    assert breaker.ask(13) == (9, None)
+
+
+def test_a_new_state_remembers_nothing_of_the_old():
+    """Neither strikes nor probes, good ones or those on their way."""
+    breaker = half_open(probes=2, failures=2)
+    breaker.succeeded(11)
+    assert breaker.ask(12) == (0, None)
+    assert breaker.failed(13) == Change(HALF_OPEN, OPEN)
+    assert breaker.ask(23) == (0, Change(OPEN, HALF_OPEN))
+    assert breaker.ask(23) == (0, None)
+    assert breaker.ask(23) == (10, None)
+    assert breaker.succeeded(24) is None
+    assert breaker.succeeded(24) == Change(HALF_OPEN, CLOSED)
+    assert breaker.failed(25) is None
+    assert breaker.failed(26) == Change(CLOSED, OPEN)
+
+
 def test_what_it_says_of_itself():
     """State, since when, and until when."""
     breaker = CircuitBreaker(failures=1, open_for=10, probes=1)

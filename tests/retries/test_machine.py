@@ -80,11 +80,12 @@ def test_decorrelated_waits_grow_from_one_failure_to_the_next():
     one = Machine(0.0, lambda: 1.0)
     rules = SimpleNamespace(**vars(ruling(Action.RETRY).backoff))
     rules.kind, rules.jitter, rules.cap = "decorrelated", "none", 1_000.0
+    rules.base = 0.5
     waits = [
         failed(one, action, max_attempts=99, deadline=math.inf, backoff=rules).wait
         for action in (*[Action.RETRY] * 3, Action.WAIT, Action.RETRY)
     ]
-    assert waits == [3.0, 9.0, 27.0, 3.0, 81.0]
+    assert waits == [1.5, 4.5, 13.5, 1.5, 40.5]
 
 
 def test_exponential_waits_grow_with_failures_and_not_with_waits():
@@ -217,6 +218,40 @@ def test_budget_ends_it_and_only_real_retries_pay():
     assert bucket.tokens == 1
     assert failed(machine(bucket=bucket), Action.RETRY).kind == "again"
     assert StopReason.BUDGET is failed(machine(bucket=bucket), Action.RETRY).reason
+
+
+def test_a_stop_says_that_it_is_one():
+    """With its reason: time, money, or the breaker; at the very deadline, too."""
+    stops = (
+        (failed(machine(), Action.RETRY, now=99.5), StopReason.DEADLINE),
+        (failed(machine(bucket=RetryBudget(0, 0)), Action.RETRY), StopReason.BUDGET),
+        (machine().paused(40.0, ruling(Action.RETRY), 60.0), StopReason.BREAKER_OPEN),
+    )
+    for step, reason in stops:
+        assert (step.kind, step.reason) == ("stop", reason)
+    assert machine().paused(39.9, ruling(Action.RETRY), 60.0).kind == "again"
+
+
+def test_a_policy_may_call_a_failure_doubtful():
+    """An override to IN_DOUBT of what was surely not written is obeyed."""
+    step = machine().failed(VERDICTS[Action.RETRY], ruling(Action.IN_DOUBT), 0.0)
+    assert (step.kind, step.reason) == ("stop", StopReason.IN_DOUBT)
+
+
+def test_what_is_not_sent_again_is_no_possible_duplicate():
+    """In doubt at the last attempt: nothing follows that could be the second copy."""
+    one = machine()
+    step = failed(one, Action.IN_DOUBT, in_doubt="resend", max_attempts=1)
+    assert step.reason is StopReason.ATTEMPTS
+    assert not one.possible_duplicate
+
+
+def test_only_a_dead_client_is_repaired_in_doubt():
+    """A doubt about a live one needs no other client."""
+    one = machine(repairs={Action.RECREATE})
+    assert failed(one, Action.IN_DOUBT).repair is None
+    dead = classify(-150, client="confluent-kafka")
+    assert machine().failed(dead, ruling(Action.RECREATE), 0.0).repair is None
 
 
 def test_a_pause_waits_for_the_breaker_within_the_deadline():
