@@ -82,6 +82,7 @@ CONTEXTS = (
     "reported + enqueue",
     "reported + single",
     "reported + background",
+    "reported + repeated",
     "reported + commit",
     "reported + abort",
     "reported + transaction",

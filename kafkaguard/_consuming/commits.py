@@ -28,6 +28,9 @@ Kind = Literal["sync", "async", "auto"]
 OFFSET_COMMIT: Final = "OffsetCommit"
 #: Seconds: no wait is shorter.
 FLOOR_S: Final = 0.1
+_MAY_PASS: Final = frozenset({Action.CONFIGURE, Action.REJECT, Action.IN_DOUBT})
+#: What these say is true of all partitions.
+_ABOUT_THE_GROUP: Final = frozenset({Action.REJOIN, Action.RECREATE, Action.FENCED})
 _SEVERITY = {action: rank for rank, action in enumerate(Action)}
 
 
@@ -38,10 +41,19 @@ class Again:
     Attributes:
         places: Which.
         wait: Seconds to wait before.
+        is_alone: Each in a commit of its own.
     """
 
     places: frozenset[TopicPartition]
     wait: float
+    is_alone: bool = False
+
+
+class OneForAll(dict["TopicPartition", "KafkaGuardError"]):
+    """One error for a whole commit: the client does not say which partitions it is of.
+
+    Some of them may be committed.
+    """
 
 
 def failed_event(
@@ -69,6 +81,15 @@ def failed_event(
         action=error.verdict.action,
         kind=kind,
     )
+
+
+def may_pass(errors: Mapping[TopicPartition, KafkaGuardError]) -> bool:
+    """Tell whether a consumer may read on after a commit of its own that failed.
+
+    It is told, and the next one may succeed. What the client retries or rejoins for
+    is its own to see, and one that is fenced must stop.
+    """
+    return {each.verdict.action for each in errors.values()} <= _MAY_PASS
 
 
 class CommitRun:
@@ -119,6 +140,9 @@ class CommitRun:
         Returns:
             What to do again; None: it is over, and ``errors`` is the outcome.
         """
+        if isinstance(errors, OneForAll) and self._is_unclear(errors):
+            self.errors.update(errors)
+            return Again(self._open, 0.0, is_alone=True)
         self._tries += 1
         for place in self._open - errors.keys():
             self.errors.pop(place, None)
@@ -136,6 +160,11 @@ class CommitRun:
             return None
         self._open = frozenset(again)
         return Again(self._open, self._wait)
+
+    def _is_unclear(self, errors: Mapping[TopicPartition, KafkaGuardError]) -> bool:
+        """Tell whether asking for each partition alone can say more."""
+        actions = {self._ruling(error).action for error in errors.values()}
+        return len(errors) > 1 and not actions & _ABOUT_THE_GROUP
 
     def event(self) -> CommitFailedEvent:
         """Return the event that the commit failed."""

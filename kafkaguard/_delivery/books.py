@@ -61,7 +61,7 @@ class Books:
                     f"{limit.consecutive} records in a row were set aside "
                     "(dead_letter.limit.consecutive), so this one was not"
                 )
-            total = self._all + self.open_total
+            total = self._all + self._since
             letters = self._letters + 1
             if (
                 limit.ratio is not None
@@ -77,7 +77,7 @@ class Books:
         return None
 
     @property
-    def open_total(self) -> int:
+    def _since(self) -> int:
         """How many records have had their outcome since the last report."""
         return self._delivered + sum(self._counts.values())
 
@@ -93,7 +93,7 @@ class Books:
             superseded=self._superseded,
             **self._counts,
         )
-        self._all += self.open_total
+        self._all += self._since
         self._reset()
         return report
 

@@ -73,7 +73,8 @@ class HearOut:
 class Stop:
     """End the dead client; what it still holds comes back as ``failed``.
 
-    *Reply*: ``stopped``. After it none of its batches may be open.
+    *Reply*: ``stopped``, once no send is under way that has looked before the hold: it
+    would come to the successor before older records. None of its batches is open then.
     """
 
 

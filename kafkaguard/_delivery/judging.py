@@ -93,24 +93,26 @@ class Judge:
         self._traits = traits
         self._errors = errors
 
-    def judge(self, refusal: Refusal, known: Known) -> Judgement:  # noqa: PLR0911 - a case each
+    def judge(self, refusal: Refusal, known: Known) -> Judgement:
         """Decide what a refusal means for its record."""
         if refusal.expired:
             return Judgement(self._timed_out(refusal, known))
         if refusal.blame == "client":
-            if self._traits.transactional:
-                return Judgement(self._in_failed_transaction(refusal, known))
             return self._given_up(refusal, known)
         if refusal.sent == "never":
             return Judgement(self._translated(refusal, known))
-        if refusal.was_unanswered and not self._traits.transactional:
+        return self._answered(refusal, known)
+
+    def _answered(self, refusal: Refusal, known: Known) -> Judgement:
+        is_mate = self._is_mate(refusal, known)
+        if self._traits.transactional:  # nothing of a transaction is sent again
+            make = self._mate if is_mate else self._refused
+            return Judgement(make(refusal, known))
+        if refusal.was_unanswered:
             return Judgement(self._in_doubt(refusal, known))
-        if self._is_mate(refusal, known):
-            error = self._mate(refusal, known)
-            return Judgement(error, innocent=not self._traits.transactional)
+        if is_mate:
+            return Judgement(self._mate(refusal, known), innocent=True)
         error = self._refused(refusal, known)
-        if self._traits.transactional:
-            return Judgement(error)
         # A hole in the sequence is the client's fault: the record was not looked at.
         hole = error.code in _SEQUENCE_ERRORS and refusal.first_try is True
         again = refusal.blame == "unknown" and not known.alone
@@ -121,6 +123,8 @@ class Judge:
     # --- the client gave up -----------------------------------------------------------
 
     def _given_up(self, refusal: Refusal, known: Known) -> Judgement:
+        if self._traits.transactional:
+            return Judgement(self._in_failed_transaction(refusal, known))
         cause = refusal.cause
         sent = refusal.sent != "never"
         if not sent and ends_all(cause):

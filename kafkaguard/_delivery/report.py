@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import ClientStateError, FatalError, KafkaGuardError
@@ -13,8 +12,6 @@ from kafkaguard.errors import ClientStateError, FatalError, KafkaGuardError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: What became of a record that a policy sets aside, as a report counts it.
-SetAside = Literal["dead_lettered", "dropped"]
 #: How many errors a report carries; the counts are exact beyond it.
 MAX_ERRORS = 1000
 
@@ -134,83 +131,6 @@ def _set_aside(report: DeliveryReport) -> str:
 def _kind(error: KafkaGuardError) -> str:
     code = "" if error.code is None else f" ({error.code})"
     return f"{error.name}{code} on topic {error.topic}: {error.verdict.action}"
-
-
-class Outcome:
-    """The outcome of a record that did not arrive at the first try.
-
-    Attributes:
-        error: Why it failed for good; None while that is open.
-        seen: The application has looked at it.
-        rescued: It was sent again, so its new future tells.
-        decided: Set as soon as it is rescued or failed for good.
-    """
-
-    __slots__ = ("decided", "error", "rescued", "seen")
-
-    def __init__(self) -> None:
-        self.error: KafkaGuardError | None = None
-        self.rescued = False
-        self.seen = False
-        self.decided = threading.Event()
-
-
-class Ledger:
-    """Counts the outcomes of records between two reports."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._callback_error: BaseException | None = None
-        self._reset()
-
-    def delivered(self, count: int) -> None:
-        """Count records that the broker confirmed."""
-        with self._lock:
-            self._delivered += count
-
-    def failed(self, outcome: Outcome) -> None:
-        """Count a record that failed for good."""
-        assert outcome.error is not None
-        with self._lock:
-            if outcome.error.verdict.written == "no":
-                self._failed += 1
-            else:
-                self._in_doubt += 1
-            if len(self._outcomes) < MAX_ERRORS:
-                self._outcomes.append(outcome)
-
-    def set_aside(self, how: SetAside) -> None:
-        """Count a rejected record that was dealt with as the policy says."""
-        with self._lock:
-            self._set_aside[how] += 1
-
-    def callback_raised(self, error: BaseException) -> None:
-        """Keep the first exception of the application's callbacks."""
-        with self._lock:
-            self._callback_error = self._callback_error or error
-
-    def take_callback_error(self) -> BaseException | None:
-        """Hand over the first exception of a callback, once."""
-        with self._lock:
-            error, self._callback_error = self._callback_error, None
-            return error
-
-    def report(self, pending: int) -> DeliveryReport:
-        """Close the books: what happened since the last report."""
-        with self._lock:
-            unseen = [o for o in self._outcomes if not o.seen]
-            counts = self._delivered, self._failed, self._in_doubt, pending
-            set_aside = self._set_aside
-            self._reset()
-        for outcome in unseen:
-            outcome.seen = True
-        errors = (outcome.error for outcome in unseen if outcome.error is not None)
-        return DeliveryReport(*counts, tuple(errors), **set_aside)
-
-    def _reset(self) -> None:
-        self._delivered = self._failed = self._in_doubt = 0
-        self._outcomes: list[Outcome] = []
-        self._set_aside: Counter[str] = Counter()
 
 
 _SEVERITY = {action: rank for rank, action in enumerate(Action)}

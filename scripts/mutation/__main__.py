@@ -153,7 +153,9 @@ def _try_all(
         nonlocal done
         with results.open("a") as file:
             file.write(json.dumps([change.identity, outcome]) + "\n")
-        done += outcome != forks.NOT_APPLIED
+        if outcome == forks.NOT_APPLIED:
+            return
+        done += 1
         if done % 50 == 0:
             _tell(f"{done} of {len(work)} after {time.monotonic() - began:.0f} s")
 

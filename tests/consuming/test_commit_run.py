@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkaguard import RetryPolicy
 from kafkaguard._cluster.reports import TopicPartition, make
-from kafkaguard._consuming.commits import FLOOR_S, Again, CommitRun
+from kafkaguard._consuming.commits import FLOOR_S, Again, CommitRun, OneForAll
 
 A, B = TopicPartition("t", 0), TopicPartition("gone", 0)
 
@@ -64,6 +64,22 @@ def test_a_refusal_for_good_does_not_hide_the_others():
     assert {B} == one.answered(refusals(A=29, B=16), None, 0.0).places
     assert one.answered({}, None, 0.2) is None
     assert {place: error.code for place, error in one.errors.items()} == {A: 29}
+
+
+def test_one_error_for_a_whole_commit_is_looked_into():
+    """confluent-kafka does not say which partition it is of: each is asked alone."""
+    one = run()
+    again = one.answered(OneForAll(refusals(A=3, B=3)), None, 0.0)
+    assert Again(frozenset({A, B}), 0.0, is_alone=True) == again
+    assert {B} == one.answered(refusals(B=3), None, 0.0).places
+    assert {B} == set(one.errors)
+
+
+def test_one_error_that_is_about_the_group_is_about_all():
+    """It is not asked again."""
+    one = run()
+    assert one.answered(OneForAll(refusals(A=22, B=22)), None, 0.0) is None
+    assert {A, B} == set(one.errors)
 
 
 @given(

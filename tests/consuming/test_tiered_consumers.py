@@ -70,7 +70,7 @@ def test_a_restart_of_a_tiered_broker_loses_nothing_and_spins_nowhere(client):
             client.open(proxy.bootstrap_servers, assign=three(topic)) as reader,
             writing(cluster, topic) as written,
         ):
-            reader.read_until(lambda: len(reader.read) > 50)
+            reader.read_until(lambda: len(reader.read) > 50, 60)
             cluster.broker(0).stop()
             cluster.broker(0).start()
             restarted = time.monotonic()

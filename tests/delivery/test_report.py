@@ -16,15 +16,16 @@ from kafkaguard import (
     SupersededError,
     classify,
 )
-from kafkaguard._delivery.report import MAX_ERRORS, Ledger, Outcome, worst
+from kafkaguard._delivery.books import RATIO_FROM, Books
+from kafkaguard._delivery.records import Outcome
+from kafkaguard._delivery.report import MAX_ERRORS, worst
 from kafkaguard.errors import InvalidRecordKeyError, MessageTooLargeError, for_code
+from tests.delivery.world.words import Limit
 
 
 def failed(error):
     """Make the outcome of a record that failed."""
-    outcome = Outcome()
-    outcome.error = error
-    return outcome
+    return Outcome("failed" if error.verdict.written == "no" else "in_doubt", error)
 
 
 def too_large():
@@ -37,58 +38,82 @@ def in_doubt():
     return for_code(7)(api="Produce", topic="t")
 
 
-class TestLedger:
+class TestBooks:
     """Counts between two reports."""
 
     def test_each_outcome_is_counted_once(self):
         """The next report begins anew."""
-        ledger = Ledger()
-        ledger.delivered(3)
-        ledger.delivered(2)
-        ledger.failed(failed(too_large()))
-        ledger.failed(failed(in_doubt()))
-        report = ledger.report(pending=4)
+        books = Books()
+        books.delivered(3)
+        books.settled(Outcome("delivered"))
+        books.settled(failed(too_large()))
+        books.settled(failed(in_doubt()))
+        books.superseded()
+        report = books.report(pending=5)
         counts = (report.delivered, report.failed, report.in_doubt, report.pending)
-        assert counts == (5, 1, 1, 4)
-        assert ledger.report(0) == DeliveryReport()
+        assert counts == (4, 1, 1, 5)
+        assert report.superseded == 1
+        assert DeliveryReport() == books.report(0)
 
     def test_only_unseen_errors_are_reported(self):
         """What was looked at is counted, and not told again."""
-        ledger = Ledger()
+        books = Books()
         seen, unseen = failed(too_large()), failed(too_large())
         seen.seen = True
-        ledger.failed(seen)
-        ledger.failed(unseen)
-        report = ledger.report(0)
+        books.settled(seen)
+        books.settled(unseen)
+        report = books.report(0)
         assert report.failed == 2
         assert report.errors == (unseen.error,)
         assert unseen.seen
 
     def test_the_errors_have_a_bound_and_the_counts_have_none(self):
         """A producer that is never flushed does not grow without end."""
-        ledger = Ledger()
+        books = Books()
         for _ in range(MAX_ERRORS + 5):
-            ledger.failed(failed(too_large()))
-        report = ledger.report(0)
+            books.settled(failed(too_large()))
+        report = books.report(0)
         assert (report.failed, len(report.errors)) == (MAX_ERRORS + 5, MAX_ERRORS)
 
     def test_what_is_set_aside_is_counted_once(self):
         """And neither fails nor is looked at by anybody."""
-        ledger = Ledger()
-        ledger.set_aside("dead_lettered")
-        ledger.set_aside("dropped")
-        ledger.set_aside("dropped")
-        assert DeliveryReport(dead_lettered=1, dropped=2) == ledger.report(0)
-        assert DeliveryReport() == ledger.report(0)
+        books = Books()
+        for ending in ("dead_lettered", "dropped", "dropped"):
+            books.settled(Outcome(ending, too_large(), seen=True))
+        assert DeliveryReport(dead_lettered=1, dropped=2) == books.report(0)
+        assert DeliveryReport() == books.report(0)
 
-    def test_the_first_exception_of_a_callback_is_kept(self):
-        """And handed over once."""
-        ledger = Ledger()
-        first = ValueError("first")
-        ledger.callback_raised(first)
-        ledger.callback_raised(ValueError("second"))
-        assert ledger.take_callback_error() is first
-        assert ledger.take_callback_error() is None
+
+class TestLimitOfDeadLetters:
+    """A fault of the whole stream must not drain it into the dead-letter topic."""
+
+    def test_without_one_there_is_no_bound(self):
+        """Nothing is counted against anything."""
+        books = Books()
+        assert {None} == {books.beyond(None) for _ in range(5000)}
+
+    def test_so_many_in_a_row_and_no_more(self):
+        """A record that is delivered begins the row anew; the reason names the limit."""
+        books, limit = Books(), Limit(consecutive=2)
+        assert [books.beyond(limit) for _ in range(2)] == [None, None]
+        assert "2 records in a row" in books.beyond(limit)
+        books.delivered(0)
+        assert "dead_letter.limit.consecutive" in books.beyond(limit)
+        books.delivered(1)
+        assert books.beyond(limit) is None
+
+    def test_a_share_counts_from_the_thousandth_record_on(self):
+        """Of the first ten the first bad one is a tenth; reports do not begin anew."""
+        books, limit = Books(), Limit(ratio=0.01)
+        assert books.beyond(limit) is None
+        books.delivered(RATIO_FROM)
+        assert {None} == {books.beyond(limit) for _ in range(9)}
+        books.report(0)
+        said = books.beyond(limit)
+        assert "10 of 1000 records" in said
+        assert "dead_letter.limit.ratio is 0.01" in said
+        books.delivered(100)
+        assert books.beyond(limit) is None
 
 
 class TestDeliveryFailed:

@@ -83,6 +83,7 @@ RETRIABLE_BUT_NOT_REPEATED = {
     "election-not-needed",  # 84 in ElectLeaders is no failure
     "leader-lost-after-append",  # 6 of a write
     "not-waited-for-replicas",  # 20 of a write
+    "nothing-to-delete",  # 3 and 100 of DeleteTopics: the controller knows all topics
     "replica-down-in-metadata",  # 9 in Metadata is no failure
 }
 

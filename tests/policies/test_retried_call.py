@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkaguard import Action, classify, errors
 from kafkaguard._retries.breaker import BreakerState
-from kafkaguard.policies import RetryPolicy, StopReason, outcome_of
+from kafkaguard.policies import CallContext, RetryPolicy, StopReason, outcome_of
 from tests.policies.helpers import FakeTime, Script, retrier
 
 #: An error for each action, as answers to a Produce request.
@@ -261,3 +261,142 @@ def test_a_repair_that_raises_ends_the_call_with_its_text():
     step = call.repair_failed(OSError("no route"))
     assert (step.kind, step.reason) == ("stop", StopReason.REPAIR_FAILED)
     assert call.outcome.repair_error == "OSError: no route"
+
+
+def told(action, **settings):
+    """The events of one call that fails once with an example of an action."""
+    events = []
+    repairs = settings.pop("repairs", None)
+    one = retrier(
+        BREAKING.replace(**settings),
+        api="Produce",
+        hooks=[events.append],
+        repairs=repairs,
+    )
+    one.start_call().failed(SAID[action](api="Produce"))
+    return [event.name.removeprefix("kafkaguard.") for event in events]
+
+
+@pytest.mark.parametrize(
+    ("action", "settings", "names"),
+    [
+        (Action.RETRY, {}, ["attempt", "retry"]),
+        (Action.WAIT, {}, ["wait"]),
+        (Action.IGNORE, {}, ["attempt"]),
+        (Action.REJECT, {}, ["attempt", "reject", "give_up"]),
+        (Action.CONFIGURE, {}, ["attempt", "give_up"]),
+        (
+            Action.REFRESH,
+            {"repairs": {Action.REFRESH: print}},
+            ["attempt", "retry", "refresh"],
+        ),
+        (
+            Action.RECREATE,
+            {"repairs": {Action.RECREATE: print}},
+            ["attempt", "retry", "recreate"],
+        ),
+        (
+            Action.RETRY,
+            {"budget": {"capacity": 1, "cost": {"RETRY": 2}}},
+            ["attempt", "budget_exhausted", "give_up"],
+        ),
+    ],
+)
+def test_each_failure_is_told_as_what_it_is(action, settings, names):
+    """By the names of its events, in order."""
+    assert names == told(action, **settings)
+
+
+def test_a_dead_client_in_doubt_is_told_of_as_replaced():
+    """The call ends, and the repair for the calls after it is told."""
+    events = []
+    one = retrier(
+        BREAKING, hooks=[events.append], repairs={Action.RECREATE: print}, api="Produce"
+    )
+    step = one.start_call().failed(errors.for_code(-150)())
+    assert (step.reason, step.repair) == (StopReason.IN_DOUBT, Action.RECREATE)
+    names = [event.name.removeprefix("kafkaguard.") for event in events]
+    assert names == ["attempt", "recreate", "give_up"]
+
+
+def test_the_breaker_tells_of_each_of_its_steps():
+    """Open, half-open when a probe is let through, closed; and a pause is a wait."""
+    rules = {"failures": 3, "open_for": 30, "when_open": "pause"}
+    events, time = [], FakeTime()
+    one = retrier(
+        BREAKING.replace(breaker=rules), time, api="Produce", hooks=[events.append]
+    )
+    for _ in range(3):
+        fail(one, Action.RETRY)
+    waiting = one.start_call()
+    assert waiting.begin().wait == 30
+    assert events[-1].wait == 30
+    time.now += 30
+    assert waiting.begin() is None
+    waiting.succeeded()
+    moves = [(e.old, e.new) for e in events if e.name == "kafkaguard.breaker"]
+    closed, open_, half_open = BreakerState
+    assert moves == [(closed, open_), (open_, half_open), (half_open, closed)]
+    assert events[-1].name == "kafkaguard.breaker"
+
+
+def test_what_may_be_there_twice_is_told_with_each_attempt_after_it():
+    """Of the success, too; and of a call without any doubt it is not told."""
+    for action, settings, possible in (
+        (Action.IN_DOUBT, {"in_doubt": "resend"}, True),
+        (Action.RETRY, {}, False),
+    ):
+        events = []
+        one = retrier(
+            BREAKING.replace(**settings), api="Produce", hooks=[events.append]
+        )
+        call = one.start_call()
+        call.failed(SAID[action](api="Produce"))
+        call.failed(SAID[Action.RETRY](api="Produce"))
+        call.succeeded()
+        attempts = [e for e in events if e.name == "kafkaguard.attempt"]
+        assert [possible] * 3 == [e.possible_duplicate for e in attempts]
+        assert [e.number for e in attempts] == [1, 2, 3]
+
+
+def test_the_last_failure_and_its_ruling_are_told_at_the_end():
+    """What an override says of this failure, not what the policy says of others."""
+    override = {"when": {"code": 10}, "on_reject": "drop", "deadline": 7}
+    events = []
+    one = retrier(
+        BREAKING.replace(overrides=[override]), api="Produce", hooks=[events.append]
+    )
+    call = one.start_call()
+    assert call.remaining == 120
+    call.failed(SAID[Action.REJECT](api="Produce"))
+    assert call.remaining == 7
+    rejected, gave_up = events[-2:]
+    assert (rejected.on_reject, rejected.error) == ("drop", "MESSAGE_TOO_LARGE")
+    assert (gave_up.error, gave_up.attempts) == ("MESSAGE_TOO_LARGE", 1)
+
+
+def test_a_repeatable_call_is_tried_again_whatever_was_written():
+    """Its caller repeats a batch with its sequence number."""
+    context = CallContext(api="Produce", repeatable=True)
+    call = retrier(BREAKING, context=context).start_call()
+    assert call.failed(SAID[Action.IN_DOUBT](api="Produce")).kind == "again"
+    assert not call.possible_duplicate
+
+
+def test_an_idempotent_producers_answer_is_judged_as_one():
+    """What the context knows of the producer goes into the verdict."""
+    known = {"api": "Produce", "idempotent": True}
+    answered = errors.RequestTimedOutError(verdict=classify(7, **known))
+    call = retrier(BREAKING, context=CallContext(**known)).start_call()
+    assert call.failed(answered).kind == "again"
+
+
+def test_by_hand_nothing_is_nested():
+    """Only where a function is called there may be a guard inside."""
+    time = FakeTime()
+    error = SAID[Action.RETRY](api="Produce")
+    inner = retrier(BREAKING.replace(max_attempts=1), time, api="Produce")
+    with pytest.raises(errors.NotEnoughReplicasError):
+        inner.run(Script(error))
+    call = retrier(BREAKING, time, api="Produce").start_call()
+    assert call.failed(error).kind == "again"

@@ -220,3 +220,33 @@ def test_the_memory_of_rulings_is_bounded(monkeypatch):
     assert len(policy._rulings._memo) == 10
     again = CallContext(api="Fetch", topic="t0")
     assert policy.ruling(verdict, again, 6) is policy.ruling(verdict, again, 6)
+
+
+def test_nothing_overrules_fenced_and_everything_else_may_be():
+    """An override that matches by topic orders RETRY of all but that."""
+    policy = RetryPolicy(overrides=[{"when": {"topic": "t"}, "action": "RETRY"}])
+    context = CallContext(api="Produce", topic="t")
+    actions = {
+        code: policy.ruling(classify(code, api="Produce"), context, code).action
+        for code in (90, 10, 46)
+    }
+    assert actions == {90: Action.FENCED, 10: Action.RETRY, 46: Action.RETRY}
+
+
+def test_the_rule_that_decided_counts():
+    """The same code of a producer with and without a sequence number."""
+    override = {"when": {"rule": "answer-lost"}, "max_attempts": 2}
+    policy = RetryPolicy(overrides=[override])
+    ruled = [
+        policy.ruling(
+            classify(7, api="Produce", idempotent=known), CallContext(api="Produce"), 7
+        )
+        for known in (True, False, True)
+    ]
+    assert [ruling.max_attempts for ruling in ruled] == [5, 2, 5]
+
+
+def test_before_any_failure_a_retry_is_ruled():
+    """What the breaker's pause and the deadline go by."""
+    policy = RetryPolicy(budget={"cost": {"RETRY": 3, "REFRESH": 4}})
+    assert (policy.first_ruling.action, policy.first_ruling.cost) == (Action.RETRY, 3)

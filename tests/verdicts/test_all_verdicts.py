@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaguard._verdicts import classification
+from kafkaguard._verdicts.rules import RULES
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,15 @@ def test_no_verdict_has_changed_unnoticed(generator):
         written.splitlines(), drawn.splitlines(), "checked in", "now", n=4, lineterm=""
     )
     assert written == drawn, "\n".join(["run `make generate`", *changed])
+
+
+def test_every_rule_and_every_fact_has_its_place_in_it(generator):
+    """A new rule that no context reaches, or a new phase, needs a new context."""
+    drawn = generator.PATH.read_text()
+    missing = [rule.info.id for rule in RULES if f"| {rule.info.id}" not in drawn]
+    assert missing == []
+    used = {word for context in generator.CONTEXTS for word in context.split(" + ")}
+    assert {*generator.SAID, *generator.KNOWN} == used
 
 
 def test_requests_that_share_a_line_are_judged_alike(generator):

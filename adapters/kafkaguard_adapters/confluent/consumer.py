@@ -11,7 +11,12 @@ from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition, raise_gravest
-from kafkaguard._consuming.commits import OFFSET_COMMIT, CommitRun, failed_event
+from kafkaguard._consuming.commits import (
+    OFFSET_COMMIT,
+    CommitRun,
+    OneForAll,
+    failed_event,
+)
 from kafkaguard._consuming.machine import FETCH, ConsumerMachine
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard.errors import ClientStateError, KafkaGuardError
@@ -363,11 +368,11 @@ class GuardedConsumer(GuardedClient):
         With ``asynchronous=False`` partitions that are refused for now are tried again
         alone, within the policy's deadline, while they are still assigned. A group
         that has moved on is not asked again. As without the guard, what was refused
-        for some of the partitions stands in the list (``each.error``); it is an event
-        as well.
+        may stand in the list (``each.error``); it is an event as well.
 
         Raises:
-            KafkaGuardError: All partitions were refused, or there was no answer.
+            KafkaGuardError: What the client raises in place of a list: the gravest of
+                what was refused, the others as notes.
         """
         given = {"message": message, "offsets": offsets}
         args = {name: value for name, value in given.items() if value is not None}
@@ -379,40 +384,24 @@ class GuardedConsumer(GuardedClient):
         return self._commit_and_wait(args)
 
     def _commit_and_wait(self, args: dict[str, Any]) -> list[Any]:
-        answers: dict[Any, Any] = {}
+        known = {as_partition(each): each for each in _offsets(args)}
         until = time.monotonic() + self._policy.deadline
+        places = known or self._shell.assignment()
         attempt = CommitRun(
-            self._policy,
-            random.random,
-            self._places(args),
-            until,
-            client=errors.client,
+            self._policy, random.random, places, until, client=errors.client
         )
 
         def once(places: Collection[Any]) -> Mapping[Place, KafkaGuardError]:
-            wanted = args
-            if answers:
-                wanted = {"offsets": [answers[each] for each in places]}
+            offsets = [known[each] for each in places if each in known]
+            given = {"offsets": offsets} if offsets else args
             try:
-                found = self.client.commit(**wanted, asynchronous=False)
+                found = self.client.commit(**given, asynchronous=False)
             except KafkaException as error:
-                return {
-                    each: _ours(
-                        error,
-                        api=OFFSET_COMMIT,
-                        topic=each.topic,
-                        partition=each.partition,
-                    )
-                    for each in places
-                }
-            answers.update({as_partition(each): each for each in found})
+                refused = {each: _refused(error, each) for each in places}
+                return OneForAll(refused) if offsets else refused
+            known.update({as_partition(each): each for each in found})
             return {
-                as_partition(each): errors.translate(
-                    each.error,
-                    api=OFFSET_COMMIT,
-                    topic=each.topic,
-                    partition=each.partition,
-                )
+                as_partition(each): _refused(each.error, each)
                 for each in found
                 if each.error is not None
             }
@@ -425,18 +414,10 @@ class GuardedConsumer(GuardedClient):
         if attempt.errors:
             self._driver.note(attempt.event())
             self._driver.tell()
-        if attempt.errors.keys() >= attempt.places:
+        listed = {place for place, each in known.items() if each.error is not None}
+        if not attempt.errors.keys() <= listed:
             raise_gravest(attempt.errors.values())
-        return list(answers.values())
-
-    def _places(self, args: Mapping[str, Any]) -> Collection[Any]:
-        """List the partitions of a commit."""
-        if "message" in args:
-            message = args["message"]
-            return [as_partition((message.topic(), message.partition()))]
-        if "offsets" in args:
-            return [as_partition(each) for each in args["offsets"]]
-        return self._shell.assignment()
+        return list(known.values())
 
     def _owned(self) -> Collection[Any] | None:
         """Return what is assigned; None where nothing is, as for a mere committer."""
@@ -504,6 +485,21 @@ class GuardedConsumer(GuardedClient):
             return
         self._driver.close()
         super().close()
+
+
+def _offsets(args: Mapping[str, Any]) -> list[Any]:
+    """List what a commit names; without arguments only the client knows."""
+    if "message" not in args:
+        return list(args.get("offsets", ()))
+    message = args["message"]
+    at = message.offset() + 1
+    return [TopicPartition(message.topic(), message.partition(), at)]
+
+
+def _refused(error: Any, place: Any) -> KafkaGuardError:
+    return errors.translate(
+        error, api=OFFSET_COMMIT, topic=place.topic, partition=place.partition
+    )
 
 
 def _is_true(value: Any) -> bool:

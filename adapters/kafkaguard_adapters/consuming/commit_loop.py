@@ -33,10 +33,13 @@ def commit(
         clock: Seconds that only ever grow.
         sleep: Waits.
     """
-    places: Collection[Any] = run.places
-    while (again := run.answered(once(places), owned(), clock())) is not None:
+    refused = once(run.places)
+    while (again := run.answered(refused, owned(), clock())) is not None:
         sleep(again.wait)
-        places = again.places
+        if again.is_alone:
+            refused = {p: e for each in again.places for p, e in once([each]).items()}
+        else:
+            refused = once(again.places)
 
 
 async def commit_awaited(
@@ -45,8 +48,8 @@ async def commit_awaited(
     owned: Owned,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Commit as :func:`commit` does, in an event loop."""
-    places: Collection[Any] = run.places
-    while (again := run.answered(await once(places), owned(), clock())) is not None:
+    """Commit as :func:`commit` does, in an event loop; its client names partitions."""
+    refused = await once(run.places)
+    while (again := run.answered(refused, owned(), clock())) is not None:
         await asyncio.sleep(again.wait)
-        places = again.places
+        refused = await once(again.places)

@@ -24,18 +24,19 @@ class SendBarrier:
     """Knows which sends are under way, so that a hold begins when there is none.
 
     Attributes:
-        under_way: The topic that a thread sends to, by its ident. A send sets it before
-            it looks whether its topic is held, and takes it away while it waits.
+        under_way: The topic that a thread sends to, by its ident; None: it does not. A
+            send sets it before it looks whether its topic is held, and takes it back
+            while it waits.
     """
 
     def __init__(self) -> None:
-        self.under_way: dict[int, str] = {}
+        self.under_way: dict[int, str | None] = {}
 
-    def clear(self, topic: str, deadline: float) -> bool:
+    def clear(self, topic: str | None, deadline: float) -> bool:
         """Wait until no send of a topic is under way but the caller's own.
 
         Args:
-            topic: Which; it is held already.
+            topic: Which; it is held already. None: all are.
             deadline: Until when, in monotonic seconds.
 
         Returns:
@@ -43,7 +44,9 @@ class SendBarrier:
         """
         me = threading.get_ident()
         while any(
-            to == topic for ident, to in self.under_way.copy().items() if ident != me
+            topic in (None, to)
+            for ident, to in self.under_way.copy().items()
+            if ident != me and to is not None
         ):
             if time.monotonic() >= deadline:
                 return False

@@ -215,6 +215,8 @@ class ThreadDriver:
                 self._tell(machine.heard_out, _now())
             case c.Stop():
                 shell.stop()
+                # Else one that has looked before the hold comes to the successor first.
+                self.barrier.clear(None, _now() + HOLD_S)
                 self._tell(machine.stopped, _now())
             case c.AskAnswers(batches):
                 self._tell(machine.answered, shell.answers(batches), _now())

@@ -8,7 +8,9 @@ received is ever logged.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.api_header import ResponseClassRegistry
@@ -56,7 +58,7 @@ class Connection:
 
     Args:
         reader: Where answers come from.
-        writer: Where requests go.
+        transport: Where requests go.
         settings: How to enter.
         make: Makes the errors.
         address: Host and port, as we were told.
@@ -66,7 +68,7 @@ class Connection:
     def __init__(
         self,
         reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        transport: asyncio.WriteTransport,
         settings: Settings,
         make: Make,
         address: tuple[str, int],
@@ -76,7 +78,7 @@ class Connection:
         self.broker = broker
         self.is_new = True
         self._reader = reader
-        self._writer = writer
+        self._transport = transport
         self._settings = settings
         self._make = make
         self._offered: dict[int, tuple[int, int]] = {}
@@ -85,7 +87,12 @@ class Connection:
         self._fault: str | None = None
         self._mistake: str | None = None
         self._session_ends: float | None = None
-        self._receiving = asyncio.create_task(self._receive())
+        self._process = os.getpid()
+        self._loop = asyncio.get_running_loop()
+        self._receiving = self._loop.create_task(self._receive())
+        # A client that nobody closes is no fault to be printed: what is under way here
+        # ends with the connection (_release).
+        self._receiving._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio.gather does
 
     @classmethod
     async def open(
@@ -107,7 +114,7 @@ class Connection:
             way: Any = {"host": host, "port": port}
             if settings.proxy:
                 way = {"sock": await proxies.connect(settings.proxy, host, port)}
-            reader, writer = await asyncio.open_connection(
+            reader, transport = await _connected(
                 **way, ssl=context, server_hostname=host if context else None
             )
         except ssl.SSLError as error:
@@ -120,7 +127,7 @@ class Connection:
             reason = error.strerror or str(error)
             text = f"{place} cannot be reached: {reason}"
             raise make(ClientNotConnectedError, text, broker=broker) from error
-        connection = cls(reader, writer, settings, make, address, broker)
+        connection = cls(reader, transport, settings, make, address, broker)
         try:
             await connection._enter(host)
         except ConnectionLostError as error:
@@ -147,7 +154,18 @@ class Connection:
         """Close at once; whoever waits for an answer is told."""
         self._receiving.cancel()
         self._give_up()
-        self._writer.transport.abort()
+        self._release()
+
+    def _release(self) -> None:
+        """Close the transport; also from a thread, or when all is torn down.
+
+        In a forked child it is the parent's: to take it out of the loop there would
+        take it out of the parent's loop, since both have the same epoll.
+        """
+        if os.getpid() != self._process or self._loop.is_closed():
+            return
+        with suppress(RuntimeError):  # closed just now
+            self._loop.call_soon_threadsafe(self._transport.abort)
 
     def offered(self, request: Any) -> tuple[int, int] | None:
         """Return the lowest and highest version that the broker has of a request."""
@@ -205,7 +223,7 @@ class Connection:
         answer = asyncio.get_running_loop().create_future()
         response = ResponseClassRegistry.get_response_class(request.header)
         self._waiting[number] = answer, response
-        self._writer.write(frame)
+        self._transport.write(frame)
         try:
             return await answer
         finally:
@@ -231,7 +249,7 @@ class Connection:
                 self._fault = "it ended within an answer"
         finally:
             self._give_up()
-            self._writer.transport.abort()
+            self._release()
 
     def _meet(self, first: bytes) -> None:
         """Find out who answers, where it is no broker of Kafka."""
@@ -260,6 +278,8 @@ class Connection:
             answer.set_exception(failure)
 
     def _give_up(self) -> None:
+        if self._loop.is_closed():
+            return
         for answer, _ in self._waiting.values():
             if not answer.done():
                 answer.set_exception(ConnectionLostError(self._fault, self._mistake))
@@ -308,6 +328,22 @@ class Connection:
         if answer.error_code:
             api = api_name(request)
             raise self._make(answer.error_code, text, api=api, broker=self.broker)
+
+
+async def _connected(
+    **way: Any,
+) -> tuple[asyncio.StreamReader, asyncio.WriteTransport]:
+    """Connect without asyncio's StreamWriter.
+
+    One that nobody closes takes its leave of the loop when it is collected, from
+    whatever thread; in a forked child that would be the parent's loop.
+    """
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(loop=loop)
+    transport, _ = await loop.create_connection(
+        lambda: asyncio.StreamReaderProtocol(reader, loop=loop), **way
+    )
+    return reader, transport
 
 
 def _is_closing(error: OSError) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import os
 import threading
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -20,18 +21,37 @@ _END_S: Final = 1.0
 
 _lock = threading.Lock()
 _running: tuple[int, asyncio.AbstractEventLoop] | None = None
+#: The process whose interpreter has begun to end.
+_ended: int | None = None
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, and leave on Ctrl-C at once.
 
-    The coroutine bounds itself by its own deadline.
+    The coroutine bounds itself by its own deadline. At the end of the interpreter a
+    daemon thread waits here for its own end, which comes at any moment: what is raised
+    in it would only be printed.
     """
+    if _is_left_behind():
+        coroutine.close()
+        _wait_for_the_end()
     future = start(coroutine)
     try:
         return future.result()
+    except CancelledError:
+        if _is_left_behind():
+            _wait_for_the_end()
+        raise
     finally:
         future.cancel()
+
+
+def _is_left_behind() -> bool:
+    return _ended == os.getpid() and threading.current_thread().daemon
+
+
+def _wait_for_the_end() -> None:
+    threading.Event().wait()
 
 
 def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
@@ -54,12 +74,23 @@ def _start() -> asyncio.AbstractEventLoop:
     return new
 
 
+def _forked() -> None:
+    """Let no lock be held in a child by a thread that it does not have."""
+    global _lock  # noqa: PLW0603 - one for the process, as threads are
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 @atexit.register
 def _end() -> None:
     """End what is under way, else asyncio complains about it when all is torn down.
 
     The loop goes on: who registered for the exit before may still close a client.
     """
+    global _ended  # noqa: PLW0603 - one for the process, as threads are
+    _ended = os.getpid()
     if _running is None or _running[0] != os.getpid():
         return
     with suppress(TimeoutError):

@@ -384,6 +384,9 @@ class World:
 
     def _stopped(self) -> None:
         self.client.stop()
+        if any(self._under_way.values()):
+            self.clock.after(0.001, self._stopped)
+            return
         self._facts_told(self.machine.stopped(self.clock.now))
 
     def _ask_answers(self, command: c.AskAnswers) -> None:

@@ -177,8 +177,11 @@ def checkpoint_of(batch: DataFrame) -> str | None:
     if not hasattr(session, "_jsparkSession"):
         return None
     query = session.sparkContext.getLocalProperty("sql.streaming.queryId")
-    found = session.streams.get(query) if query else None
-    if found is None:
+    if not query:
         return None
-    root: str = found._jsq.streamingQuery().resolvedCheckpointRoot()  # noqa: SLF001 - Spark has no public name for it
+    # The micro-batch has a session of its own, which knows no queries.
+    shared = session._jsparkSession.sharedState()  # noqa: SLF001 - Spark has no public name for it
+    key = session._jvm.java.util.UUID.fromString(query)  # noqa: SLF001 - likewise
+    running = shared.activeStreamingQueries().get(key)
+    root: str | None = None if running is None else running.resolvedCheckpointRoot()
     return root

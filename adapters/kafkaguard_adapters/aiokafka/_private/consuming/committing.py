@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.protocol.commit import OffsetCommitRequest
 
 from kafkaguard._cluster.reports import TopicPartition
-from kafkaguard._consuming.commits import OFFSET_COMMIT
+from kafkaguard._consuming.commits import OFFSET_COMMIT, may_pass
 from kafkaguard_adapters.aiokafka.errors import errors
 
 if TYPE_CHECKING:
@@ -98,9 +98,11 @@ class Committing:
             if _IS_OURS.get():
                 if self._refused:
                     raise _AnsweredError(self._refused) from error
-            else:
-                self._tell(self._refused or everywhere(offsets, error))
-            raise
+                raise
+            refused = self._refused or everywhere(offsets, error)
+            self._tell(refused)
+            if not may_pass(refused):  # else the client would end, and its records
+                raise
 
     async def _send_req(self, request: Any) -> Any:
         """Send a request to the coordinator, and look at the answer to a commit."""
