@@ -68,7 +68,8 @@ def classify(
             about this record alone. ``"background"``: reported by the client aside
             (``error_cb``). ``"commit"``, ``"abort"``: ending a transaction, which is
             an ``"EndTxn"``. ``"repeated"``: asked for again, since whether it was done
-            the first time is not known. Default: an ordinary answer.
+            the first time is not known. ``"admin"``: asked for by an administrator,
+            who is no member of the group concerned. Default: an ordinary answer.
 
     Returns:
         The verdict; the same object for the same decision.

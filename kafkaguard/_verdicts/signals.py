@@ -28,8 +28,9 @@ class Signal(NamedTuple):
         key: A code (the broker's or librdkafka's), or the class of a condition.
         client: The library that said it.
         flag: ``"fatal"``, ``"abort"`` or ``"retriable"`` where librdkafka says so;
-            otherwise ``"reported"``: the client has done what it does by itself, and
-            hands the error over.
+            ``"wrapped"`` for what kept a (de)serialiser from its work, before anything
+            was sent; otherwise ``"reported"``: the client has done what it does by
+            itself, and hands the error over.
     """
 
     key: int | type[e.KafkaGuardError]
@@ -103,6 +104,14 @@ TEXTS: dict[str, tuple[tuple[str, type[e.KafkaGuardError]], ...]] = {
         ("Unable to bootstrap", e.ClientNotConnectedError),
         ("Failed to update metadata", e.ClientMetadataError),
     ),
+    "IllegalStateError": (
+        ("not assigned", e.ClientGroupError),
+        ("No current assignment", e.ClientGroupError),
+        ("KafkaConsumer is closed", e.ClientClosedError),
+        ("Requires group_id", e.ClientConfigurationError),
+    ),
+    "AssertionError": (("Unrecognized partition", e.ClientMetadataError),),
+    "ValueError": (("Unrecognized partition", e.ClientMetadataError),),
     "BufferError": (("Queue full", e.ClientQueueFullError),),
     "RuntimeError": (
         ("Consumer closed", e.ClientClosedError),
@@ -110,6 +119,27 @@ TEXTS: dict[str, tuple[tuple[str, type[e.KafkaGuardError]], ...]] = {
         ("Producer has been closed", e.ClientClosedError),
     ),
 }
+
+#: librdkafka's codes that only wrap what a serialiser or a deserialiser has raised.
+_WRAPS = frozenset({-162, -161, -160, -159})
+_WRAPPED = "wrapped"
+#: What HTTP clients raise while a schema registry is asked.
+_OF_REGISTRY: dict[str, type[e.KafkaGuardError]] = {
+    "httpx.TimeoutException": e.ClientTimeoutError,
+    "httpx.TransportError": e.ClientConnectionError,
+    "requests.exceptions.ConnectionError": e.ClientConnectionError,
+    "requests.exceptions.Timeout": e.ClientTimeoutError,
+    "urllib3.exceptions.TimeoutError": e.ClientTimeoutError,
+    "urllib3.exceptions.ProtocolError": e.ClientConnectionError,
+}
+#: What a registry answers, by the status of HTTP; 5xx passes by itself.
+_STATUS: dict[int, type[e.KafkaGuardError]] = {
+    401: e.AuthenticationError,
+    403: e.AuthorizationError,
+    408: e.ClientTimeoutError,
+    429: e.ClientConnectionError,
+}
+_SERVER_ERRORS = range(500, 600)
 
 #: What one of our own context classes implies, so that judging it again agrees.
 IMPLIED: dict[type[e.KafkaGuardError], tuple[tuple[str, bool], ...]] = {
@@ -139,6 +169,8 @@ def quick_signal(error: Any) -> tuple[Any, str | None, str | None] | None:
     elif cls in _CARRIERS:
         inner = error.args[0] if _CARRIERS[cls] else error
         code = inner.code()
+        if code in _WRAPS:
+            return None
         if (code >= -1 or inner is error or _stands_alone(error)) and not (
             inner.fatal() or inner.txn_requires_abort() or inner.retriable()
         ):
@@ -160,6 +192,8 @@ def signal_of(error: Any) -> Signal | None:
         The signal, or None if ``error`` is no exception and no ``KafkaError``.
     """
     best = _read(error)
+    if best is not None and best.key in _WRAPS:
+        return _unwrapped(error) or best
     if best is None or _rank(best) == 0 or best.key is e.CallInterruptedError:
         return best
     for cause in _causes(error):
@@ -167,6 +201,37 @@ def signal_of(error: Any) -> Signal | None:
         if found is not None and _rank(found) < _rank(best):
             best = found
     return best
+
+
+def _unwrapped(error: Any) -> Signal | None:
+    """Read what a (de)serialiser was kept from its work by; None: it is the record."""
+    inner = getattr(error, "exception", None)
+    causes = [*_causes(error), *([] if inner is None else [inner, *_causes(inner)])]
+    for cause in causes:
+        found = _of_registry(cause) or _read(cause)
+        if found is None or found.key is e.UnrelatedError or found.key in _WRAPS:
+            continue
+        if isinstance(found.key, int):
+            return found
+        return Signal(found.key, found.client or "confluent-kafka", _WRAPPED)
+    return None
+
+
+def _of_registry(error: Any) -> Signal | None:
+    """Read what a schema registry answered, or why there was no answer."""
+    status = getattr(error, "http_status_code", None)
+    if isinstance(status, int):
+        server = e.ClientConnectionError if status in _SERVER_ERRORS else None
+        condition = _STATUS.get(status, server)
+        return None if condition is None else Signal(condition)
+    for parent in type(error).__mro__:
+        condition = _OF_REGISTRY.get(f"{_package(parent)}.{parent.__qualname__}")
+        condition = condition or _OF_REGISTRY.get(
+            f"{parent.__module__}.{parent.__qualname__}"
+        )
+        if condition is not None:
+            return Signal(condition)
+    return None
 
 
 def _rank(signal: Signal) -> int:

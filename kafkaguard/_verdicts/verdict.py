@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
 Written = Literal["no", "maybe", "yes"]
-Phase = Literal["enqueue", "single", "background", "commit", "abort", "repeated"]
+Phase = Literal[
+    "enqueue", "single", "background", "commit", "abort", "repeated", "admin"
+]
 
 
 class Action(StrEnum):

@@ -294,7 +294,7 @@ def test_b42_older_versions_have_no_sizes_of_disks(kafka_faults, highest):
 
 def test_b44_denied_log_dirs_do_not_hide_the_lag(kafka_users):
     """With Describe on topic and group only: the lag is there, directories are 31."""
-    from cluster_clients import commit
+    from tests.asking.cluster_clients import commit
 
     topic = kafka_users.create_topic()
     commit(kafka_users.bootstrap_servers, topic, {(topic, 0): 0})

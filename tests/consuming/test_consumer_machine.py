@@ -200,6 +200,24 @@ def test_a_reader_that_stands_still_is_probed_and_held_until_a_probe_succeeds():
     assert [ev.PartitionResumesEvent] == [type(each) for each in told(commands)]
 
 
+def test_only_a_probe_ends_what_a_probe_began():
+    """The client shows nothing, so that a read succeeded would be a guess."""
+    one = machine()
+    one.stand({P[0]: Reader(3, 10)}, 0.0)
+    one.probed(P[0], Refusal(6, position=3), 1.0)
+    assert one.answered(P[0], 4, 1.1) == []
+    assert one.is_waiting(P[0])
+
+
+def test_a_topics_settings_are_asked_for_anew_after_a_rebalance():
+    """They may have changed while the partition was another's."""
+    one = machine()
+    one.refused(P[0], Refusal(9), 0.0)
+    one.facts_found("t", TopicFacts(tiered=True))
+    one.assigned(set())
+    assert c.AskFacts("t") in one.refused(P[0], Refusal(9), 1.0)
+
+
 def test_probes_without_a_result_become_rare():
     """A reader at the end of a log whose end nobody knows costs a probe in 30 s."""
     one = machine()

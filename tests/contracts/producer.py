@@ -199,6 +199,39 @@ class ProducerContract:
                 assert isinstance(refused, errors.InvalidRecordKeyError)
                 assert n == self.outcome(self.send(producer, kafka_topic, b"v"))
 
+    # --- records that fail with others ----------------------------------------------
+
+    def test_a_refused_record_costs_the_others_of_its_batch_nothing(
+        self, kafka_cluster
+    ):
+        """Only the one without a key fails; its mates are there once, in their order."""
+        topic, stale = stale_topic(kafka_cluster)
+        config = self.settings(kafka_cluster)
+        with self.guarded(config, topics=stale) as producer:
+            mates = [self.send(producer, topic, b"%d" % n, b"k") for n in range(10)]
+            refused = self.send(producer, topic, b"no key")
+            mates += [self.send(producer, topic, b"%d" % n, b"k") for n in (10, 11)]
+            assert isinstance(self.outcome(refused), errors.InvalidRecordKeyError)
+            assert list(range(12)) == [self.outcome(mate) for mate in mates]
+        assert [(b"k", b"%d" % n) for n in range(12)] == read(kafka_cluster, topic)
+
+    def test_other_topics_go_on(self, kafka_cluster, kafka_topic):
+        """Records of another topic are delivered once, also sent in between."""
+        topic, stale = stale_topic(kafka_cluster)
+        config = self.settings(kafka_cluster)
+        with self.guarded(config, topics=stale) as producer:
+            sent = []
+            for n in range(30):
+                sent.append(self.send(producer, kafka_topic, b"%d" % n, b"k"))
+                if n % 10 == 5:
+                    refused = self.send(producer, topic, b"no key")
+                    error = self.outcome(refused)
+                    assert isinstance(error, errors.InvalidRecordKeyError)
+            assert list(range(30)) == [self.outcome(each) for each in sent]
+        assert [(b"k", b"%d" % n) for n in range(30)] == read(
+            kafka_cluster, kafka_topic
+        )
+
     # --- reports ----------------------------------------------------------------------
 
     def test_b72_b73_leaving_the_block_raises_for_unseen_failures(self, kafka_cluster):

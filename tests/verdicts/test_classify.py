@@ -11,6 +11,7 @@ import aiokafka.errors as aiokafka_errors
 import kafka.errors as kafka_errors
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.error import ValueDeserializationError, ValueSerializationError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,17 @@ COMPACTED, TIERED = TopicFacts(compacted=True), TopicFacts(tiered=True)
 def flagged(code, **flags):
     """Make a KafkaError with flags set, by the keywords that its constructor has."""
     return KafkaError(code, "said librdkafka", **flags)
+
+
+def wrapped(cause):
+    """Raise what confluent-kafka makes of an exception of a serialiser."""
+    try:
+        try:
+            raise cause
+        except Exception as error:
+            raise ValueSerializationError(error)
+    except ValueSerializationError as error:
+        return error
 
 
 # rule, error, context, action, written. One line at least for every rule.
@@ -279,6 +291,18 @@ EXAMPLES = [
     ("end-offset-not-known-yet", 78, {"api": "ListOffsets"}, "REFRESH", "no"),
     ("ask-the-controller", 41, {"api": "CreateTopics"}, "REFRESH", "no"),
     ("start-from-bootstrap", 129, {"api": "Metadata"}, "REFRESH", "no"),
+    ("commit-for-others", KafkaError(-172), {"api": "OffsetCommit"}, "REJOIN", "no"),
+    ("group-in-use", 25, {"api": "DeleteGroups"}, "CONFIGURE", "no"),
+    ("group-in-use-anywhere", 86, {}, "CONFIGURE", "no"),
+    (
+        "group-in-use-by-members",
+        25,
+        {"api": "OffsetCommit", "phase": "admin"},
+        "CONFIGURE",
+        "no",
+    ),
+    ("abort-refused", 120, {"phase": "abort"}, "RECREATE", "no"),
+    ("serialiser-had-no-answer", wrapped(ConnectionResetError()), {}, "RETRY", "no"),
     (
         "created-already",
         36,
@@ -728,7 +752,7 @@ def test_wrong_names_are_answered_with_the_right_ones():
     """A misspelt request or phase."""
     with pytest.raises(ValueError, match="did you mean 'ListOffsets'"):
         classify(6, api="list_offsets")
-    with pytest.raises(ValueError, match="the phases are abort, background"):
+    with pytest.raises(ValueError, match="the phases are abort, admin, background"):
         classify(6, phase="sending")
 
 
@@ -767,3 +791,99 @@ def test_local_codes_all_have_a_verdict_that_fits_their_class():
         verdict = classify(KafkaError(code), phase=phase)
         assert issubclass(e.for_code(code), LOCAL_CODES[code][1])
         assert verdict.rule.id != "fatal" or LOCAL_CODES[code][1] is e.ClientStateError
+
+
+class SchemaRegistryError(Exception):
+    """As confluent-kafka's: with the status of HTTP."""
+
+    def __init__(self, status):
+        super().__init__(status)
+        self.http_status_code = status
+
+
+@pytest.mark.parametrize(
+    ("cause", "action"),
+    [
+        (ConnectionResetError, "RETRY"),
+        (lambda: TimeoutError("timed out"), "RETRY"),
+        (lambda: SchemaRegistryError(503), "RETRY"),
+        (lambda: SchemaRegistryError(429), "RETRY"),
+        (lambda: SchemaRegistryError(401), "CONFIGURE"),
+        (lambda: SchemaRegistryError(404), "REJECT"),
+        (lambda: TypeError("an int is needed"), "REJECT"),
+        (lambda: KafkaException(KafkaError(29)), "CONFIGURE"),
+    ],
+)
+@pytest.mark.parametrize("api", [None, "Produce", "Fetch"])
+def test_errors_that_only_wrap_say_what_they_wrap(cause, action, api):
+    """Of a (de)serialiser the cause decides; nothing was sent."""
+    verdict = classify(wrapped(cause()), api=api)
+    assert (action, "no") == (verdict.action, verdict.written)
+    told = ValueDeserializationError(exception=cause(), kafka_message=None)
+    assert action == classify(told, api=api).action
+
+
+NOT_OWNED = "Partition TopicPartition(topic='t', partition=40) is not assigned"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        kafka_errors.IllegalStateError(NOT_OWNED),
+        aiokafka_errors.IllegalStateError(NOT_OWNED),
+        kafka_errors.CommitFailedError("x"),
+        aiokafka_errors.CommitFailedError("x"),
+        kafka_errors.UnknownMemberIdError(),
+        KafkaException(KafkaError(-142)),
+    ],
+)
+def test_commit_for_partitions_that_are_not_owned_is_rejoin_in_each_client(error):
+    """With the request named and without."""
+    for api in ("OffsetCommit", None):
+        assert classify(error, api=api).action == "REJOIN"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [kafka_errors.IllegalStateError("x"), KafkaException(KafkaError(-172))],
+)
+def test_state_that_a_commit_meets_is_rejoin(error):
+    """Where only the request tells."""
+    assert classify(error, api="OffsetCommit").action == "REJOIN"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaException(KafkaError(-190)),
+        ValueError("Unrecognized partition 2 for topic t"),
+        AssertionError("Unrecognized partition"),
+    ],
+)
+def test_partition_that_the_client_does_not_know_is_refresh_in_each_client(error):
+    """It may have come a moment ago."""
+    assert classify(error, api="Produce").action == "REFRESH"
+
+
+def test_administrator_is_no_member():
+    """Resetting and deleting the offsets of a group in use: stop its members first."""
+    for code, context in (
+        (25, {"phase": "admin"}),
+        (25, {"api": "OffsetCommit", "phase": "admin"}),
+        (25, {"api": "OffsetDelete"}),
+        (68, {"api": "DeleteGroups"}),
+        (86, {"api": "OffsetDelete"}),
+        (68, {}),
+        (86, {}),
+    ):
+        verdict = classify(code, **context)
+        assert verdict.action == "CONFIGURE"
+        assert "stop its members first" in verdict.rule.sentence
+    assert classify(25, api="OffsetCommit").action == "REJOIN"
+
+
+@pytest.mark.parametrize("context", [{}, {"api": "EndTxn"}, {"transactional": True}])
+def test_abort_that_is_answered_with_abort_needs_a_new_producer(context):
+    """To abort once more would go on for ever."""
+    assert classify(120, phase="abort", **context).action == "RECREATE"
+    assert classify(120, **context).action == "ABORT"

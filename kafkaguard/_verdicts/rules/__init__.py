@@ -69,6 +69,7 @@ ORDER = (
     "commit-without-answer",
     "abort-without-answer",
     "client-closed",
+    "serialiser-had-no-answer",
     "created-already",
     "deleted-already",
     "nothing-to-delete",
@@ -108,6 +109,7 @@ ORDER = (
     "purged",
     "commit-of-unknown-result",
     "client-must-start-over",
+    "abort-refused",
     "abort-and-go-on",
     "abort-after-sequence-error",
     "sequence-broken",
@@ -115,6 +117,10 @@ ORDER = (
     "neighbour-stopped-transaction",
     "not-attempted",
     # Groups.
+    "group-in-use",
+    "group-in-use-anywhere",
+    "group-in-use-by-members",
+    "commit-for-others",
     "group-moved-on",
     "join-with-given-id",
     # The same code means something else on these requests.

@@ -57,6 +57,16 @@ RULES: tuple[Rule, ...] = (
         source="librdkafka #3584; kafka-python #2240",
     ),
     rule(
+        "serialiser-had-no-answer",
+        Action.RETRY,
+        "what the (de)serialiser asks (a schema registry) does not answer, and nothing "
+        "was sent: try again",
+        on=(e.ClientConnectionError, e.ClientTimeoutError),
+        flag=("wrapped",),
+        scenario="A reset or a 503 of the registry; the record is as good as before.",
+        source="confluent_kafka.error.ValueSerializationError",
+    ),
+    rule(
         "background-report",
         Action.IGNORE,
         "a report from the background; act on the outcome of the request itself",

@@ -19,6 +19,45 @@ RULES: tuple[Rule, ...] = (
         source="librdkafka #2933; faust #104; KIP-848",
     ),
     rule(
+        "commit-for-others",
+        Action.REJOIN,
+        "the partitions are not this member's any more: poll, then only for those "
+        "still owned",
+        on=(-172, e.ClientStateError),
+        apis=frozenset({"OffsetCommit"}),
+        scenario="A rebalance took them while their records were worked on.",
+        source="faust #104; librdkafka RD_KAFKA_RESP_ERR__STATE",
+    ),
+    rule(
+        "group-in-use",
+        Action.CONFIGURE,
+        "the group is in use: stop its members first, then change its offsets or "
+        "delete it",
+        on=(25, 68, 86),
+        apis=frozenset({"DeleteGroups", "OffsetDelete"}),
+        scenario="An administrator is no member, and polls nothing.",
+        source="KIP-229, KIP-496; Errors.NON_EMPTY_GROUP",
+    ),
+    rule(
+        "group-in-use-anywhere",
+        Action.CONFIGURE,
+        "the group is in use: stop its members first, then change its offsets or "
+        "delete it",
+        on=(68, 86),
+        scenario="The request is not named; members are never answered like this.",
+        source="KIP-229, KIP-496; Errors.GROUP_SUBSCRIBED_TO_TOPIC",
+    ),
+    rule(
+        "group-in-use-by-members",
+        Action.CONFIGURE,
+        "the group is in use: stop its members first, then change its offsets or "
+        "delete it",
+        on=(22, 25, 27, 110, 113, e.ClientGroupError),
+        phase=("admin",),
+        scenario="An administrator sets the offsets of a group that is in use.",
+        source="KIP-396; KafkaAdminClient.alterConsumerGroupOffsets",
+    ),
+    rule(
         "join-with-given-id",
         Action.RETRY,
         "join again with the member id that the answer gave",

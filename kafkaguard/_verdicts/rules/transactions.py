@@ -187,6 +187,16 @@ RULES: tuple[Rule, ...] = (
         source="KIP-360, KIP-890; TransactionManager",
     ),
     rule(
+        "abort-refused",
+        Action.RECREATE,
+        "the abort itself is refused: build a new producer, whose start aborts what is "
+        "open",
+        on=(e.AbortableError,),
+        phase=("abort",),
+        scenario="To abort again would be answered the same way.",
+        source="KIP-890; TransactionManager.transitionToFatalError",
+    ),
+    rule(
         "abort-and-go-on",
         Action.ABORT,
         "abort the transaction, then go on",

@@ -39,6 +39,8 @@ _CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("raised by the send call itself", {"phase": "enqueue"}),
     ("reported aside (error_cb)", {"phase": "background"}),
     ("repeated, since the first answer was lost", {"phase": "repeated"}),
+    ("asked by an administrator", {"phase": "admin"}),
+    ("answer to an abort", {"phase": "abort"}),
 )
 
 
