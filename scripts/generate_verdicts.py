@@ -49,6 +49,7 @@ SAID = {
     "retriable": "the same with librdkafka's retriable flag",
     "abort": "the same with librdkafka's abort-required flag",
     "fatal": "the same with librdkafka's fatal flag",
+    "wrapped": "what kept a (de)serialiser from its work, as the cause of its error",
 }
 KNOWN: dict[str, dict[str, Any]] = {
     "idempotent": {"idempotent": True},
@@ -83,6 +84,7 @@ CONTEXTS = (
     "reported + single",
     "reported + background",
     "reported + repeated",
+    "reported + admin",
     "reported + commit",
     "reported + abort",
     "reported + transaction",
@@ -110,6 +112,7 @@ CONTEXTS = (
     "fatal",
     "fatal + background",
     "fatal + commit",
+    "wrapped",
 )
 
 
@@ -157,10 +160,19 @@ class Subject(NamedTuple):
             return self.code if from_broker else None
         if said == "reported" and (from_broker or self.code is None):
             return self.error_class()
-        if self.code is None:
+        if said == "wrapped" and self.code is None:
+            return _wrapped(self.error_class())
+        if self.code is None or said == "wrapped":
             return None
         flag = "txn_requires_abort" if said == "abort" else said
         return KafkaError(self.code, **({} if said == "reported" else {flag: True}))
+
+
+def _wrapped(cause: Exception) -> Exception:
+    """Return what confluent-kafka raises from what a serialiser has raised."""
+    error = KafkaException(KafkaError(KafkaError._VALUE_SERIALIZATION))  # noqa: SLF001 - its public name
+    error.__cause__ = cause
+    return error
 
 
 def _said(context: str) -> str:

@@ -167,6 +167,8 @@ def quick_signal(error: Any) -> tuple[Any, str | None, str | None] | None:
         if _stands_alone(error):
             return _by_text(error, cls) or signal
     elif cls in _CARRIERS:
+        if _CARRIERS[cls] and not (error.args and hasattr(error.args[0], "code")):
+            return None  # one that carries nothing, as KafkaException()
         inner = error.args[0] if _CARRIERS[cls] else error
         code = inner.code()
         if code in _WRAPS:
