@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import aiokafka.errors
 import kafka.errors
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.error import ValueSerializationError
 
 from kafkaguard import errors as e
 from kafkaguard._verdicts.apis import API_KEYS
@@ -49,7 +50,7 @@ SAID = {
     "retriable": "the same with librdkafka's retriable flag",
     "abort": "the same with librdkafka's abort-required flag",
     "fatal": "the same with librdkafka's fatal flag",
-    "wrapped": "what kept a (de)serialiser from its work, as the cause of its error",
+    "wrapped": "what kept a (de)serialiser from its work, as a client reports it",
 }
 KNOWN: dict[str, dict[str, Any]] = {
     "idempotent": {"idempotent": True},
@@ -160,19 +161,18 @@ class Subject(NamedTuple):
             return self.code if from_broker else None
         if said == "reported" and (from_broker or self.code is None):
             return self.error_class()
-        if said == "wrapped" and self.code is None:
-            return _wrapped(self.error_class())
-        if self.code is None or said == "wrapped":
+        if said == "wrapped":
+            return None if self.code is not None else _wrapped(self.error_class())
+        if self.code is None:
             return None
         flag = "txn_requires_abort" if said == "abort" else said
         return KafkaError(self.code, **({} if said == "reported" else {flag: True}))
 
 
-def _wrapped(cause: Exception) -> Exception:
-    """Return what confluent-kafka raises from what a serialiser has raised."""
-    error = KafkaException(KafkaError(KafkaError._VALUE_SERIALIZATION))  # noqa: SLF001 - its public name
-    error.__cause__ = cause
-    return error
+def _wrapped(error: Exception) -> Exception:
+    reported = ValueSerializationError("the schema registry does not answer")
+    reported.__cause__ = error
+    return reported
 
 
 def _said(context: str) -> str:
