@@ -77,10 +77,10 @@ def test_file_that_cannot_be_used_is_told(tmp_path):
     notes = Notes(str(tmp_path / "gone" / "checkpoint"))
     before, said = notes.begin(0, 5)
     assert before is None
-    assert "checkpoint.kafkaguard.json cannot be used" in said
+    assert ".checkpoint.kafkaguard.json cannot be used" in said
     assert notes.plan(5) is None
     assert notes.done(0)[0] is None
-    (tmp_path / "checkpoint.kafkaguard.json").write_text("[]")
+    (tmp_path / ".checkpoint.kafkaguard.json").write_text("[]")
     before, said = Notes((tmp_path / "checkpoint").as_uri()).begin(0, 5)
     assert before is None
     assert "not a note of a stream" in said

@@ -8,7 +8,6 @@ import pickle
 import shutil
 import signal
 import time
-from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
@@ -440,8 +439,7 @@ def test_counts_are_warned_of_where_the_report_cannot_be_written(tmp_path):
     """In batches and streams, and also where warnings are errors."""
     report = str(tmp_path / "gone" / "report.jsonl")
     settings = make_settings("localhost:1", topic="t", report=report)
-    brokers = SimpleNamespace(end_offsets=lambda _: 0)
-    writer = StreamWriter(settings, brokers, {})
+    writer = StreamWriter(settings)
     counts = TaskCounts(read=7, delivered=7)
     with pytest.warns(UserWarning, match="records are written, but the report") as told:
         writer.commit([TaskMessage(counts)], 3)

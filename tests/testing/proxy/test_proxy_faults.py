@@ -355,7 +355,7 @@ def test_pausing_is_a_kill_switch(kafka_faults, client):
         (lambda on: on("Fetch", rate=1.5), "(0, 1]"),
         (lambda on: on("Fetch", nth=0), "counted from 1"),
         (lambda on: on("Fetch").close(times=0), "once or more"),
-        (lambda on: on("Fetch").delay(-1), "backwards"),
+        (lambda on: on("Fetch").delay(-1), "from 0 on"),
     ],
 )
 def test_a_wrong_word_is_answered_with_the_right_one(wrong, hint, kafka_faults):

@@ -18,6 +18,8 @@ from pyarrow import fs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+#: The note's name begins with a dot: Spark's file sources pass such files over, so a
+#: stream that reads ``*.json`` beside its checkpoint does not read the note.
 _SUFFIX = ".kafkaguard.json"
 #: How Spark calls the checkpoint of a query that was given none; it is used once.
 _TEMPORARY = "temporary-"
@@ -83,7 +85,8 @@ class Notes:
     """
 
     def __init__(self, checkpoint: str) -> None:
-        self._address = checkpoint.rstrip("/") + _SUFFIX
+        folder, slash, name = checkpoint.rstrip("/").rpartition("/")
+        self._address = f"{folder}{slash}.{name}{_SUFFIX}"
 
     def begin(self, batch: int, before: int | None) -> tuple[int | None, str | None]:
         """Note a micro-batch before anything of it is sent.
