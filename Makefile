@@ -20,7 +20,7 @@ help: ## Show the targets
 test: lint unit wheel docs ## Everything that must pass: lint, types, layers, tests, wheel, docs
 
 .PHONY: quick
-quick: lint ## Lint, and all tests that need neither Java nor Spark (90 s)
+quick: lint ## Lint, and all tests that need neither Java nor Spark (2 min)
 	$(PYTEST) -n 2 --no-java
 	$(BIN)/python -m tests.delivery.simulate --schedules 10000
 

@@ -47,7 +47,7 @@ INSTALLS: dict[str, list[Run]] = {
         Run("kafkaguard errors", "137 error codes"),
         Run("kafkaguard policy check default", "good"),
         Run("kafkaguard decode 0012000000000000000161", "ApiVersions request v0"),
-        Run("kafkaguard lag -b $KAFKA", "Lag in offsets"),
+        Run("kafkaguard lag -b $KAFKA", "no group with a commit"),
         Run("kafkaguard log-dirs -b $KAFKA", "/"),
         Run("kafkaguard proxy --upstream $KAFKA --for 0.1", "Clients connect to"),
         Run("kafkaguard broker --tls", "kafkaguard[testing]", code=2),
