@@ -9,9 +9,10 @@ take what they take today.
 
 from __future__ import annotations
 
-import inspect
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from kafkaguard_adapters import inside_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,19 +141,13 @@ def missing(producer: Any) -> list[str]:
         found = dict(_objects(producer))
     except (AttributeError, ImportError, TypeError) as error:
         return [str(error)]
-    return [
-        *(
-            f"{kind}.{name}"
-            for kind, owner in found.items()
-            for name in USED[kind]
-            if not hasattr(owner, name)
-        ),
-        *(
-            f"{kind}.{name}({', '.join(arguments)})"
-            for (kind, name), arguments in REPLACED.items()
-            if kind in found and arguments != _arguments(found[kind], name)
-        ),
-    ]
+    used = {kind: USED[kind] for kind in found}
+    replaced = {
+        (kind, name): arguments
+        for (kind, name), arguments in REPLACED.items()
+        if kind in found
+    }
+    return inside_names.missing(found, used, replaced)
 
 
 def _objects(producer: Any) -> Iterator[tuple[str, Any]]:
@@ -178,8 +173,3 @@ def _objects(producer: Any) -> Iterator[tuple[str, Any]]:
     if manager is not None:
         yield "TransactionManager", manager
         yield "InitProducerIdHandler", InitProducerIdHandler(manager, 0)
-
-
-def _arguments(owner: Any, name: str) -> tuple[str, ...] | None:
-    method = getattr(owner, name, None)
-    return None if method is None else tuple(inspect.signature(method).parameters)

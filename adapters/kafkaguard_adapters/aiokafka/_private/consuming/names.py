@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaguard_adapters.consuming import inside_names
+from kafkaguard_adapters import inside_names
 
 USED = {
     "consumer": ("_client", "_client_rack", "_group_id", "_subscription"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaguard_adapters.consuming import inside_names
+from kafkaguard_adapters import inside_names
 
 USED = {
     "consumer": ("_coordinator", "_fetcher", "_subscription", "config"),
