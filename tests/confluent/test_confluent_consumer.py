@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import pairwise
 
 import confluent_kafka
 import pytest
@@ -10,7 +11,7 @@ from confluent_kafka import Consumer, DeserializingConsumer, TopicPartition
 
 from kafkaguard import Action, errors, guard
 from kafkaguard._consuming import events as ev
-from tests.contracts.consumer import ConsumerContract, Reader, fill
+from tests.contracts.consumer import ConsumerContract, Reader, fill, refusals
 
 
 class ConfluentReader(Reader):
@@ -43,6 +44,22 @@ class ConfluentReader(Reader):
         """Return the committed offset."""
         (found,) = self.guarded.committed([TopicPartition(topic, partition)], 10)
         return found.offset
+
+    def assign(self, places):
+        """Assign."""
+        self.guarded.assign([TopicPartition(*each) for each in places])
+
+    def start_at(self, topic, partition, offset):
+        """Assign with the offset: the client seeks only once it reads."""
+        self.guarded.assign([TopicPartition(topic, partition, offset)])
+
+    def subscribe(self, topic):
+        """Subscribe."""
+        self.guarded.subscribe([topic])
+
+    def seek(self, topic, partition, offset):
+        """Set the position."""
+        self.guarded.seek(TopicPartition(topic, partition, offset))
 
     def pause(self, topic, partition):
         """Pause."""
@@ -86,6 +103,9 @@ class TestConfluentConsumer(ConsumerContract):
         users=None,
         auto_commit=None,
         policy="default",
+        factory=True,
+        kind=Consumer,
+        on_event=None,
         **more,
     ):
         """Build one, guard it, and close it in the end."""
@@ -98,15 +118,38 @@ class TestConfluentConsumer(ConsumerContract):
         if users is not None:
             config |= users.client_config("SASL_PLAIN", client="confluent", user="bob")
         events = []
+        given = {"factory": kind} if factory else {"client": kind(config)}
         guarded = guard(
-            factory=Consumer, config=config, policy=policy, on_event=events.append
+            **given, config=config, policy=policy, on_event=on_event or events.append
         )
+        reader = ConfluentReader(guarded, events)
         try:
             if assign:
-                guarded.assign([TopicPartition(*each) for each in assign])
-            yield ConfluentReader(guarded, events)
+                reader.assign(assign)
+            yield reader
         finally:
             guarded.close()
+
+    def test_b55_a_failed_broker_is_asked_again_with_growing_gaps(
+        self, kafka_cluster, kafka_faults
+    ):
+        """The client asks every half second; once the guard holds it, gaps grow."""
+        topic = kafka_cluster.create_topic()
+        with self.open(
+            kafka_faults.bootstrap_servers,
+            assign=[(topic, 0)],
+            policy={"backoff": {"base": 0.3, "jitter": "none"}, "max_attempts": 20},
+        ) as reader:
+            fault = kafka_faults.on("Fetch", topic=topic, partition=0).fail(-1)
+            fill(kafka_cluster, topic, 3, partitions=[0])
+            reader.read_until(lambda: reader.told(ev.PartitionWaitsEvent))
+            kafka_faults.journal.clear()
+            reader.read_until(lambda: len(refusals(kafka_faults, topic, 0)) >= 4)
+            times = [each.at for each in refusals(kafka_faults, topic, 0)]
+            first, second, third = (after - at for at, after in pairwise(times[:4]))
+            assert 0.3 <= first < second < third
+            fault.remove()
+            reader.read_until(lambda: len(reader.read) == 3)
 
 
 def test_an_error_in_a_message_stays_there_and_is_an_event(kafka_cluster):
@@ -191,6 +234,7 @@ def test_callbacks_of_the_user_are_chained(kafka_cluster, kafka_topic, kafka_fau
         on_commit=lambda error, places: heard.append((error.code(), len(places))),
     )
     kafka_faults.on("OffsetCommit").fail(22)
+    fill(kafka_cluster, kafka_topic, 3, partitions=[0])
     consumer = guard(factory=Consumer, config=config, on_event=events.append)
     try:
         place = TopicPartition(kafka_topic, 0, 3)
