@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, DeserializingConsumer, TopicPartition
 
 from kafkaguard import Action, errors, guard
 from kafkaguard._consuming import events as ev
+from kafkaguard.testing import FaultProxy
 from tests.contracts.consumer import ConsumerContract, Reader, fill, refusals
 
 
@@ -150,6 +151,25 @@ class TestConfluentConsumer(ConsumerContract):
             assert 0.3 <= first < second < third
             fault.remove()
             reader.read_until(lambda: len(reader.read) == 3)
+
+
+def test_a_denied_topic_is_raised_though_the_group_has_no_coordinator(kafka_users):
+    """The client would say so once it can ask for commits; a probe finds out before."""
+    topic = kafka_users.create_topic()
+    access = kafka_users.client_config("SASL_PLAIN", client="confluent", user="bob")
+    with FaultProxy(access["bootstrap.servers"]) as proxy:
+        proxy.on("FindCoordinator").fail(15)
+        config = settings(None) | access
+        config["bootstrap.servers"] = proxy.bootstrap_servers
+        consumer = guard(factory=Consumer, config=config)
+        try:
+            consumer.assign([TopicPartition(topic, 0)])
+            with pytest.raises(errors.TopicAuthorizationFailedError) as caught:
+                for _ in range(150):
+                    consumer.consume(10, 0.2)
+        finally:
+            consumer.close()
+    assert (caught.value.topic, caught.value.partition) == (topic, 0)
 
 
 def test_an_error_in_a_message_stays_there_and_is_an_event(kafka_cluster):

@@ -258,6 +258,7 @@ class GuardedConsumer(BlockingConsumer):
 
     def _raise_failure(self) -> None:
         if self._shell.failures:
+            self._driver.tell()
             raise self._shell.failures.popleft()
 
     # --- callbacks --------------------------------------------------------------------
