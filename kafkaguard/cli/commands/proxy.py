@@ -110,8 +110,8 @@ def _check_reachable(running: FaultProxy) -> None:
         else:
             return
     raise Problem(
-        f"--bootstrap-server: no broker takes a connection: {', '.join(refusals)}. Start one, "
-        "or mend the address"
+        "--bootstrap-server: no broker takes a connection: "
+        f"{', '.join(refusals)}. Start one, or correct the address"
     )
 
 
