@@ -36,7 +36,7 @@ _FACTOR, _MORE_S = 2, 5
 _OPTIONS = (
     *("-q", "-x", "--capture=no", "--no-header", "--tb=short", "-o", "timeout=0"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # of what is imported already
-    *("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-java"),
+    *("-p", "no:randomly", "-p", "no:cacheprovider", "--no-java"),
     "--assert=plain",  # its import hook would go before ours
 )
 _Cached = type(functools.lru_cache(len))
@@ -80,7 +80,7 @@ class Measure:
 
     def __init__(self) -> None:
         self.baseline = Baseline()
-        self.failed: list[pytest.TestReport] = []
+        self.failed: list[pytest.TestReport | pytest.CollectReport] = []
         self._codes: set[CodeType] = set()
         self._calls: dict[Place, list[str]] = defaultdict(list)
         self._root = f"{ROOT}/"
@@ -110,6 +110,8 @@ class Measure:
         """Note a failure."""
         if report.failed:
             self.failed.append(report)
+
+    pytest_collectreport = pytest_runtest_logreport
 
     def pytest_sessionfinish(self) -> None:
         """Keep what was noted."""
