@@ -17,8 +17,9 @@ QUICK = {
     "max_block_ms": 10_000,
     "reconnect_backoff_max_ms": 200,
 }
-#: delivery_timeout_ms, the guard's margin, and what a busy machine adds.
-BOUND_S = 1.5 + 1.0 + 6.0
+#: Above delivery_timeout_ms and the guard's margin by what a busy machine may add; the
+#: client alone would wait for ever.
+BOUND_S = 30.0
 
 
 @pytest.fixture
@@ -104,4 +105,4 @@ def test_flush_and_close_end_in_time(kafka_topic, make, paused):
     assert (caught.value.report.in_doubt, caught.value.report.pending) == (1, 0)
     start = time.monotonic()
     producer.close(1)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < BOUND_S
