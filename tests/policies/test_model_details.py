@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 from pydantic import Field, ValidationError
 
-from kafkaguard.policies import Backoff, DeadLetter, PolicyError, RetryPolicy
+from kafkaguard.policies import Backoff, PolicyError, RetryPolicy
 from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.problems import Problem, problems_of
 
@@ -186,8 +186,9 @@ def test_problems_are_in_the_order_of_the_file():
     assert [each.message for each in error.problems] == ["a", "b", "c", "d"]
     again = pickle.loads(pickle.dumps(error))
     assert (again.source, again.problems) == (error.source, error.problems)
-    assert str(again) == "the policy in x.yaml cannot be used:\n  " + "\n  ".join(
-        ["a", "line 1: b", "line 2: c", "base.yaml: line 1: d"]
+    assert str(again) == (
+        "the policy in x.yaml cannot be used:\n  a\n  line 1: b\n  line 2: c\n"
+        "  base.yaml: line 1: d"
     )
 
 
@@ -196,5 +197,5 @@ def test_an_inherited_override_is_not_counted_in_a_place():
     override = {"when": {"code": 29}, "max_attempts": 2}
     with pytest.raises(ValidationError) as caught:
         RetryPolicy(overrides=[override, override, {**override, "cost": -1}])
-    (problem,) = problems_of(caught.value, lambda path: len(path), inherited=2)
+    (problem,) = problems_of(caught.value, len, inherited=2)
     assert (problem.path, problem.line) == (("overrides", 0, "cost"), 3)
