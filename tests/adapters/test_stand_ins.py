@@ -198,7 +198,7 @@ async def test_b99_stopping_is_bounded(kafka_cluster, monkeypatch):
     with pytest.raises(errors.ClientTimeoutError, match="may not be committed") as said:
         async with _as_consumer(kafka_cluster):
             started = time.monotonic()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert isinstance(said.value, aiokafka.errors.KafkaError)
 
 
