@@ -60,7 +60,7 @@ def test_missing_topic_is_found_when_the_client_is_wrapped(config, look):
 
 def test_each_topic_of_a_pattern_is_looked_for_once(config, look):
     """Declared topics at once, others with their first batch."""
-    said = look(config, ASIDE, topics=["a"], met=["a", "b", "b"])
+    said = look(config, ASIDE, topics=["a"], met=["a", "b", "b", "b.dlq", "c.dlq"])
     missing = sorted(line.split()[2] for line in said)
     assert missing == ["a.dlq", "b.dlq"]
 

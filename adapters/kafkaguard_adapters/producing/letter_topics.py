@@ -59,6 +59,8 @@ class LetterTopics:
         #: Topics of records, and the dead-letter topics that were looked for.
         self._met: set[str] = set()
         self._looked_for: set[str] = set()
+        before, _, after = policy.dead_letter.topic.partition("{topic}")
+        self._affixes = before, after
         if not policy.dead_letter.depends_on_topic:
             topics = ("",)
         for topic in topics:
@@ -70,9 +72,14 @@ class LetterTopics:
             return
         self._met.add(topic)
         name = self._name_for(topic)
-        if name not in self._looked_for:
+        if name not in self._looked_for and not self._is_for_letters(topic):
             self._looked_for.add(name)
             start(self._look(name))
+
+    def _is_for_letters(self, topic: str) -> bool:
+        """Say whether a topic is a dead-letter topic itself, by its name."""
+        before, after = self._affixes
+        return topic.startswith(before) and topic.endswith(after)
 
     async def _look(self, name: str) -> None:
         try:
