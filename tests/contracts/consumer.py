@@ -27,6 +27,9 @@ PARTITIONS = pytest.mark.kafka_topic(partitions=3)
 class Reader:
     """A guarded consumer behind one blocking face."""
 
+    #: Seconds that a poll waits for records.
+    slice_s = 0.2
+
     def __init__(self, guarded, events):
         self.guarded = guarded
         self.events = events
@@ -102,7 +105,7 @@ class Reader:
         end = time.monotonic() + timeout
         while not done():
             assert time.monotonic() < end, f"read {len(self.read)}: {self.read[-3:]}"
-            self.read += self.poll(0.2)
+            self.read += self.poll(self.slice_s)
 
     def values(self, partition):
         """List the values read of a partition, in order."""
@@ -314,6 +317,9 @@ class ConsumerContract:
             self.open(servers, group=topic) as first,
             self.open(servers, group=topic) as second,
         ):
+            # A poll of kafka-python that ends while a member joins can leave it without
+            # heartbeats for good.
+            first.slice_s = second.slice_s = 2.0
             first.subscribe(topic)
             first.read_until(lambda: len(first.told(ev.PartitionWaitsEvent)) == 2, 40)
             second.subscribe(topic)
@@ -347,7 +353,7 @@ class ConsumerContract:
 
         def poll():
             while not over.is_set():
-                second.read += second.poll(0.1)
+                second.read += second.poll(second.slice_s)
 
         thread = threading.Thread(target=poll)
         thread.start()

@@ -41,8 +41,7 @@ class KafkaPythonReader(Reader):
         self.guarded.assign([TopicPartition(*each) for each in places])
 
     def subscribe(self, topic):
-        """Subscribe; a member that does not know the topic yet joins again and again."""
-        self.guarded.partitions_for_topic(topic)
+        """Subscribe."""
         self.guarded.subscribe([topic])
 
     def seek(self, topic, partition, offset):
