@@ -296,34 +296,6 @@ def test_b102_a_consumer_in_another_event_loop_says_which(kafka_cluster, kafka_t
         runner.run(consumer.stop())
 
 
-async def test_one_partition_without_a_start_does_not_keep_the_others_waiting(
-    kafka_cluster, kafka_faults
-):
-    """The client asks for the starts of all partitions, and one refusal fails all."""
-    topic = kafka_cluster.create_topic(partitions=3)
-    await asyncio.to_thread(fill, kafka_cluster, topic, 5)
-    kafka_faults.on("ListOffsets", topic=topic, partition=1).fail(9)
-    events = []
-    consumer = guard(
-        AIOKafkaConsumer(
-            bootstrap_servers=kafka_faults.bootstrap_servers,
-            auto_offset_reset="earliest",
-        ),
-        on_event=events.append,
-    )
-    async with consumer:
-        consumer.assign([TopicPartition(topic, n) for n in range(3)])
-        read = []
-        async with asyncio.timeout(15):
-            while len(read) < 10:
-                read.append((await consumer.getone()).partition)
-        assert {0, 2} == set(read)
-        assert events[0].error.code == 9
-        kafka_faults.clear()
-        async with asyncio.timeout(15):
-            assert (await consumer.getone()).partition == 1
-
-
 @pytest.mark.parametrize("code", [76, 109])
 async def test_codes_that_the_client_loses_arrive(kafka_cluster, kafka_faults, code):
     """Aiokafka logs them and asks again without end; the guard raises them."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -242,6 +245,60 @@ def test_a_deserializing_consumer_raises_errors_of_both_classes(
         assert caught.value.kafka_message.value() == b"0"
     finally:
         consumer.close()
+
+
+def test_a_deserializing_consumer_raises_what_others_hand_over_and_tells_it(
+    kafka_cluster,
+):
+    """Its client raises the error of a message; it is an event as well, and once."""
+    events = []
+    config = settings(
+        kafka_cluster.bootstrap_servers, **{"allow.auto.create.topics": False}
+    )
+    consumer = guard(
+        factory=DeserializingConsumer, config=config, on_event=events.append
+    )
+    try:
+        consumer.subscribe(["no-such-topic"])
+        with pytest.raises(errors.UnknownTopicOrPartitionError) as caught:
+            consumer.poll(25)
+        assert isinstance(caught.value, confluent_kafka.error.ConsumeError)
+        assert consumer.poll(0) is None
+    finally:
+        consumer.close()
+    (event,) = events
+    assert (event.error.code, event.topic) == (3, "no-such-topic")
+
+
+def test_an_error_among_records_loses_none_of_them(kafka_cluster, kafka_topic):
+    """`consume` returns what it has; the next call raises."""
+    fill(kafka_cluster, kafka_topic, 3, partitions=[0])
+    consumer = guard(factory=Consumer, config=settings(kafka_cluster.bootstrap_servers))
+    error = errors.TopicAuthorizationFailedError(topic="other")
+    try:
+        consumer.assign([TopicPartition(kafka_topic, 0)])
+        found = consumer.consume(1, 25)
+        consumer._shell.fail(None, error)  # as a probe does meanwhile
+        with pytest.raises(errors.TopicAuthorizationFailedError):
+            consumer.consume(2, 5)
+        found += consumer.consume(2, 25)
+    finally:
+        consumer.close()
+    assert [each.value() for each in found] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.java
+def test_b103_a_consumer_may_be_closed_while_another_thread_polls(kafka_cluster):
+    """The interpreter lives on, and the thread is told."""
+    program = Path(__file__).with_name("close_while_polling_program.py")
+    done = subprocess.run(
+        [sys.executable, str(program), kafka_cluster.bootstrap_servers],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "closed 5 times\n"), done.stderr
 
 
 def test_callbacks_of_the_user_are_chained(kafka_cluster, kafka_topic, kafka_faults):

@@ -642,6 +642,31 @@ class ConsumerContract:
 class AnswersContract(ConsumerContract):
     """A guarded consumer of a client that shows what each read is answered."""
 
+    def test_a_partition_without_a_start_waits_alone(self, kafka_cluster, kafka_faults):
+        """Where to begin cannot be looked up: few requests, and the others go on."""
+        topic = kafka_cluster.create_topic(partitions=3)
+        fill(kafka_cluster, topic, 5)
+        fault = kafka_faults.on("ListOffsets", topic=topic, partition=1).fail(9)
+        with self.open(kafka_faults.bootstrap_servers, assign=three(topic)) as reader:
+            reader.read_until(lambda: len(reader.read) == 10)
+            assert reader.values(1) == []
+            reader.read_until(lambda: reader.told(ev.PartitionWaitsEvent))
+            assert waiting(reader) == [1]
+            kafka_faults.journal.clear()
+            self.read_for(reader, 4.0)
+            asked = [
+                each
+                for each in kafka_faults.requests("ListOffsets")
+                if any(e.partition == 1 for e in each.errors)
+            ]
+            assert 0 < len(asked) <= 15
+            fault.remove()
+            reader.read_until(lambda: len(reader.read) == 15)
+            (waits,) = reader.told(ev.PartitionWaitsEvent)
+            assert (waits.partition, waits.error.code) == (1, 9)
+            assert waits.error.api == "ListOffsets"
+            reader.read_until(lambda: reader.told(ev.PartitionResumesEvent))
+
     def test_b55_a_failed_broker_is_asked_again_with_growing_gaps(
         self, kafka_cluster, kafka_faults
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import threading
 import time
 import weakref
 from contextlib import suppress
@@ -55,7 +56,8 @@ OBEYS = OBEYED
 _ISOLATION: Final = "read_committed"
 _FOR_EVER: Final = -1
 _AT_ONCE: Final = 0.0
-#: Its words for the start of the log.
+#: Its words for a consumer that was closed, and for the start of the log.
+_CLOSED: Final = "Consumer closed"
 _EARLIEST: Final = frozenset({"earliest", "beginning", "smallest"})
 #: Seconds that a poll blocks in the client at most, before it is seen what is due.
 _SLICE_S: Final = 0.2
@@ -125,6 +127,8 @@ class GuardedConsumer(BlockingConsumer):
                 "kafkaguard cannot ask the cluster itself"
             )
         self._quick = self._quick_poll()
+        # librdkafka waits without end where one thread closes and another one polls.
+        self._in_client = threading.RLock()
 
     # --- polling ----------------------------------------------------------------------
 
@@ -173,7 +177,8 @@ class GuardedConsumer(BlockingConsumer):
                 self._look()
                 self._raise_failure()
                 try:
-                    message = self.client.poll(self._slice(until))
+                    with self._in_client:
+                        message = self.client.poll(self._slice(until))
                 except (KafkaException, RuntimeError) as error:
                     raise self._raised(error) from error
             if message is not None:
@@ -203,9 +208,10 @@ class GuardedConsumer(BlockingConsumer):
             if not found:  # else a later call raises, so that no record is lost
                 self._raise_failure()
             try:
-                found += self.client.consume(
-                    num_messages - len(found), self._slice(until)
-                )
+                with self._in_client:
+                    found += self.client.consume(
+                        num_messages - len(found), self._slice(until)
+                    )
             except (KafkaException, RuntimeError) as error:
                 raise self._raised(error) from error
             if time.monotonic() >= until:
@@ -245,7 +251,7 @@ class GuardedConsumer(BlockingConsumer):
     def _look(self) -> None:
         """See what is due, and now and then where the readers are."""
         if self.cluster_view.is_closed:
-            return
+            raise _ours(RuntimeError(_CLOSED))
         driver = self._driver
         if self._is_reassigned:
             self._is_reassigned = False
@@ -407,8 +413,11 @@ class GuardedConsumer(BlockingConsumer):
         """
         if self.is_forked:
             return
-        self._driver.close()
-        super().close()
+        self.close_view()  # from now on each poll is refused
+        _slow_down(weakref.ref(self))
+        with self._in_client:
+            self._driver.close()
+            super().close()
 
 
 def _slow_down(consumer: weakref.ref[GuardedConsumer]) -> None:
