@@ -228,17 +228,17 @@ class ThreadDriver:
             case c.Replace(locking_out):
                 self._replace(locking_out)
 
-    def _hand_over(self, records: Sequence[Record]) -> list[Hashable | Exception]:
+    def _hand_over(self, records: Sequence[Record]) -> list[Hashable | BaseException]:
         """Hand records over; what costs one its time is not waited for again."""
-        handed: list[Hashable | Exception] = []
-        late: Exception | None = None
+        handed: list[Hashable | BaseException] = []
+        late: ClientTimeoutError | None = None
         for record in records:
             if late is not None and record.is_letter:
                 handed.append(late)
                 continue
             try:
                 handed.append(self._shell.hand_over(record, record.due))
-            except Exception as error:  # noqa: BLE001 - the machine decides about it
+            except BaseException as error:  # noqa: BLE001 - the machine decides about it
                 handed.append(error)
                 late = error if isinstance(error, ClientTimeoutError) else None
         return handed
@@ -390,6 +390,11 @@ class ThreadDriver:
         """Count the records that have no outcome yet."""
         with self._changed:
             return self.machine.pending()
+
+    def has_unseen(self) -> bool:
+        """Tell whether a report would carry errors that nobody has looked at yet."""
+        with self._changed:
+            return self.machine.has_unseen()
 
     def report(self, pending: int) -> DeliveryReport:
         """Close the books: what became of records since the last report."""

@@ -260,7 +260,7 @@ class When(Part):
     @classmethod
     def _known_codes(cls, codes: tuple[int, ...]) -> tuple[int, ...]:
         for code in codes:
-            if code not in errors.BY_CODE and code > 0:
+            if code not in errors.BY_CODE and code >= 0:
                 raise ValueError(
                     f"Kafka {errors.KAFKA_VERSION} has no error code {code}; "
                     f"the codes go from -1 to {max(errors.BY_CODE)}"
@@ -425,7 +425,7 @@ class PolicyDocument(Part):
         The same for the same settings, in every process and from every source; name
         and description do not count.
         """
-        content = self.model_dump(mode="json", exclude={"name", "description"})
+        content = self.model_dump(exclude={"name", "description"})
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
