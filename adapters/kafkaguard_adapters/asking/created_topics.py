@@ -16,6 +16,7 @@ from kafkaguard.errors import KafkaGuardError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from kafkaguard_adapters.asking.answers import MetadataPartition
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.wire.cluster import Cluster
 
@@ -80,7 +81,9 @@ async def _settings(
 
 
 def _of(
-    asked: AskedTopic, partitions: Sequence[Any] | None, settings: Mapping[str, Any]
+    asked: AskedTopic,
+    partitions: Sequence[MetadataPartition] | None,
+    settings: Mapping[str, str | None],
 ) -> Iterator[str]:
     """Say how one topic differs; what is not told does not."""
     if not partitions:
