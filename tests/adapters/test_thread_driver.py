@@ -241,12 +241,16 @@ def build():
 
 
 def outcomes(client, driver, batch):
-    """Wait for each record's outcome; say how it ended."""
-    endings = []
+    """Wait for each record's outcome; say how it ended.
+
+    Whoever waits is woken, and does not find the outcome when the time is over.
+    """
+    endings, began = [], time.monotonic()
     for token in batch.tokens():
         record = client.records[token]
         assert driver.wait_until_settled(record, LONG_S)
         endings.append(record.outcome.ending)
+    assert time.monotonic() - began < LONG_S
     return endings
 
 
@@ -306,12 +310,19 @@ class TestSendingAgain:
     def test_it_waits_for_sends_that_are_under_way(self, build):
         """One that has looked at the holds before could come in between."""
         client, driver = build()
-        driver.barrier.under_way[-1] = "t"
+        waited_for, ended = [], threading.Event()
+
+        def clear(topic, _deadline):
+            waited_for.append(topic)
+            ended.wait(LONG_S)
+
+        driver.barrier.clear = clear
         batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
         client.refuse(batch, None, BAD)
+        until(lambda: waited_for)
         assert driver.is_held("t")
-        assert client.handed == []
-        driver.barrier.under_way[-1] = None
+        assert (waited_for, client.handed) == (["t"], [])
+        ended.set()
         assert outcomes(client, driver, batch) == [DONE, FAILED]
 
     def test_a_refused_key_is_asked_about_again(self, build):
