@@ -374,6 +374,61 @@ class TestDeath:
         assert client.handed == [b"1", b"2"]
         assert not driver.is_held("any")
 
+    def test_the_log_says_that_it_was_replaced_and_why(self, build, caplog):
+        """When the successor is in use."""
+        client, driver = build()
+        client.died(UnknownError(), None)
+        until(lambda: "retire" in client.calls)
+        driver.outside.wait(time.monotonic() + LONG_S)
+        assert "was replaced: UnknownError (-1)" in caplog.text
+
+    @pytest.mark.parametrize(
+        ("error", "ending"), [(ConnectionError("away"), DONE), (ValueError(), FAILED)]
+    )
+    def test_records_wait_for_a_successor_that_may_come(self, build, error, ending):
+        """It is tried again without being asked for; else they have failed."""
+        client, driver = build()
+        batch = client.send("t", (b"a", b"1"))
+        failures, succeed = [error, error], client.succeed
+
+        def fail_at_first(locking_out):
+            if failures:
+                raise failures.pop()
+            succeed(locking_out)
+
+        client.succeed = fail_at_first
+        client.died(UnknownError("dead"), Place("t", 0))
+        client.refuse(batch, UnknownError(), blame="client", sent="never")
+        assert outcomes(client, driver, batch) == [ending]
+
+    def test_a_send_waits_for_a_successor_that_may_come(self, build):
+        """However often it fails, within the send's own time."""
+        client, driver = build()
+        failures = [ConnectionError("away")] * 3
+        hear_out, waits = client.hear_out, threading.Event()
+
+        def fail_at_first(_):
+            if failures:
+                raise failures.pop()
+
+        client.succeed = fail_at_first
+        client.hear_out = lambda until: (waits.wait(LONG_S), hear_out(until))
+        client.died(UnknownError("dead"), None)
+        raised = []
+
+        def send():
+            try:
+                driver.wait_for("t", Limit(LONG_S, "max"))
+            except e.KafkaGuardError as error:
+                raised.append(error)
+
+        sends = threading.Thread(target=send)
+        sends.start()
+        until(lambda: driver._waiting_sends)
+        waits.set()
+        sends.join(LONG_S)
+        assert (raised, failures) == ([], [])
+
     def test_what_was_on_its_way_is_in_doubt_and_locked_out(self, build):
         """It is never sent again."""
         client, driver = build()
