@@ -553,6 +553,7 @@ class TestFaultsOfOurs:
         batch = client.send("t", (b"a", b"1"))
         until(lambda: batch.tokens()[0] in client.records)
         assert outcomes(client, driver, batch) == ["in_doubt"]
+        driver.outside.wait(time.monotonic() + LONG_S)
         assert "what is due could not be done" in caplog.text
         assert "give_up" in client.calls
 
