@@ -50,6 +50,7 @@ class ThreadDriver:
         policy: What the user decides.
         cache: What is known of topics.
         hook: What receives events; None: nobody.
+        meet: Told the topic of each batch.
 
     Attributes:
         machine: Decides. Its methods are called under the lock; ``holds`` is read
@@ -64,8 +65,10 @@ class ThreadDriver:
         policy: Policy,
         cache: TopicFactsCache,
         hook: Callable[[Event], object] | None = None,
+        meet: Callable[[str], object] | None = None,
     ) -> None:
         self._shell = shell
+        self._meet = meet
         self._cache = cache
         self.machine = DeliveryMachine(
             shell.traits,
@@ -93,6 +96,8 @@ class ThreadDriver:
         with self._changed:
             self.machine.began(batch)
         self.watch.begin()
+        if self._meet is not None:
+            self._meet(batch.place.topic)
 
     def _accepted(self, batch: Batch) -> None:
         # Often enough for the time of a topic's facts, and not once a record.
@@ -385,6 +390,11 @@ class ThreadDriver:
         """Count the records that have no outcome yet."""
         with self._changed:
             return self.machine.pending()
+
+    def has_unseen(self) -> bool:
+        """Tell whether a report would carry errors that nobody has looked at yet."""
+        with self._changed:
+            return self.machine.has_unseen()
 
     def report(self, pending: int) -> DeliveryReport:
         """Close the books: what became of records since the last report."""

@@ -220,6 +220,11 @@ class DeadLetter(Part):
             )
         return value
 
+    @property
+    def depends_on_topic(self) -> bool:
+        """Whether each topic has a dead-letter topic of its own."""
+        return "{topic}" in self.topic
+
     def topic_for(self, topic: str) -> str:
         """Return the dead-letter topic of a topic."""
         return self.topic.format(topic=topic)
@@ -406,6 +411,12 @@ class PolicyDocument(Part):
     def __hash__(self) -> int:
         """Hash the content, so that a policy can be a key."""
         return hash(self.policy_id)
+
+    @property
+    def ways_of_rejecting(self) -> frozenset[OnReject]:
+        """All that may happen to a record that can never succeed."""
+        others = (each.on_reject for each in self.overrides)
+        return frozenset({self.on_reject, *(way for way in others if way is not None)})
 
     @cached_property
     def policy_id(self) -> str:
