@@ -22,6 +22,7 @@ from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard.errors import ClientStateError, KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
+from kafkaguard_adapters.confluent.callbacks import Chained
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.reading import Reading
 from kafkaguard_adapters.confluent.view import view_of
@@ -58,24 +59,6 @@ _SLICE_S = 0.2
 #: Seconds from one look at the readers to the next, and records in between at most.
 _LOOK_S = 0.5
 _LOOK_RECORDS = 100
-
-
-class _Chained:
-    """A callback of the client's: the guard hears first, then the user's own is called.
-
-    Args:
-        own: The user's; None: there is none.
-    """
-
-    def __init__(self, own: Callable[..., Any] | None) -> None:
-        self.own = own
-        self.hear: Callable[..., Any] | None = None
-
-    def __call__(self, *args: Any) -> Any:
-        """Call both."""
-        if self.hear is not None:
-            self.hear(*args)
-        return None if self.own is None else self.own(*args)
 
 
 #: Callbacks that librdkafka takes only when the consumer is built.
@@ -283,7 +266,7 @@ class GuardedConsumer(GuardedClient):
         }
         for name in _CALLBACKS:
             callback = config.get(name)
-            if isinstance(callback, _Chained):
+            if isinstance(callback, Chained):
                 callback.hear = hears[name]
 
     def _hear_error(self, error: Any) -> None:
@@ -522,7 +505,7 @@ def _at(wanted: Any, report: OffsetsReport) -> Any:
 
 def prepare(config: Mapping[str, Any]) -> dict[str, Any]:
     """Chain the callbacks that librdkafka takes only when the consumer is built."""
-    chained = {name: _Chained(config.get(name)) for name in _CALLBACKS}
+    chained = {name: Chained(config.get(name)) for name in _CALLBACKS}
     return {**config, **chained}
 
 
