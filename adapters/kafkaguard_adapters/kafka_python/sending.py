@@ -134,7 +134,8 @@ class Sending:
         if timeout is not None:
             timeout = self._await_topic(topic, partition, timeout)
         me = get_ident()
-        self.under_way[me] = topic  # before the look, so that a hold waits for it
+        under_way = self.under_way
+        under_way[me] = topic  # before the look, so that a hold waits for it
         try:
             if self.machine.holds:
                 self._wait_while_held(me, topic, timeout)
@@ -155,10 +156,10 @@ class Sending:
                 record = SendArguments(
                     topic, value, key, headers, partition, timestamp_ms
                 )
-                self.under_way.pop(me, None)
+                under_way[me] = None
                 return self._not_accepted(error, producer, record, timeout)
         finally:
-            self.under_way.pop(me, None)
+            under_way[me] = None
         if inner.is_done and inner.failed():  # perhaps before it came into any batch
             record = SendArguments(topic, value, key, headers, partition, timestamp_ms)
             self._failed_at_once(inner, record)
@@ -176,7 +177,7 @@ class Sending:
     def _wait_while_held(self, me: int, topic: str, timeout: float | None) -> None:
         """Let a send wait until its topic is free."""
         while self._is_held(topic):
-            self.under_way.pop(me, None)
+            self.under_way[me] = None
             self.wait(topic, self._limit(timeout))
             self.under_way[me] = topic
             if self.driver.is_own_thread():
