@@ -68,9 +68,7 @@ class Limits:
         """Say what is too large, for what, and what can be done."""
         most = self.most(topic)
         size = None if raw is None else self._size_alone(raw)
-        is_size = (
-            "is too large" if size is None else f"makes a batch of {size} bytes"
-        )
+        is_size = "is too large" if size is None else f"makes a batch of {size} bytes"
         takes = f"{SETTING} of topic {topic}" + ("" if most is None else f" is {most}")
         return (
             f"the record {is_size}, and {takes}; it was not written. Send less, "

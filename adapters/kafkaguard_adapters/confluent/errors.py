@@ -6,24 +6,32 @@ What its users reach for stays: ``e.args[0]`` is a ``KafkaError`` with ``code()`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from kafkaguard.errors import ClientClosedError, ClientQueueFullError
 from kafkaguard_adapters.client_errors import ClientErrors
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkaguard.errors import KafkaGuardError
 
 
 class ConfluentErrors(ClientErrors):
     """Errors that are also a ``KafkaException``, the only class of confluent-kafka.
 
-    One without a code carries librdkafka's ``_FAIL``.
+    It has none for a full queue and a closed client: these are a ``BufferError`` and a
+    ``RuntimeError``. One without a code carries librdkafka's ``_FAIL``.
     """
 
     client = "confluent-kafka"
     base = KafkaException
+    conditions: ClassVar[Mapping[type[KafkaGuardError], type[BaseException]]] = {
+        ClientClosedError: RuntimeError,
+        ClientQueueFullError: BufferError,
+    }
 
     def class_for(self, code: int) -> type[BaseException]:  # noqa: ARG002 - see above
         """Return confluent-kafka's class for an error code."""

@@ -31,6 +31,7 @@ class ProducerSettings:
     Attributes:
         is_known: Whether they are known at all.
         hears_errors: Whether the guard is told of lost connections.
+        has_error_cb: Whether the application is, too.
         on_delivery: The callback of records that are given none.
         only_errors: A callback is called for an error only.
         transactional_id: See Kafka.
@@ -44,7 +45,9 @@ class ProducerSettings:
             for name in CALLBACKS
             if isinstance(callback := self._config.get(name), Chained)
         }
-        self.hears_errors = "error_cb" in self._chained
+        hears = self._chained.get("error_cb")
+        self.hears_errors = hears is not None
+        self.has_error_cb = hears is not None and hears.own is not None
         self.on_delivery = self._config.get("on_delivery")
         self.only_errors = isinstance(config, Prepared) and config.only_errors
         self.transactional_id = self._config.get("transactional.id")
@@ -112,7 +115,7 @@ class ProducerSettings:
 
 
 def _may_be_on_delivery(referent: Any) -> bool:
-    """Tell whether an object takes an error and a message, as no other callback does."""
+    """Tell whether an object takes an error and a message: no other callback does."""
     if not callable(referent) or isinstance(referent, type):
         return False
     try:

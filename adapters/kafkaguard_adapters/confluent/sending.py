@@ -1,4 +1,4 @@
-"""What ``produce`` does before and after the client's own: the hot path of the guard."""
+"""What ``produce`` does around the client's own: the hot path of the guard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkaguard.errors import (
 )
 from kafkaguard_adapters.confluent.callbacks import ReportedError
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.confluent.windows import Ticket, plain_headers
+from kafkaguard_adapters.confluent.windows import OwnTicket, Ticket, plain_headers
 from kafkaguard_adapters.producing import told
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Sending:
         checks = self._null_keys is not None
         refused, place, not_taken = self.refused_key, self._place, self._not_taken
 
-        def produce(  # noqa: PLR0913, PLR0917 - as in confluent-kafka
+        def produce(
             topic: str,
             value: Any = None,
             key: Any = None,
@@ -142,6 +142,34 @@ class Sending:
                 not_taken(error, record)
 
         return produce
+
+    def produce_own(
+        self,
+        record: Arguments,
+        hand_over: Callable[[Any], Any],
+        *,
+        has_key: bool,
+    ) -> Any:
+        """Produce a record with a method of the user's.
+
+        Args:
+            record: What was given.
+            hand_over: Calls that method with the client's callback.
+            has_key: A key was given, though it may be None.
+        """
+        if has_key and record.key is None and self.refused_key(record):
+            return None
+        end = time.monotonic() + self._limit.seconds
+        while True:
+            window, index = self.take_place(record.topic)
+            try:
+                return hand_over(OwnTicket(window, index, record.call, hand_over))
+            except BaseException as error:
+                window.void(index)
+                is_full = isinstance(error, BufferError)
+                if not is_full or time.monotonic() >= end:
+                    raise
+            self.shell.serve_for_room(_ROOM_S)
 
     # --- a place in a window ----------------------------------------------------------
 
@@ -251,7 +279,7 @@ class Sending:
                 api="Produce",
                 topic=record.topic,
             ) from error
-        place = {"topic": record.topic}
+        place: dict[str, Any] = {"topic": record.topic}
         if record.partition >= 0:
             place["partition"] = record.partition
         context = {"phase": "enqueue", "idempotent": False}

@@ -8,6 +8,7 @@ anything is in trouble a thread of the guard's own. The client is not polled oth
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from kafkaguard._delivery.facts import Answer, Traits
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard.errors import ClientClosedError, ClientQueueFullError
+from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.windows import (
     Failure,
     Known,
+    OwnTicket,
     SecondTicket,
     Window,
     hashes,
@@ -29,9 +30,16 @@ from kafkaguard_adapters.confluent.windows import (
 from kafkaguard_adapters.producing.topic_limits import max_message_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
+    from kafkaguard._delivery.facts import (
+        Answer,
+        Batch,
+        Place,
+        Raw,
+        Refusal,
+    )
+    from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.asking.topic_settings import TopicSettings
@@ -47,6 +55,7 @@ STOP_S = 5.0
 #: librdkafka tells of the same connection error once in this time.
 SUPPRESSED_S = 30.0
 _now = time.monotonic
+_log = logging.getLogger("kafkaguard.producer")
 
 
 class ConfluentShell:
@@ -77,7 +86,7 @@ class ConfluentShell:
     ) -> None:
         self.errors: ClientErrors = errors
         self.client = client
-        self.produce = client.produce if is_plain(client) else partial(Producer.produce, client)
+        self.produce = produce_of(client)
         self.callbacks = callbacks
         self.only_errors = settings.only_errors
         self.traits = settings.traits(replaceable=build is not None)
@@ -95,8 +104,8 @@ class ConfluentShell:
         self._capacities: dict[str, int] = {}
         self._suspects: dict[int, bytes] = {}
         #: By token: how a record failed that is not settled, and where it arrived.
-        self._failures: dict[int, Failure] = {}
-        self._arrived: dict[int, Any] = {}
+        self._failures: dict[Hashable, Failure] = {}
+        self._arrived: dict[Hashable, Any] = {}
         self._is_dying = self._is_closed = False
         self._lost_connection = -float("inf")
         self._poller: threading.Thread | None = None
@@ -115,9 +124,9 @@ class ConfluentShell:
         self._began, self._accepted, self._failed = began, accepted, failed
         self._died, self._fault = died, fault
 
-    def watch(self, is_troubled: Callable[[], bool]) -> None:
-        """Poll as long as this holds, once a record has failed."""
-        self._is_troubled = is_troubled
+    def watch(self, machine: DeliveryMachine) -> None:
+        """Poll while this is in trouble, once a record has failed."""
+        self._machine = machine
 
     # --- windows ----------------------------------------------------------------------
 
@@ -216,9 +225,23 @@ class ConfluentShell:
         failure = self._failures.pop(token, None)
         message = self._arrived.pop(record.token, None)
         if failure is not None and failure.call is not None:
-            self.callbacks.put(
-                failure.call, record.outcome, message or failure.message
-            )
+            self.callbacks.put(failure.call, record.outcome, message or failure.message)
+
+    def note_refused(self, call: Any, message: Any) -> int:
+        """Give a record a number that the guard refuses before the client has it."""
+        with self._lock:
+            token = self._next_token
+            self._next_token += 1
+        self._failures[token] = Failure(None, message, call, None, _now())
+        return token
+
+    def withheld(self) -> int:
+        """Count the records that have failed, of windows that have not ended."""
+        return sum(len(window.failures) for window in self.open_windows())
+
+    def delivered(self) -> dict[Batch, int]:
+        """Count what was delivered so far of windows that have not ended."""
+        return {window: window.delivered for window in self.open_windows()}
 
     # --- the guard's own polls --------------------------------------------------------
 
@@ -243,7 +266,8 @@ class ConfluentShell:
     def _goes_on(self) -> bool:
         with self._lock:
             goes_on = not self._is_closed and (
-                self._is_troubled() or any(w.failures for w in self.open_windows())
+                self._machine.is_troubled
+                or any(w.failures for w in self.open_windows())
             )
             if not goes_on:
                 self._poller = None
@@ -260,7 +284,12 @@ class ConfluentShell:
             self.note(client, error)
             return
         if not left:
-            time.sleep(max(0.0, min(POLL_S, start + seconds - _now())))
+            time.sleep(max(0.0, start + seconds - _now()))
+
+    def serve_for_room(self, seconds: float) -> None:
+        """Serve what comes first, so that the client has room again."""
+        with self.callbacks.diverted():
+            self.client.poll(seconds)
 
     # --- the death of a producer ------------------------------------------------------
 
@@ -282,6 +311,8 @@ class ConfluentShell:
     def _hear_error(self, error: Any) -> None:
         """Take in what the client says about its connections."""
         self._lost_connection = _now()
+        if not self._settings.has_error_cb:  # else librdkafka itself would log it
+            _log.warning("%s", error.str())
 
     def shut(self) -> None:
         """Take in nothing more, and send nothing more of what waits."""
@@ -333,7 +364,7 @@ class ConfluentShell:
                 self._generation += 1
                 self._is_dying = False
                 self._lost_connection = -float("inf")
-                self.client = successor
+                self.client, self.produce = successor, produce_of(successor)
                 return
         successor.close()
         raise errors.make(ClientClosedError, "the producer was closed meanwhile")
@@ -344,7 +375,7 @@ class ConfluentShell:
             self._retired.pop().close()
 
     def may_pass(self, error: BaseException) -> bool:
-        """Tell whether building a producer may succeed later: its settings are wrong."""
+        """Tell whether building a producer may succeed later."""
         return isinstance(error, OSError)
 
     # --- handing over -----------------------------------------------------------------
@@ -377,10 +408,14 @@ class ConfluentShell:
         topic, partition = record.place
         raw, client = record.raw, self.client
         assert raw is not None
+        failure = self._failures.get(record.first_token)
+        first = None if failure is None else failure.ticket
         while True:
             try:
-                Producer.produce(
-                    client,
+                if isinstance(first, OwnTicket):
+                    first.hand_over(ticket)
+                    return
+                self.produce(
                     topic,
                     raw.value,
                     raw.key,
@@ -448,3 +483,9 @@ class ConfluentShell:
         )
         thread.start()
         thread.join(within)
+
+
+def produce_of(client: Any) -> Callable[..., None]:
+    """Return the ``produce`` of a producer that takes bytes, whatever its class."""
+    bound: Callable[..., None] = Producer.produce.__get__(client)
+    return bound

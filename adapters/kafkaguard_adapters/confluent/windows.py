@@ -23,7 +23,7 @@ from confluent_kafka import KafkaError, KafkaException
 from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkaguard_adapters.confluent.callbacks import Callbacks
 
@@ -112,7 +112,6 @@ class Window(Batch):
         "_capacity",
         "_failed",
         "_goal",
-        "listener",
         "_suspects",
         "_ticks",
         "_voids",
@@ -121,6 +120,7 @@ class Window(Batch):
         "failures",
         "first_token",
         "key_hashes",
+        "listener",
         "report",
         "slots",
         "value_hashes",
@@ -249,8 +249,8 @@ class Window(Batch):
     # --- what the machine asks --------------------------------------------------------
 
     @property
-    def next_look(self) -> float:  # type: ignore[override]  # an attribute of others
-        """Never: the client itself keeps the time of its records, and takes none back."""
+    def next_look(self) -> float:
+        """Never: the client itself keeps the time of its records."""
         return _FOREVER
 
     @next_look.setter
@@ -313,7 +313,7 @@ class Window(Batch):
             for index in places[len(places) - missing :]
         ]
 
-    def failure(self, token: int) -> Failure:
+    def failure(self, token: Any) -> Failure:
         """Return how a record has failed."""
         return self._failed[token - self.first_token]
 
@@ -386,6 +386,27 @@ class SecondTicket(Ticket):
         """Take in that the record was delivered; the machine settles it."""
         window = self.window
         window.listener.delivered_again(window.first_token + self.index, message)
+
+
+class OwnTicket(Ticket):
+    """The client's callback of a record that a class of the user's produces.
+
+    Args:
+        hand_over: Produces it, with the callback that it is given.
+    """
+
+    __slots__ = ("hand_over",)
+
+    def __init__(
+        self, window: Window, index: int, call: Any, hand_over: Callable[[Any], object]
+    ) -> None:
+        super().__init__(window, index, call, None, 0)
+        self.hand_over = hand_over
+
+    def __call__(self, error: Any, message: Any) -> None:
+        """Take in the client's report, the first to show the bytes."""
+        self.window.mark(self.index, message.key(), message.value())
+        super().__call__(error, message)
 
 
 def hashes(part: bytes | None) -> Iterator[int]:
