@@ -83,7 +83,7 @@ class Books:
 
     @property
     def has_unseen(self) -> bool:
-        """Whether there is a failure that nobody has looked at."""
+        """Whether a report would carry errors that nobody has looked at yet."""
         return any(not outcome.seen for outcome in self._outcomes)
 
     def report(self, pending: int) -> DeliveryReport:

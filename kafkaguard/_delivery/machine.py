@@ -702,9 +702,8 @@ class DeliveryMachine:
             for record in self._fates.open
         )
 
-    @property
     def has_unseen(self) -> bool:
-        """Whether a record failed and nobody has looked at that."""
+        """Tell whether a report would carry errors that nobody has looked at yet."""
         return self._books.has_unseen
 
     def report(self, pending: int) -> DeliveryReport:

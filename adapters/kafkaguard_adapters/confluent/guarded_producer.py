@@ -274,7 +274,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
     def _raise(self) -> None:
         """Raise for failures that nobody has looked at, or for a callback."""
-        if self._driver.machine.has_unseen:
+        if self._driver.has_unseen():
             raise told.delivery_failed(errors, self.report())
         raised = self._driver.take_callback_error()
         if raised is not None:
