@@ -128,6 +128,15 @@ class Batch:
         self.counted = 0
         self.base_offset: int | None = None
 
+    def where(self, index: int) -> tuple[int | None, int | None]:
+        """Return partition and offset of a record that was accepted; None: not known.
+
+        Args:
+            index: The record's.
+        """
+        offset = None if self.base_offset is None else self.base_offset + index
+        return self.place.partition, offset
+
     @property
     def count(self) -> int:
         """How many records it has; it may still grow. Read whenever it is needed."""

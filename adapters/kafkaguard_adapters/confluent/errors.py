@@ -19,18 +19,25 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
 
+class ClosedClientError(KafkaException, RuntimeError):  # type: ignore[misc]  # confluent-kafka has no types
+    """The client is closed, for which confluent-kafka raises a RuntimeError."""
+
+
+class QueueFullError(KafkaException, BufferError):  # type: ignore[misc]  # confluent-kafka has no types
+    """The queue is full, for which confluent-kafka raises a BufferError."""
+
+
 class ConfluentErrors(ClientErrors):
     """Errors that are also a ``KafkaException``, the only class of confluent-kafka.
 
-    It has none for a full queue and a closed client: these are a ``BufferError`` and a
-    ``RuntimeError``. One without a code carries librdkafka's ``_FAIL``.
+    One without a code carries librdkafka's ``_FAIL``.
     """
 
     client = "confluent-kafka"
     base = KafkaException
     conditions: ClassVar[Mapping[type[KafkaGuardError], type[BaseException]]] = {
-        ClientClosedError: RuntimeError,
-        ClientQueueFullError: BufferError,
+        ClientClosedError: ClosedClientError,
+        ClientQueueFullError: QueueFullError,
     }
 
     def class_for(self, code: int) -> type[BaseException]:  # noqa: ARG002 - see above

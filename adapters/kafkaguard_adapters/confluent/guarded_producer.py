@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
@@ -20,6 +21,7 @@ from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.driver import ThreadDriver
+from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 from kafkaguard_adapters.stand_in import GuardedClient
 
@@ -76,6 +78,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         self._cache = cache
         self._on_event = on_event
         self._is_closed = False
+        self._forks = ForkGuard(self, errors, type(client).__name__)
         self._begin(client)
 
     def _begin(self, client: Any) -> None:
@@ -122,6 +125,28 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         if name == "_shell":  # not there yet
             raise AttributeError(name)
         return super().__getattr__(name)
+
+    # --- forks ------------------------------------------------------------------------
+
+    def leave_to_parent(self) -> Any:
+        """In a forked child: send nothing more, and close nothing of the parent's."""
+        for name in ("produce", "poll"):
+            self.__dict__[name] = partial(self._in_child, name)
+        return self._shell.leave()
+
+    def _in_child(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Do what a child has to do first, then what was called."""
+        self._forks.pass_by()
+        return self.__dict__[name](*args, **kwargs)
+
+    def can_begin_again(self) -> bool:
+        """Tell whether a producer can be built in a forked child."""
+        return self._build is not None
+
+    def begin_again(self) -> None:
+        """Build a producer of a forked child's own."""
+        assert self._build is not None
+        self._begin(self._build())
 
     # --- producing --------------------------------------------------------------------
 
@@ -234,6 +259,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 callback.
             CallbackError: A callback of the application has raised.
         """
+        self._forks.pass_by()
         left = self._flush(timeout)
         self._raise()
         return left
@@ -311,7 +337,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             ValueError: It is negative.
         """
         told.check_timeout("close", timeout)
-        if self._is_closed:
+        if self._is_closed or self._forks.is_forked:
             return True
         self._is_closed = True
         deadline = time.monotonic() + (CLOSE_S if timeout is None else timeout)

@@ -214,9 +214,13 @@ class ConfluentShell:
             kept = self._lost_connection < window.since - SUPPRESSED_S
         return Known(self._is_dying, kept, self.traits.idempotent)
 
-    def delivered_again(self, token: int, message: Any) -> None:
+    def arrived_again(self, token: int, message: Any) -> None:
         """Take note that a record which was sent again has arrived."""
         self._arrived[token] = message
+
+    def message_of(self, token: int) -> Any:
+        """Return the client's message about a dead letter that has arrived."""
+        return self._arrived.pop(token)
 
     def attach(self, token: Any, record: Record) -> None:
         """Have the application's callback told once a record has its outcome."""
@@ -226,6 +230,12 @@ class ConfluentShell:
         message = self._arrived.pop(record.token, None)
         if failure is not None and failure.call is not None:
             self.callbacks.put(failure.call, record.outcome, message or failure.message)
+
+    def leave(self) -> list[Any]:
+        """In a forked child: use nothing of the parent's; return what it must keep."""
+        self.windows.clear()  # so that a send looks for a place, and does not find one
+        self._is_closed = True
+        return [self, self.client]
 
     def note_refused(self, call: Any, message: Any) -> int:
         """Give a record a number that the guard refuses before the client has it."""

@@ -49,8 +49,11 @@ class Listener(Protocol):
     def reported(self, window: Window) -> None:
         """Take note that each record of a closed window has been reported."""
 
-    def delivered_again(self, token: int, message: Any) -> None:
+    def arrived_again(self, token: int, message: Any) -> None:
         """Take note that a record which was sent again has arrived."""
+
+    def message_of(self, token: int) -> Any:
+        """Return the client's message about a dead letter that has arrived."""
 
 
 class Failure(NamedTuple):
@@ -275,6 +278,11 @@ class Window(Batch):
         closed = self._goal is not None
         return ticked - closed - len(self._voids) - len(self.failures)
 
+    def where(self, index: int) -> tuple[int | None, int | None]:
+        """Return partition and offset of a dead letter."""
+        message = self.listener.message_of(self.first_token + index)
+        return message.partition(), message.offset()
+
     def tokens(self) -> Sequence[int]:
         """Return the records' numbers."""
         return range(self.first_token, self.first_token + self._taken)
@@ -385,7 +393,7 @@ class SecondTicket(Ticket):
     def arrived(self, message: Any) -> None:
         """Take in that the record was delivered; the machine settles it."""
         window = self.window
-        window.listener.delivered_again(window.first_token + self.index, message)
+        window.listener.arrived_again(window.first_token + self.index, message)
 
 
 class OwnTicket(Ticket):

@@ -14,10 +14,9 @@ from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
 from kafkaguard.errors import ClientConfigurationError, KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.asking.cluster_view import ClusterView
-from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.building import Builder
 from kafkaguard_adapters.kafka_python.errors import errors
-from kafkaguard_adapters.kafka_python.forks import ForkGuard
 from kafkaguard_adapters.kafka_python.own_sending import OwnSending
 from kafkaguard_adapters.kafka_python.sending import Sending
 from kafkaguard_adapters.kafka_python.settings import read_settings
@@ -25,6 +24,7 @@ from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
 from kafkaguard_adapters.kafka_python.transactions import Transactions
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.driver import ThreadDriver
+from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class GuardedProducer(ClusterCalls):
             self._cluster_settings, errors.make, self._cache
         )
         self._patience = facts_patience
-        self._forks = ForkGuard(self)
+        self._forks = ForkGuard(self, errors, "KafkaProducer")
         sending = OwnSending if reading.has_own_send(producer) else Sending
         self._sending = sending(
             self._cache.harmless, checks_keys=policy.null_key == "reject"
@@ -124,6 +124,22 @@ class GuardedProducer(ClusterCalls):
             transactional=shell.is_transactional,
         )
         self._sending.use(shell, self._driver, self._transactions, null_keys)
+
+    # --- forks ------------------------------------------------------------------------
+
+    def leave_to_parent(self) -> Any:
+        """In a forked child: send nothing more, and close nothing of the parent's."""
+        moving.disown(self._shell.producer)
+        self._sending.hold_all(self._forks.in_child)
+        return self._shell.producer
+
+    def can_begin_again(self) -> bool:
+        """Tell whether a producer can be built in a forked child."""
+        return self._builder.was_given
+
+    def begin_again(self) -> None:
+        """Build a producer of a forked child's own."""
+        self._begin(self._builder.build())
 
     # --- reports ----------------------------------------------------------------------
 
@@ -179,7 +195,7 @@ class GuardedProducer(ClusterCalls):
             ValueError: It is negative.
         """
         told.check_timeout("close", timeout)
-        if self._forks.is_forked():
+        if self._forks.is_forked:
             return DeliveryReport()
         if reading.is_sender_thread(self._shell.producer):
             raise told.waits_for_itself(errors, "close")
