@@ -122,15 +122,15 @@ class Sending:
                 window, index, key_hash, value_hash = place(topic, key, value)
             window.key_hashes[index] = key_hash
             window.value_hashes[index] = value_hash
-            if headers is not None or timestamp:
-                report = Ticket(window, index, call, headers, timestamp)
-            elif call is None:
-                report = window.report
-            elif call is window.call:
-                report = window.chained
-            else:
-                report = window.chain(call)
             try:
+                if headers is not None or timestamp:
+                    report = Ticket(window, index, call, headers, timestamp)
+                elif call is None:
+                    report = window.report
+                elif call is window.call:
+                    report = window.chained
+                else:
+                    report = window.chain(call)
                 shell.produce(
                     topic, value, key, partition, report, None, timestamp, headers
                 )

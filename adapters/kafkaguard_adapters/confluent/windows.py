@@ -173,7 +173,14 @@ class Window(Batch):
         """Return the client's callback of records that have one of the application's.
 
         It is kept, since most records have the same one.
+
+        Raises:
+            TypeError: It cannot be called.
         """
+        if not callable(call):
+            raise TypeError(
+                f"produce(on_delivery): a function, not {type(call).__name__}"
+            )
         ticks, listener, callbacks = self._ticks, self.listener, self.listener.callbacks
 
         def report(error: Any, message: Any) -> None:
