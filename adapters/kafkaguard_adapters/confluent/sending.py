@@ -237,16 +237,19 @@ class Sending:
             self._driver.raised(error)
             raise error
         raw = _bytes(error, record) if on_reject == "dead_letter" else None
-        partition = None if record.partition < 0 else record.partition
+        place, where = Place(record.topic), dict[str, Any]()
+        if record.partition >= 0:
+            place = Place(record.topic, record.partition)
+            where = {"partition": record.partition}
         message = Message(
             topic=record.topic,
-            partition=partition,
             key=None if raw is None else raw.key,
             value=None if raw is None else raw.value,
             error=ReportedError(error),
+            **where,
         )
         token = self.shell.note_refused(record.call, message)
-        self._driver.refused_at_once(token, Place(record.topic, partition), raw, error)
+        self._driver.refused_at_once(token, place, raw, error)
 
     def _not_taken(self, error: Exception, record: Arguments) -> None:
         """Deal with what the client's ``produce`` has raised.
