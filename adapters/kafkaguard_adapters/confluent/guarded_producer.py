@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
+    from kafkaguard_adapters.producing.letter_topics import LetterTopics
     from kafkaguard_policies import RetryPolicy
 
 #: Seconds that close() and leaving a ``with`` block take at most by default.
@@ -58,6 +59,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         view: What our own calls ask.
         policy: What becomes of records that fail, and of null keys.
         cache: What is known of topics.
+        letter_topics: Looks whether dead-letter topics are there.
         on_event: What receives events; None: nobody.
     """
 
@@ -69,6 +71,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         view: ClusterView,
         policy: RetryPolicy,
         cache: TopicFactsCache,
+        letter_topics: LetterTopics,
         on_event: Callable[[Event], object] | None,
     ) -> None:
         self.cluster_view = view
@@ -77,6 +80,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         self._policy = policy
         self._cache = cache
         self._on_event = on_event
+        self._letter_topics = letter_topics
         self._is_closed = False
         self._forks = ForkGuard(self, errors, type(client).__name__)
         self._begin(client)
@@ -91,7 +95,12 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             client, self._build, settings, callbacks, ask
         )
         self._driver = driver = ThreadDriver(
-            shell, policy, cache, self._on_event, barrier=shell
+            shell,
+            policy,
+            cache,
+            self._on_event,
+            self._letter_topics.meet,
+            barrier=shell,
         )
         shell.watch(driver.machine)
         null_keys = None

@@ -6,13 +6,15 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.guarded_producer import GuardedProducer
 from kafkaguard_adapters.confluent.producer_settings import (
     Prepared,
     ProducerSettings,
     prepare,
 )
-from kafkaguard_adapters.confluent.view import view_of
+from kafkaguard_adapters.confluent.view import settings_reader, view_of
+from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -69,12 +71,10 @@ def wrap(
         given = dict(config or {})
         build = lambda: factory(given)  # noqa: E731 - as short as it is
     cache = TopicFactsCache(topics)
+    view = view_of(producer, config, cache)
+    letter_topics = LetterTopics(
+        loaded, settings_reader(producer, config), errors.make, topics or ()
+    )
     return GuardedProducer(
-        producer,
-        build,
-        settings,
-        view_of(producer, config, cache),
-        loaded,
-        cache,
-        on_event,
+        producer, build, settings, view, loaded, cache, letter_topics, on_event
     )

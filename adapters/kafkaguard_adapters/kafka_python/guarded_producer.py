@@ -25,6 +25,7 @@ from kafkaguard_adapters.kafka_python.transactions import Transactions
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
+from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 
 if TYPE_CHECKING:
@@ -94,6 +95,9 @@ class GuardedProducer(ClusterCalls):
         self.cluster_view = ClusterView(
             self._cluster_settings, errors.make, self._cache
         )
+        self._letter_topics = LetterTopics(
+            policy, self._cluster_settings, errors.make, topics or ()
+        )
         self._patience = facts_patience
         self._forks = ForkGuard(self, errors, "KafkaProducer")
         sending = OwnSending if reading.has_own_send(producer) else Sending
@@ -112,7 +116,9 @@ class GuardedProducer(ClusterCalls):
         self._shell = shell = KafkaPythonShell(
             producer, self._builder, ask, self._sending
         )
-        self._driver = ThreadDriver(shell, self._policy, self._cache, self._on_event)
+        self._driver = ThreadDriver(
+            shell, self._policy, self._cache, self._on_event, self._letter_topics.meet
+        )
         self._transactions = Transactions(shell, self._driver)
         lookup = TopicFactsLookup(
             lambda topic: ask(topic).facts, self._cache, patience=self._patience
@@ -363,8 +369,7 @@ def check_policy(policy: RetryPolicy, producer: Any) -> None:
     Raises:
         ClientConfigurationError: It does, and the producer is transactional.
     """
-    ways = {policy.on_reject, *(each.on_reject for each in policy.overrides)}
-    aside = sorted(way for way in ways if way not in (None, "raise"))
+    aside = sorted(policy.ways_of_rejecting - {"raise"})
     if aside and producer.config["transactional_id"]:
         raise errors.make(
             ClientConfigurationError,
