@@ -694,13 +694,9 @@ class DeliveryMachine:
         """Whether a record has failed and is not settled, or the client is replaced."""
         return bool(self.holds or self._rounds.topics or self._fates.open)
 
-    def withheld(self) -> int:
-        """Count the records that have failed and that the client has not again."""
-        away = (RecordState.SENDING, RecordState.AGAIN)
-        return sum(
-            not record.is_letter and record.state not in away
-            for record in self._fates.open
-        )
+    def failed_and_open(self) -> int:
+        """Count the records that have failed and have no outcome yet."""
+        return sum(not record.is_letter for record in self._fates.open.copy())
 
     def has_unseen(self) -> bool:
         """Tell whether a report would carry errors that nobody has looked at yet."""

@@ -102,7 +102,6 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             self._letter_topics.meet,
             barrier=shell,
         )
-        shell.watch(driver.machine)
         null_keys = None
         if policy.null_key == "reject":
             null_keys = NullKeyCheck(
@@ -118,6 +117,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         self._sending = Sending(
             shell, driver, null_keys, cache.harmless, seconds, settings.on_delivery
         )
+        shell.use(driver.machine, self._sending)
         self.__dict__["produce"] = produce_for(self._sending)
         self.__dict__["poll"] = self._quick_poll()
 
@@ -291,9 +291,8 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def __len__(self) -> int:
         """Count what waits: in the client's queue, to be sent again, to be told."""
         return (
-            len(self.client)
-            + self._shell.withheld()
-            + self._driver.machine.withheld()
+            self._shell.waiting()
+            + self._driver.machine.failed_and_open()
             + len(self._callbacks)
         )
 

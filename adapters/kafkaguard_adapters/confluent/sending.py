@@ -226,6 +226,15 @@ class Sending:
             self._driver.outside.work_here()
         return False
 
+    def check(self, topic: str, key: bytes | None) -> None:
+        """Refuse a dead letter without a key for a compacted topic.
+
+        Raises:
+            InvalidRecordKeyError: It is one.
+        """
+        if self._null_keys is not None:
+            self._null_keys.check(topic, key, None, None)
+
     def _refused(self, error: KafkaGuardError, record: Arguments) -> None:
         """Deal with a record that is refused, as the policy says.
 

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -56,6 +56,17 @@ STOP_S = 5.0
 SUPPRESSED_S = 30.0
 _now = time.monotonic
 _log = logging.getLogger("kafkaguard.producer")
+
+
+class Letters(Protocol):
+    """What ``produce`` does about a record, for dead letters."""
+
+    def check(self, topic: str, key: bytes | None) -> None:
+        """Refuse a missing key for a compacted topic: it would cost the others.
+
+        Raises:
+            InvalidRecordKeyError: It is one.
+        """
 
 
 class ConfluentShell:
@@ -124,9 +135,14 @@ class ConfluentShell:
         self._began, self._accepted, self._failed = began, accepted, failed
         self._died, self._fault = died, fault
 
-    def watch(self, machine: DeliveryMachine) -> None:
-        """Poll while this is in trouble, once a record has failed."""
-        self._machine = machine
+    def use(self, machine: DeliveryMachine, letters: Letters) -> None:
+        """Get to know who else takes part.
+
+        Args:
+            machine: While it is in trouble the guard polls.
+            letters: Checks dead letters.
+        """
+        self._machine, self._letters = machine, letters
 
     # --- windows ----------------------------------------------------------------------
 
@@ -150,7 +166,13 @@ class ConfluentShell:
         self._capacities[topic] = min(LARGE, 2 * capacity)
         position = self._generation, next(self._numbers)
         window = Window(
-            topic, position, capacity, self._next_token, self, self._suspects
+            topic,
+            position,
+            capacity,
+            self._next_token,
+            self,
+            self._suspects,
+            is_second=windows is self._second,
         )
         self._next_token += capacity
         self._open[window] = None
@@ -192,8 +214,8 @@ class ConfluentShell:
     def reported(self, window: Window) -> None:
         """Tell what became of a window, of which each record has been reported."""
         if not window.failures:
-            self._end(window)
             self._accepted(window)
+            self._end(window)
             return
         window.due = window.since + self.traits.delivery_timeout
         refusals = window.refusals(self._known(window))
@@ -201,8 +223,8 @@ class ConfluentShell:
             failure = self._failures[refusal.token] = window.failure(refusal.token)
             if (key := failure.message.key()) is not None:
                 self._suspects.update(dict.fromkeys(hashes(key), key))
-        self._end(window)
         self._failed(window, refusals)
+        self._end(window)
 
     def _end(self, window: Window) -> None:
         self._open.pop(window, None)
@@ -245,9 +267,21 @@ class ConfluentShell:
         self._failures[token] = Failure(None, message, call, None, _now())
         return token
 
-    def withheld(self) -> int:
-        """Count the records that have failed, of windows that have not ended."""
-        return sum(len(window.failures) for window in self.open_windows())
+    def waiting(self) -> int:
+        """Count the records that wait in the client, or of which no one was told yet.
+
+        Those that were sent again are not among them: the machine knows of them.
+        """
+        waiting = len(self.client)
+        for window in self.open_windows():
+            if window.is_second:
+                waiting -= window.unreported_count
+            else:
+                waiting += len(window.failures)
+        return max(0, waiting)
+
+    def _has_failures(self) -> bool:
+        return any(window.failures for window in self.open_windows())
 
     def delivered(self) -> dict[Batch, int]:
         """Count what was delivered so far of windows that have not ended."""
@@ -398,6 +432,8 @@ class ConfluentShell:
         """
         topic, raw = record.place.topic, record.raw
         assert raw is not None
+        if record.is_letter:
+            self._letters.check(topic, raw.key)
         with self._lock:
             window = self._second.get(topic)
             if window is None or window.is_full:

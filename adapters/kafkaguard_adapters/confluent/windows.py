@@ -99,6 +99,7 @@ class Window(Batch):
         first_token: What the machine knows the first record by; the others follow.
         listener: Who is told.
         suspects: The keys of records that have failed, by their hashes.
+        is_second: Its records are sent again, or are dead letters.
 
     Attributes:
         slots: Gives each record its index; a thread takes one by ``next``.
@@ -122,6 +123,7 @@ class Window(Batch):
         "chained",
         "failures",
         "first_token",
+        "is_second",
         "key_hashes",
         "listener",
         "report",
@@ -137,6 +139,8 @@ class Window(Batch):
         first_token: int,
         listener: Listener,
         suspects: Mapping[int, bytes],
+        *,
+        is_second: bool = False,
     ) -> None:
         super().__init__(Place(topic), position, _FOREVER)
         self.slots = iter(range(capacity))
@@ -144,6 +148,7 @@ class Window(Batch):
         self.value_hashes = array("q", bytes(8 * capacity))
         self.failures: list[Failure] = []
         self.first_token = first_token
+        self.is_second = is_second
         self._capacity = capacity
         self.listener = listener
         self._suspects = suspects
@@ -290,6 +295,11 @@ class Window(Batch):
         message = self.listener.message_of(self.first_token + index)
         return message.partition(), message.offset()
 
+    @property
+    def unreported_count(self) -> int:
+        """How many of its records have no report so far."""
+        return self.count - self.delivered - len(self.failures)
+
     def tokens(self) -> Sequence[int]:
         """Return the records' numbers."""
         return range(self.first_token, self.first_token + self._taken)
@@ -318,11 +328,10 @@ class Window(Batch):
 
         So none of them is sent again.
         """
-        taken = self._taken
-        missing = taken - len(self._voids) - len(self.failures) - self.delivered
+        missing = self.unreported_count
         self._failed = {}
         error = KafkaException(KafkaError(_PURGED_IN_FLIGHT))
-        places = [index for index in range(taken) if index not in self._voids]
+        places = [index for index in range(self._taken) if index not in self._voids]
         return [
             Refusal(self.first_token + index, index, error, "client", "maybe")
             for index in places[len(places) - missing :]
