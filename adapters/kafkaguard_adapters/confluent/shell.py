@@ -310,8 +310,7 @@ class ConfluentShell:
     def _goes_on(self) -> bool:
         with self._lock:
             goes_on = not self._is_closed and (
-                self._machine.is_troubled
-                or any(w.failures for w in self.open_windows())
+                self._machine.is_troubled or self._has_failures()
             )
             if not goes_on:
                 self._poller = None
