@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 _FOREVER = float("inf")
 #: Stands for a record that the client did not take; no hash is -1.
 _VOID = -1
-_TIMED_OUT = KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a documented constant, as those below
-_PURGED = KafkaError._PURGE_QUEUE  # noqa: SLF001
-_PURGED_IN_FLIGHT = KafkaError._PURGE_INFLIGHT  # noqa: SLF001
-_UNKNOWN = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})  # noqa: SLF001
+_TIMED_OUT = KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a documented constant
+_PURGED = KafkaError._PURGE_QUEUE  # noqa: SLF001 - a documented constant
+_PURGED_IN_FLIGHT = KafkaError._PURGE_INFLIGHT  # noqa: SLF001 - a documented constant
+_UNKNOWN = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001 - documented constants
 
 
 class Listener(Protocol):
