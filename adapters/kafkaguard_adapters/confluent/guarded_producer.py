@@ -18,15 +18,18 @@ from kafkaguard_adapters.confluent.produce_calls import produce_for
 from kafkaguard_adapters.confluent.sending import Sending
 from kafkaguard_adapters.confluent.shell import ConfluentShell
 from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
+from kafkaguard_adapters.confluent.transactions import Transactions
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._retries.events import Event
@@ -118,6 +121,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             shell, driver, null_keys, cache.harmless, seconds, settings.on_delivery
         )
         shell.use(driver.machine, self._sending)
+        self._transactions = Transactions(shell, driver, seconds.seconds)
         self.__dict__["produce"] = produce_for(self._sending)
         self.__dict__["poll"] = self._quick_poll()
 
@@ -325,6 +329,72 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         if in_queue:
             self._driver.drop_waiting("purge() was called")
 
+    # --- transactions -----------------------------------------------------------------
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Begin a transaction, and commit it after the ``with`` block, or abort it.
+
+        A call is made again as the policy says, a commit whose answer was lost too: the
+        coordinator carries it out once. The block never runs twice, and nothing is
+        aborted whose commit has an unknown result.
+
+        Raises:
+            KafkaGuardError: It was not committed. ABORT: it was aborted, so the same
+                records can be sent in a new one. IN_DOUBT: it may have been committed.
+                RECREATE: it could not be aborted. FENCED: another instance uses this
+                ``transactional.id``.
+            BaseException: What the block raises, after one abort.
+        """
+        return transaction(self._transactions, self._policy)
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Take the ``transactional.id`` over, as the client does.
+
+        Args:
+            timeout: Seconds; default: the policy's ``deadline``, or
+                ``delivery.timeout.ms`` if that is less.
+
+        Raises:
+            KafkaGuardError: It could not be done.
+        """
+        self._transactions.init(timeout)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction, with a new client where the last one is stuck.
+
+        Raises:
+            KafkaGuardError: It cannot begin.
+        """
+        self._transactions.begin()
+
+    def send_offsets_to_transaction(
+        self, positions: Any, group_metadata: Any, timeout: float | None = None
+    ) -> None:
+        """Add a consumer's offsets to the transaction, as the client does.
+
+        Raises:
+            KafkaGuardError: They could not be added.
+        """
+        self._transactions.add_offsets(positions, group_metadata, timeout)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Commit, once each record has its outcome.
+
+        Raises:
+            KafkaGuardError: ABORT: a record of it failed. FENCED: another instance
+                uses this ``transactional.id``. IN_DOUBT: call it again.
+        """
+        self._transactions.commit(timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort; records that wait are dropped.
+
+        Raises:
+            KafkaGuardError: RECREATE: it could not be aborted, and asking again does
+                not help. FENCED: another instance uses this ``transactional.id``.
+        """
+        self._transactions.abort(timeout)
+
     # --- the end ----------------------------------------------------------------------
 
     def close(self, timeout: float | None = None) -> bool:
@@ -341,6 +411,8 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         Raises:
             DeliveryFailed: Records failed and nobody has looked at them.
             CallbackError: A callback of the application has raised.
+            ClientStateError: A transaction was open; the text says whether it was
+                aborted.
             TypeError: ``timeout`` is not a number.
             ValueError: It is negative.
         """
@@ -351,11 +423,18 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         deadline = time.monotonic() + (CLOSE_S if timeout is None else timeout)
         if not self._is_client_closed():
             self._flush(max(0.0, deadline - time.monotonic()))
+        left = max(LEAST_S, deadline - time.monotonic())
+        given_up = self._transactions.give_up(left)
         self._driver.stop()
         self._driver.give_up(max(deadline, time.monotonic() + LEAST_S))
         self._shell.close(max(LEAST_S, deadline - time.monotonic()))
         self.close_view()
         self._callbacks.serve()
+        if given_up is not None:
+            why = given_up.still_open
+            raise told.transaction_given_up(
+                errors, self.report(), still_open=why
+            ) from why
         self._raise()
         return True
 

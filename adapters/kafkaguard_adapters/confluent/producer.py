@@ -15,6 +15,7 @@ from kafkaguard_adapters.confluent.producer_settings import (
 )
 from kafkaguard_adapters.confluent.view import settings_reader, view_of
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
+from kafkaguard_adapters.producing.policies import check_transactional
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def wrap(
     loaded = load_policy(policy)
     settings = ProducerSettings(config)
     settings.check(producer, is_ours=isinstance(config, Prepared))
+    if settings.transactional_id:
+        check_transactional(loaded, errors)
     if config is None:
         _log.warning(
             "guard(): without config={...} topics are not looked up, so a record "

@@ -294,10 +294,13 @@ class Sending:
         place: dict[str, Any] = {"topic": record.topic}
         if record.partition >= 0:
             place["partition"] = record.partition
-        context = {"phase": "enqueue", "idempotent": False}
-        self._refused(
-            errors.translate(error, context=context, api="Produce", **place), record
-        )
+        context: dict[str, Any] = {"phase": "enqueue", "idempotent": False}
+        if shell.traits.transactional:
+            context = {"transactional": True}
+        refusal = errors.translate(error, context=context, api="Produce", **place)
+        if shell.traits.transactional:
+            self._driver.machine.spoil_transaction(refusal)
+        self._refused(refusal, record)
 
     def _wait_for_room(self, error: BufferError, record: Arguments) -> None:
         """Serve reports until the client has room; its callbacks wait meanwhile.

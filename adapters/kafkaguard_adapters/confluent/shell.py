@@ -80,6 +80,7 @@ class ConfluentShell:
         ask: Asks the cluster for the settings of a topic; may take long and may raise.
 
     Attributes:
+        build: See above.
         client: The producer in use.
         windows: The open window of each topic, for new records.
         traits: What the client can do and tell.
@@ -102,7 +103,7 @@ class ConfluentShell:
         self.only_errors = settings.only_errors
         self.traits = settings.traits(replaceable=build is not None)
         self.windows: dict[str, Window] = {}
-        self._build = build
+        self.build = build
         self._settings = settings
         self._ask = ask
         #: The open window of each topic, for records that are sent again.
@@ -388,6 +389,10 @@ class ConfluentShell:
         except (KafkaException, RuntimeError) as error:
             self._fault("the client's queue could not be emptied", error)
 
+    def serve_all(self, until: float) -> None:
+        """Serve reports until nothing waits in the client, or monotonic seconds."""
+        self._serve_until(lambda: not self.waiting(), until)
+
     def _serve_until(self, is_done: Callable[[], bool], until: float) -> None:
         with self.callbacks.diverted():
             while not is_done() and _now() < until:
@@ -399,8 +404,11 @@ class ConfluentShell:
 
     def succeed(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka takes no id over
         """Build a successor and put it in use."""
-        assert self._build is not None
-        successor = self._build()
+        assert self.build is not None
+        successor = self.build()
+        self._put_in_use(successor)
+
+    def _put_in_use(self, successor: Any) -> None:
         with self._lock:
             if not self._is_closed:
                 self._retired.append(self.client)
@@ -411,6 +419,21 @@ class ConfluentShell:
                 return
         successor.close()
         raise errors.make(ClientClosedError, "the producer was closed meanwhile")
+
+    def renew(self, prepare: Callable[[Any], object]) -> None:
+        """Put a new producer in use that takes over a ``transactional.id``.
+
+        Args:
+            prepare: Has it take the id over.
+
+        Raises:
+            Exception: It cannot be built, or cannot take over.
+        """
+        assert self.build is not None
+        successor = self.build()
+        prepare(successor)
+        self.stop()
+        self._put_in_use(successor)
 
     def retire(self) -> None:
         """Close the clients that have had a successor."""
