@@ -241,6 +241,8 @@ class Sending:
         Raises:
             KafkaGuardError: It is not set aside.
         """
+        if self.shell.traits.transactional:
+            self._driver.machine.spoil_transaction(error)
         on_reject = self._driver.machine.on_reject(error)
         if on_reject == "raise":
             self._driver.raised(error)
@@ -298,8 +300,6 @@ class Sending:
         if shell.traits.transactional:
             context = {"transactional": True}
         refusal = errors.translate(error, context=context, api="Produce", **place)
-        if shell.traits.transactional:
-            self._driver.machine.spoil_transaction(refusal)
         self._refused(refusal, record)
 
     def _wait_for_room(self, error: BufferError, record: Arguments) -> None:
