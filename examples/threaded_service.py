@@ -18,7 +18,7 @@ WORKERS, ORDERS = 4, 250
 outcomes: Counter[str] = Counter()
 
 
-def tell(error, message):
+def tell(error, _):
     """Take note of an outcome; runs in the thread that polls."""
     outcomes["delivered" if error is None else error.verdict.action] += 1
 
