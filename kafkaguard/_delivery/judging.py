@@ -293,6 +293,11 @@ def is_null_key_refusal(error: KafkaGuardError) -> bool:
     return isinstance(error, InvalidRecordKeyError)
 
 
+def is_too_large(refusal: Refusal) -> bool:
+    """Tell whether the broker refused a batch, or a record in it, for its size."""
+    return _code_of(refusal) in _REFUSED_BATCH
+
+
 def may_be_set_aside(error: KafkaGuardError) -> bool:
     """Tell whether an error is about the record: no other one is set aside."""
     return error.verdict.action is Action.REJECT and not isinstance(

@@ -27,6 +27,7 @@ from kafkaguard._delivery.judging import (
     Known,
     ends_all,
     is_null_key_refusal,
+    is_too_large,
 )
 from kafkaguard._delivery.limits import Limits
 from kafkaguard._delivery.lines import Lines
@@ -269,6 +270,9 @@ class DeliveryMachine:
             batch.unwritten.add(refusal.index)
         if is_null_key_refusal(error):
             self._emit(commands.ForgetFacts(record.place.topic))
+        if refusal.blame == "unknown" and is_too_large(refusal):
+            # Which of the batch are, the topic's limit tells before they go again.
+            self._rounds.oversize.add(record.place.topic)
         if judgement.in_flight and self._may_be_answered():
             self._fates.happens(record, RecordEvent.AWAIT_ANSWER)
             self._unanswered.setdefault(batch, []).append(record)

@@ -163,4 +163,4 @@ class TestConfluent(
 class TestConfluentNotIdempotent(TestConfluent):
     """The same without idempotence."""
 
-    settings: ClassVar = {"enable.idempotence": False}
+    settings: ClassVar = {"enable.idempotence": False, "retries": 0}
