@@ -288,9 +288,13 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             self._callbacks.serve()
             waiting = len(self)
             if not waiting or time.monotonic() >= until:
-                return waiting
+                break
             if not left:
                 self._callbacks.wait(seconds)
+        outside = self._driver.outside  # hooks hear of it before flush() returns
+        outside.start()
+        outside.wait(time.monotonic() + LEAST_S)
+        return waiting
 
     def __len__(self) -> int:
         """Count what waits: in the client's queue, to be sent again, to be told."""

@@ -319,11 +319,16 @@ class ConfluentShell:
             return goes_on
 
     def serve(self, seconds: float) -> None:
-        """Serve the client's reports for so long, without lingering."""
+        """Serve the client's reports for so long.
+
+        Without lingering, but for records that are just being handed over: they are to
+        share batches, or one that is refused is the only one of its batch and yet not
+        known to be to blame.
+        """
         client = self.client
         start = _now()
         try:
-            left = client.flush(seconds)
+            left = client.poll(seconds) if self._second else client.flush(seconds)
         except KafkaException as error:
             self.note(client, error)
             return
