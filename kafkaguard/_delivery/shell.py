@@ -145,8 +145,11 @@ class ProducerShell(Protocol):
     def is_own_thread(self) -> bool:
         """Tell whether the caller is the client's thread; called with or without it."""
 
-    def size_alone(self, raw: Raw) -> int:
-        """Return the bytes of a batch with this record only, compressed. No I/O."""
+    def size_alone(self, raw: Raw) -> int | None:
+        """Return the bytes of a batch with this record only, compressed. No I/O.
+
+        None: it is compressed, and that size cannot be known.
+        """
 
     def ask_limit(self, topic: str) -> int | None:
         """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""

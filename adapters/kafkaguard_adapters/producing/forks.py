@@ -10,24 +10,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkaguard._delivery.report import ForkedProducerError
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import ClientClosedError
-from kafkaguard_adapters.kafka_python._private import moving
-from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
-    from kafkaguard_adapters.kafka_python.building import Builder
-    from kafkaguard_adapters.kafka_python.sending import Sending
-    from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
+    from kafkaguard._delivery.shell import ClientErrors
 
 
-class Forked(Protocol):
-    """The guarded producer, as far as a fork concerns it."""
+class Forkable(Protocol):
+    """A guarded producer, as far as a fork concerns it."""
 
-    _builder: Builder
-    _sending: Sending
-    _shell: KafkaPythonShell
+    def leave_to_parent(self) -> Any:
+        """In the child: send nothing more; return what must not be closed here."""
 
-    def _begin(self, producer: Any) -> None:
-        """Start with another producer and nothing on its way."""
+    def can_begin_again(self) -> bool:
+        """Tell whether it is known how to build the client."""
+
+    def begin_again(self) -> None:
+        """Build a client of the child's own, and start with nothing on its way."""
 
 
 class ForkGuard:
@@ -35,21 +33,24 @@ class ForkGuard:
 
     Args:
         guarded: The producer.
+        errors: Makes its errors.
+        factory: What builds the client, as users write it.
+
+    Attributes:
+        is_forked: This process is a child that has no producer yet.
     """
 
-    def __init__(self, guarded: Forked) -> None:
+    def __init__(self, guarded: Forkable, errors: ClientErrors, factory: str) -> None:
+        self.is_forked = False
         self._guarded = weakref.ref(guarded)
+        self._errors = errors
+        self._factory = factory
         self._lock = threading.Lock()
         _LIVE.add(self)
 
-    def is_forked(self) -> bool:
-        """Tell whether this process is a child that has no producer yet."""
-        guarded = self._guarded()
-        return guarded is not None and guarded._sending.wait == self.in_child  # noqa: SLF001 - a part of it
-
     def pass_by(self) -> None:
         """Do what a child has to do before it uses the producer."""
-        if self.is_forked():
+        if self.is_forked:
             self.in_child()
 
     def after_fork(self) -> None:
@@ -57,11 +58,9 @@ class ForkGuard:
         guarded = self._guarded()
         if guarded is None:
             return
-        producer = guarded._shell.producer  # noqa: SLF001 - a part of it
-        moving.disown(producer)
-        _PARENTS.append(producer)
         self._lock = threading.Lock()
-        guarded._sending.hold_all(self.in_child)  # noqa: SLF001 - a part of it
+        self.is_forked = True
+        _PARENTS.append(guarded.leave_to_parent())
 
     def in_child(self, *_: object) -> None:
         """Build a producer of the child's own, or say that it must do so.
@@ -72,22 +71,22 @@ class ForkGuard:
         guarded = self._guarded()
         if guarded is None:
             return
-        builder = guarded._builder  # noqa: SLF001 - a part of it
-        if not builder.was_given:
-            raise errors.make(
+        if not guarded.can_begin_again():
+            raise self._errors.make(
                 ForkedProducerError,
                 "this producer was made before fork(), and its thread is not in this "
                 f"process ({os.getpid()}): build it after the fork, or use "
-                "guard(factory=KafkaProducer, config={...})",
+                f"guard(factory={self._factory}, config={{...}})",
                 verdict=classify(ClientClosedError("not in this process")),
             )
         with self._lock:
-            if self.is_forked():
-                guarded._begin(builder.build())  # noqa: SLF001 - a part of it
+            if self.is_forked:
+                guarded.begin_again()
+                self.is_forked = False
 
 
 _LIVE: weakref.WeakSet[ForkGuard] = weakref.WeakSet()
-#: Producers of the parent process, kept so that none is closed by garbage collection.
+#: Clients of the parent process, kept so that none is closed by garbage collection.
 _PARENTS: list[Any] = []
 
 
