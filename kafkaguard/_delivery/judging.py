@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 PURGED_IN_FLIGHT = -151
 MESSAGE_TOO_LARGE = 10
 _INVALID_RECORD = 87
-#: What brokers answer for a null key on a compacted topic: today's, and old ones.
-_REFUSED_RECORD = frozenset({_INVALID_RECORD, 2})
+#: What brokers answer for a null key on a compacted topic, today's and old ones; and
+#: for a timestamp that a topic does not take.
+_REFUSED_RECORD = frozenset({_INVALID_RECORD, 2, 32})
 #: For a batch that is too large as a whole: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
 _REFUSED_BATCH = frozenset({MESSAGE_TOO_LARGE, 18})
 #: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.

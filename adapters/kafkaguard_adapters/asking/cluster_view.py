@@ -64,7 +64,15 @@ class ClusterView:
         Raises:
             KafkaGuardError: They are not told, or nobody answers within 10 s.
         """
-        return run(ask_alone(self._settings(), self.make, topic))
+        return run(self.ask_topic_settings(topic))
+
+    async def ask_topic_settings(self, topic: str) -> TopicSettings:
+        """Ask for the settings of a topic.
+
+        Raises:
+            KafkaGuardError: They are not told, or nobody answers within 10 s.
+        """
+        return await ask_alone(self._settings(), self.make, topic)
 
     @property
     def is_closed(self) -> bool:

@@ -11,7 +11,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.report import DeliveryReport
 from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
-from kafkaguard.errors import ClientConfigurationError, KafkaGuardError
+from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.kafka_python._private import reading
@@ -25,6 +25,7 @@ from kafkaguard_adapters.kafka_python.transactions import Transactions
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+from kafkaguard_adapters.producing.policies import check_transactional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -323,24 +324,8 @@ def wrap(
             f"{producer!s} is guarded already, and only one guard can account for its "
             "records: use that one"
         )
-    check_policy(policy, producer)
+    if producer.config["transactional_id"]:
+        check_transactional(policy, errors)
     return GuardedProducer(
         producer, Builder(factory, config), policy, topics=topics, on_event=on_event
     )
-
-
-def check_policy(policy: RetryPolicy, producer: Any) -> None:
-    """Refuse a policy that sets records of transactions aside.
-
-    Raises:
-        ClientConfigurationError: It does, and the producer is transactional.
-    """
-    ways = {policy.on_reject, *(each.on_reject for each in policy.overrides)}
-    aside = sorted(way for way in ways if way not in (None, "raise"))
-    if aside and producer.config["transactional_id"]:
-        raise errors.make(
-            ClientConfigurationError,
-            f"policy {policy.name} has on_reject {' and '.join(aside)}, and the "
-            f"producer is transactional: a refused record fails its whole transaction, "
-            f"and its dead letter would be aborted with it; use on_reject: raise",
-        )
