@@ -22,7 +22,7 @@ from kafkaguard.errors import (
 from kafkaguard_adapters.aiokafka._private.producing import moving, reading
 from kafkaguard_adapters.aiokafka.building import Builder
 from kafkaguard_adapters.aiokafka.errors import complete_table, errors
-from kafkaguard_adapters.aiokafka.sending import Sending
+from kafkaguard_adapters.aiokafka.sending import Sending, topic_of
 from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.transactions import Transactions
@@ -258,7 +258,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         if not self._sending.is_usable or get_running_loop() is not self._loop:
-            self._check()
+            await self._sending.ready(topic_of(args, kwargs))
         try:
             return await getattr(self.client, name)(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - raised again, unless mended
@@ -282,7 +282,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             KafkaGuardError: What the client raises, also of its own class; or it takes
                 longer than ``request_timeout_ms`` and 10 s.
         """
-        self._check()
+        await self._sending.ready(topic)
         within = self._shell.traits.delivery_timeout + MARGIN_S
         try:
             async with asyncio.timeout(within):

@@ -18,6 +18,7 @@ from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import InvalidRecordKeyError, KafkaGuardError
 from kafkaguard_adapters.aiokafka._private.producing import moving
 from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.null_keys import is_disguise
@@ -130,11 +131,20 @@ class Sending:
             KafkaGuardError: What else the client raises, also of its own class.
         """
         if not self.is_usable or get_running_loop() is not self._loop:
-            self.check()
+            await self.ready(topic_of(args, kwargs))
         try:
             return await self._client_send(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - raised again, unless mended
             return await self.not_accepted(error, self.send, args, kwargs)
+
+    async def ready(self, topic: str) -> None:
+        """Wait for a client, if one is being built.
+
+        Raises:
+            KafkaGuardError: There is none, or it takes too long.
+        """
+        self.check()
+        await self._free(topic, self.shell.traits.delivery_timeout)
 
     # --- before a record comes into a batch: Gate -------------------------------------
 
@@ -161,7 +171,7 @@ class Sending:
 
         return add_message
 
-    async def _add_checked(self, tp: Any, raw: Raw, timeout: float) -> Any:
+    async def _add_checked(self, tp: Any, raw: Raw, within: float) -> Any:
         """Take in a record whose key has to be looked at, or whose topic is held."""
         is_disguised, self._is_disguised = self._is_disguised, False
         if raw.key is None or is_disguised:
@@ -169,9 +179,9 @@ class Sending:
             if refusal is not None:
                 self.transactions.refused_at_once(refusal)
                 return self._refused(refusal, Place(*tp), raw)
-        timeout = await self._free(tp.topic, timeout)
+        left = await self._free(tp.topic, within)
         return await self.shell.add(
-            tp, raw.key, raw.value, timeout, raw.timestamp_ms, raw.headers
+            tp, raw.key, raw.value, left, raw.timestamp_ms, raw.headers
         )
 
     async def add_batch(self, builder: Any, tp: Any, timeout: float) -> Any:  # noqa: ASYNC109 - the client's own signature
@@ -187,8 +197,8 @@ class Sending:
                 self.transactions.refused_at_once(refusal)
                 self.driver.raised(refusal)
                 raise refusal
-        timeout = await self._free(tp.topic, timeout)
-        return await self.shell.add_batch(builder, tp, timeout)
+        left = await self._free(tp.topic, timeout)
+        return await self.shell.add_batch(builder, tp, left)
 
     async def wait_for_room(self, topic: str) -> None:
         """Let a record that waited for room wait for what is sent again, too."""
@@ -292,7 +302,7 @@ class Sending:
     def refusal_of(self, error: KafkaError, topic: str) -> KafkaGuardError:
         """Make the error for a record that the client did not take."""
         if isinstance(error, ProducerClosed):
-            return told.closed(errors, topic)
+            return recast(told.closed(errors, topic), ProducerClosed)
         if self.shell.is_transactional:
             return self.transactions.refusal_of(error, topic)
         known: dict[str, Any] = {}

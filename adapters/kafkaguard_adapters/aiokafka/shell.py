@@ -476,6 +476,7 @@ class AIOKafkaShell:
             await moving.end(producer, hooks.requests, STOP_S)
             if not reading.is_closed(producer) or self.death is not None:
                 await moving.close(producer, within)
+            moving.let_go(producer)
             await self.retire()
 
     def _open_of(self, producer: Any) -> list[SourceBatch]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka.client import ConnectionGroup
-from aiokafka.errors import NodeNotReadyError
+from aiokafka.errors import NodeNotReadyError, ProducerClosed
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import RecordMetadata
 
@@ -103,7 +103,7 @@ class Hooks:
         producer.client.send = self.send
 
     def follow(self, batch: Any) -> None:
-        """Have a batch told of; a batch that cannot be followed is sent all the same."""
+        """Have a batch told of; one that cannot be followed is sent all the same."""
         followed = self._begin(batch)
         if followed is not None:
             self.followed[batch] = followed
@@ -407,8 +407,28 @@ async def close(producer: Any, within: float) -> None:
         TimeoutError: They did not close in time.
     """
     producer._closed = True
-    async with asyncio.timeout(within):
-        await producer.client.close()
+    try:
+        async with asyncio.timeout(within):
+            await producer.client.close()
+    finally:
+        let_go(producer)
+
+
+def let_go(producer: Any) -> None:
+    """Let the calls go that wait for metadata, now that nobody asks for it any more."""
+    client = producer.client
+
+    def ended() -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = producer._loop.create_future()
+        future.set_exception(ProducerClosed("the producer has ended"))
+        forgive(future)
+        return future
+
+    client.force_metadata_update = ended
+    waiting = client._md_update_fut
+    if waiting is not None and not waiting.done():
+        waiting.set_exception(ProducerClosed("the producer has ended"))
+        forgive(waiting)
 
 
 def reopen(producer: Any) -> None:

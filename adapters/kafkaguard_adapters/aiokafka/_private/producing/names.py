@@ -57,7 +57,7 @@ USED = {
     ),
     "BatchBuilder": ("_buffer", "_closed"),
     "Sender": ("_acks", "_retry_backoff", "sender_task"),
-    "AIOKafkaClient": ("_wait_on_metadata", "close", "cluster"),
+    "AIOKafkaClient": ("_md_update_fut", "_wait_on_metadata", "close", "cluster"),
     "ProduceRequest": ("_topics",),
     "TransactionManager": (
         "_pending_txn_offsets",
@@ -100,6 +100,7 @@ REPLACED = {
     ("MessageBatch", "failure"): ("exception",),
     ("MessageBatch", "wait_drain"): ("timeout",),
     ("Sender", "_send_produce_req"): ("node_id", "batches"),
+    ("AIOKafkaClient", "force_metadata_update"): (),
     ("AIOKafkaClient", "send"): ("node_id", "request", "group"),
 }
 
