@@ -18,6 +18,8 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_click",
+    "sphinx_design",
     "state_pictures",
     "tables",
 ]
