@@ -666,6 +666,10 @@ class DeliveryMachine:
         """Count the records that have no outcome yet."""
         return self.left(self.open_work())
 
+    def has_unseen(self) -> bool:
+        """Tell whether a report would carry errors that nobody has looked at yet."""
+        return self._books.has_unseen
+
     def report(self, pending: int) -> DeliveryReport:
         """Close the books: what became of records since the last report."""
         return self._books.report(pending)

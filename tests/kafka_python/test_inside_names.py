@@ -104,11 +104,13 @@ class TestReplacedMethods:
         manager = producer._transaction_manager
         moving.tell_of_batches(producer, lambda _: None)
         moving.hear_refusals(producer, lambda *_: None)
+        moving.look_at_appends(producer, lambda *_: None)
         transactions.mend(producer)
         handler = InitProducerIdHandler(manager, 0)
         manager._enqueue_request(handler)
         replaced = {
             ("IncompleteProducerBatches", "add"): producer._accumulator._incomplete,
+            ("RecordAccumulator", "append"): producer._accumulator,
             ("Sender", "_dispatch_error"): producer._sender,
             ("TransactionManager", "_enqueue_request"): manager,
             ("InitProducerIdHandler", "on_complete"): handler,

@@ -11,7 +11,8 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from kafkaguard import errors, guard
 from kafkaguard._retries.events import RecreateEvent, RejectEvent, RetryEvent
-from tests.contracts.producer import COMPACTED, read, stale_topic, threads, until
+from tests.contracts.producer import read, stale_topic
+from tests.kafka_python.producer_load import await_recovery
 
 
 def guarded(cluster, config=None, **options):
@@ -84,26 +85,12 @@ def test_the_warning_about_a_replacement_says_what_killed_it(kafka_cluster, capl
     ):
         with pytest.raises(errors.InvalidRecordKeyError):
             producer.send(topic, b"-").get(10)
-        until(lambda: not threads("kafkaguard-recovery"))
+        await_recovery(producer)
     assert f"InvalidRecordError (87), topic {topic}, partition 0" in caplog.text
 
 
 class TestEvents:
     """`guard(client, on_event=...)`."""
-
-    def test_a_record_refused_by_the_guard_is_an_event(self, kafka_cluster):
-        """REJECT, with the topic and the policy."""
-        topic = kafka_cluster.create_topic(config=COMPACTED)
-        events = []
-        with (
-            guarded(kafka_cluster, on_event=events.append) as producer,
-            pytest.raises(errors.InvalidRecordKeyError),
-        ):
-            producer.send(topic, b"-")
-        (event,) = events
-        assert isinstance(event, RejectEvent)
-        assert (event.error, event.on_reject) == ("INVALID_RECORD_KEY", "raise")
-        assert (event.context.topic, event.policy) == (topic, "default")
 
     def test_death_rescue_and_refusal_are_events(self, kafka_cluster):
         """One of each: rejected, to be sent again, replaced."""

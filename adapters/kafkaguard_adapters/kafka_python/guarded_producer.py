@@ -18,6 +18,7 @@ from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.building import Builder
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.forks import ForkGuard
+from kafkaguard_adapters.kafka_python.own_sending import OwnSending
 from kafkaguard_adapters.kafka_python.sending import Sending
 from kafkaguard_adapters.kafka_python.settings import read_settings
 from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
@@ -96,7 +97,8 @@ class GuardedProducer(ClusterCalls):
         )
         self._patience = facts_patience
         self._forks = ForkGuard(self)
-        self._sending = Sending(
+        sending = OwnSending if reading.has_own_send(producer) else Sending
+        self._sending = sending(
             self._cache.harmless, checks_keys=policy.null_key == "reject"
         )
         self.send = self._sending.send
@@ -196,6 +198,16 @@ class GuardedProducer(ClusterCalls):
         if is_given_up:
             raise told.transaction_given_up(errors, report)
         return report
+
+    def report(self) -> DeliveryReport:
+        """Report what became of the records since the last report, without waiting.
+
+        What flush() and close() return or raise is a report, too.
+
+        Returns:
+            The counts, ``pending`` as of now. Its errors count as looked at.
+        """
+        return self._driver.report(self._driver.pending())
 
     def _close_client(self, timeout: float, null_logger: bool) -> None:
         try:

@@ -168,6 +168,9 @@ class Sending:
         future._driver = self.driver  # noqa: SLF001 - as its __init__ does
         return future
 
+    def follow(self, producer: Any) -> None:
+        """Look at what a client sends that is put in use; ``send`` does that here."""
+
     def hold_all(self, wait: Callable[[str, Limit], object]) -> None:
         """Let all sends wait, in a forked child that has no producer."""
         self.machine, self.wait = _ALL_HELD, wait
@@ -220,8 +223,18 @@ class Sending:
         """Return the error of a record without a key for a compacted topic."""
         if not self.checks_keys:
             return None
+        serializer = self.shell.producer.config["key_serializer"]
+        return self._checked(topic, key, headers, serializer, patience)
+
+    def _checked(
+        self,
+        topic: str,
+        key: Any,
+        headers: Any,
+        serializer: Any = None,
+        patience: float | None = None,
+    ) -> InvalidRecordKeyError | None:
         try:
-            serializer = self.shell.producer.config["key_serializer"]
             self.null_keys.check(topic, key, headers, serializer, patience)
         except InvalidRecordKeyError as error:
             return error
@@ -241,15 +254,21 @@ class Sending:
         Raises:
             KafkaGuardError: It is not set aside.
         """
+        place = Place(record.topic, record.partition)
+        inner = self._set_aside(error, place, lambda: self._bytes(error, record))
+        return GuardedFuture(inner, self.driver)
+
+    def _set_aside(
+        self, error: KafkaGuardError, place: Place, raw: Callable[[], Raw | None]
+    ) -> Any:
         on_reject = self.machine.on_reject(error)
         if on_reject == "raise":
             self.driver.raised(error)
             raise error
-        raw = self._bytes(error, record) if on_reject == "dead_letter" else None
-        inner = moving.never_sent(record.topic, record.partition)
-        place = Place(record.topic, record.partition)
-        self.driver.refused_at_once(inner, place, raw, error)
-        return GuardedFuture(inner, self.driver)
+        inner = moving.never_sent(*place)
+        its = raw() if on_reject == "dead_letter" else None
+        self.driver.refused_at_once(inner, place, its, error)
+        return inner
 
     def _bytes(self, error: KafkaGuardError, record: SendArguments) -> Raw | None:
         """Return a record's bytes; where they cannot be had, the error says so."""

@@ -57,6 +57,9 @@ class LetterRules(Protocol):
             InvalidRecordKeyError: It is one.
         """
 
+    def follow(self, producer: Any) -> None:
+        """Look at what a client sends that is put in use."""
+
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Say why the client did not take a record."""
 
@@ -143,6 +146,7 @@ class KafkaPythonShell:
         self._generation += 1
         begin = self._weakly(producer, self._generation)
         moving.tell_of_batches(producer, begin)
+        self._letters.follow(producer)
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:
                 begin(source, before=len(reading.records_in(source)))

@@ -386,6 +386,11 @@ class ThreadDriver:
         with self._changed:
             return self.machine.pending()
 
+    def has_unseen(self) -> bool:
+        """Tell whether a report would carry errors that nobody has looked at yet."""
+        with self._changed:
+            return self.machine.has_unseen()
+
     def report(self, pending: int) -> DeliveryReport:
         """Close the books: what became of records since the last report."""
         with self._changed:

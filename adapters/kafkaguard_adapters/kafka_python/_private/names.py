@@ -122,6 +122,15 @@ USED = {
 #: Methods that are replaced in an object, and the names of what they take.
 REPLACED = {
     ("IncompleteProducerBatches", "add"): ("batch",),
+    ("RecordAccumulator", "append"): (
+        "tp",
+        "timestamp_ms",
+        "key",
+        "value",
+        "headers",
+        "now",
+        "abort_on_new_batch",
+    ),
     ("Sender", "_dispatch_error"): ("batch", "exception", "partition_response"),
     ("ClusterMetadata", "request_update"): (),
     ("TransactionManager", "_enqueue_request"): ("request_handler",),
