@@ -200,6 +200,12 @@ class AwaitedShell(Shell, Protocol):
             Exception: The client did not take it.
         """
 
+    def take_back(self, topic: str) -> None:
+        """Fail what waits behind a batch that has failed, and was never sent.
+
+        It comes back as ``failed``: else it would overtake what is sent again.
+        """
+
     def settle(self, record: Record) -> None:
         """Settle the application's future of a record, which has its outcome."""
 

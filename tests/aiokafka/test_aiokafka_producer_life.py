@@ -150,10 +150,14 @@ class TestStop:
     async def test_an_exception_of_the_block_goes_first(self, kafka_cluster):
         """What stop() would raise becomes a note of it."""
         topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
-        with pytest.raises(ZeroDivisionError) as caught:
+
+        async def fail():
             async with guarded(kafka_cluster) as producer:
                 await producer.send(topic, b"x" * 5000, b"k")
                 raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError) as caught:
+            await fail()
         (note,) = caught.value.__notes__
         assert "besides, on stopping the producer" in note
 
@@ -188,8 +192,10 @@ class TestDeath:
                 for n in (2, 3):
                     await producer.send_and_wait(kafka_topic, b"%d" % n, b"k")
             assert old is not bare_of(producer)
-        assert ["1", "2", "3"] == [
-            value.decode() for _, value in read(kafka_cluster, kafka_topic)
+        assert [value.decode() for _, value in read(kafka_cluster, kafka_topic)] == [
+            "1",
+            "2",
+            "3",
         ]
         assert "RecreateEvent" in [type(event).__name__ for event in events]
         assert set() == other_tasks()
@@ -294,8 +300,10 @@ class TestDeath:
             kafka_faults.on("Produce").close(times=1, written=True)
             for n in range(3):
                 await producer.send_and_wait(kafka_topic, b"%d" % n, b"k")
-        assert [b"0", b"1", b"2"] == [
-            value for _, value in read(kafka_faults, kafka_topic)
+        assert [value for _, value in read(kafka_faults, kafka_topic)] == [
+            b"0",
+            b"1",
+            b"2",
         ]
 
 
@@ -373,7 +381,7 @@ class TestCalls:
             with pytest.raises(errors.InvalidRecordKeyError):
                 await refused
             assert (await producer.flush()).delivered == 1
-        assert [(b"k", b"v")] == read(kafka_cluster, topic)
+        assert read(kafka_cluster, topic) == [(b"k", b"v")]
 
     async def test_a_lost_code_arrives(self, kafka_topic, kafka_faults):
         """The bare client calls it UnknownError, -1."""
@@ -381,7 +389,7 @@ class TestCalls:
             kafka_faults.on("Produce").fail("POLICY_VIOLATION", times=1)
             with pytest.raises(errors.KafkaGuardError) as caught:
                 await producer.send_and_wait(kafka_topic, b"v", b"k")
-        assert (44, "POLICY_VIOLATION") == (caught.value.code, caught.value.name)
+        assert (caught.value.code, caught.value.name) == (44, "POLICY_VIOLATION")
         assert isinstance(caught.value, aiokafka_errors.BrokerResponseError)
 
     async def test_two_guards_of_one_client_are_refused(self, kafka_cluster):

@@ -23,9 +23,9 @@ async def test_every_name_is_there_and_a_missing_one_is_told(kafka_cluster):
     servers = kafka_cluster.bootstrap_servers
     for kind in ({}, {"enable_idempotence": True}, {"transactional_id": "t"}):
         producer = AIOKafkaProducer(bootstrap_servers=servers, **kind)
-        assert [] == names.missing(producer)
+        assert names.missing(producer) == []
         del producer._message_accumulator._linger_time
-        assert ["MessageAccumulator._linger_time"] == names.missing(producer)
+        assert names.missing(producer) == ["MessageAccumulator._linger_time"]
         await producer.stop()
 
 
@@ -36,7 +36,8 @@ async def test_what_is_replaced_takes_what_it_took(kafka_topic, kafka_cluster):
     producer = guard(
         AIOKafkaProducer(
             bootstrap_servers=servers, enable_idempotence=True, linger_ms=60_000
-        )
+        ),
+        policy={"on_reject": "dead_letter"},
     )
     async with producer:
         await producer.send(kafka_topic, b"v", b"k")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.facts import Answer, Batch, Place, Refusal
 from kafkaguard._verdicts.classification import classify
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Raw
     from kafkaguard._delivery.records import Record
     from kafkaguard.errors import KafkaGuardError
+
+
+class TakenBackError(KafkaError):  # type: ignore[misc]  # it comes without types
+    """A batch was taken from the client again before it was sent."""
 
 
 class Owner(Protocol):
@@ -229,13 +233,19 @@ class SourceBatch(Batch):
 
     def _lost(self, cause: BaseException) -> dict[str, Any]:
         sent: Literal["never", "maybe"] = "maybe" if self.may_be_written() else "never"
-        # Else the sender has ended, and this is what it ended of.
-        expired = isinstance(cause, KafkaTimeoutError) or self._has_expired()
+        expired = isinstance(cause, KafkaTimeoutError) or self._has_expired(cause)
         return {"blame": "client", "sent": sent, "expired": expired}
 
-    def _has_expired(self) -> bool:
+    def _has_expired(self, cause: BaseException) -> bool:
+        """Tell whether the client has given it up, while its sender goes on."""
         task = reading.sender_task(self.producer)
-        return task is not None and not task.done()
+        is_alive = task is not None and not task.done()
+        return is_alive and not isinstance(cause, TakenBackError)
+
+
+def expired(refusals: Sequence[Refusal]) -> bool:
+    """Tell whether records failed since their time was over."""
+    return any(refusal.expired for refusal in refusals)
 
 
 def settle_whole(whole: Whole, found: Any, error: KafkaGuardError | None) -> None:

@@ -31,7 +31,10 @@ from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.consuming import forks
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.null_keys import NullKeyRule
-from kafkaguard_adapters.producing.policies import check_transactional
+from kafkaguard_adapters.producing.policies import (
+    check_transactional,
+    ways_of_rejecting,
+)
 from kafkaguard_adapters.producing.task_driver import TaskDriver
 
 if TYPE_CHECKING:
@@ -96,6 +99,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             self._lookup,
             rule,
             checks_keys=policy.null_key == "reject",
+            sets_aside="dead_letter" in ways_of_rejecting(policy),
             loop=loop,
             check=self._check,
         )
@@ -196,7 +200,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
                 ForkedProducerError,
                 "this producer was made before fork(): its connections are the "
                 f"parent's, and its tasks are not in this process ({os.getpid()}). "
-                "Build it after the fork",
+                "Build it in the child: guard(factory=AIOKafkaProducer, config={...})",
                 theirs=IllegalStateError,
             )
         running = get_running_loop()

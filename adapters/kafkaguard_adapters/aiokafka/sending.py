@@ -45,6 +45,7 @@ class Sending:
         lookup: Finds out which topics are compacted.
         rule: Says what becomes of a record without a key for such a topic.
         checks_keys: Refuse a record without a key for a compacted topic.
+        sets_aside: There may be dead letters.
         loop: The event loop that all of it belongs to.
         check: Raises where nothing can be sent.
 
@@ -60,6 +61,7 @@ class Sending:
         "_lookup",
         "_loop",
         "_rule",
+        "_sets_aside",
         "check",
         "checks_keys",
         "driver",
@@ -81,6 +83,7 @@ class Sending:
         rule: NullKeyRule,
         *,
         checks_keys: bool,
+        sets_aside: bool,
         loop: asyncio.AbstractEventLoop,
         check: Callable[[], None],
     ) -> None:
@@ -88,6 +91,7 @@ class Sending:
         self._lookup = lookup
         self._rule = rule
         self.checks_keys = checks_keys
+        self._sets_aside = sets_aside
         self._loop = loop
         self.check = check
         self.is_usable = False
@@ -109,6 +113,8 @@ class Sending:
         self._client, self._client_send = producer, producer.send
         if self.checks_keys and self._rule.minds_disguises:
             moving.wrap_key_serializer(producer, self._note_key)
+        if self._sets_aside:
+            moving.keep_large_records(producer)
 
     def _note_key(self, key: Any, sent: Any) -> None:
         self._is_disguised = key is None and is_disguise(sent)
@@ -178,7 +184,7 @@ class Sending:
             refusal = await self._refusal(tp.topic, is_disguised=is_disguised)
             if refusal is not None:
                 self.transactions.refused_at_once(refusal)
-                return self._refused(refusal, Place(*tp), raw)
+                return self._refused(refusal, Place(tp.topic), raw)
         left = await self._free(tp.topic, within)
         return await self.shell.add(
             tp, raw.key, raw.value, left, raw.timestamp_ms, raw.headers
@@ -274,7 +280,7 @@ class Sending:
             return await send(*args, **kwargs)
         refusal = self.refusal_of(error, topic)
         self.transactions.refused_at_once(refusal)
-        return self._refused(refusal, Place(topic), None)
+        return self._refused(refusal, Place(topic), moving.bytes_of(error))
 
     def _is_being_replaced(self, topic: str) -> bool:
         """Tell whether a send that comes now waits, or finds another client."""

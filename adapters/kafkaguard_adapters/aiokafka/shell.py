@@ -25,7 +25,9 @@ from kafkaguard_adapters.aiokafka._private.producing import moving, reading
 from kafkaguard_adapters.aiokafka.batches import (
     Slot,
     SourceBatch,
+    TakenBackError,
     Whole,
+    expired,
     settle_whole,
 )
 from kafkaguard_adapters.aiokafka.errors import errors
@@ -51,6 +53,7 @@ START_S = 10.0
 ASK_S = 3.0
 #: By so much, at most, aiokafka takes a record for larger than it is.
 _ESTIMATE_BYTES = 21
+_POLL_S = 0.01
 #: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID: rewinding does not mend these.
 _SEQUENCE_ERRORS = frozenset({45, 59})
 
@@ -111,6 +114,10 @@ class AIOKafkaShell:
         self._retired: list[Any] = []
         #: By the builder that the application hands over as a batch.
         self._wholes: dict[Any, Whole] = {}
+        #: Where a batch has failed, until what waits there was taken back.
+        self._behind: set[Place] = set()
+        #: Batches that a dead producer gave up on their way.
+        self._unheard: list[SourceBatch] = []
         #: Tasks that hand records over, past every hold.
         self._handing: set[Any] = set()
         #: Exceptions that the application may look at before the next report.
@@ -184,9 +191,12 @@ class AIOKafkaShell:
     def batch_failed(self, batch: SourceBatch, cause: BaseException) -> None:
         """Tell that a batch has failed, after the death of its producer."""
         self._open.pop(batch, None)
+        self._behind.add(batch.place)
         try:
             self._mend(batch, cause)
             refusals = batch.refusals(cause)
+            if batch.is_on_its_way and self.death is not None and not expired(refusals):
+                self._unheard.append(batch)
             if batch.whole is not None:
                 batch.whole.left = sum(isinstance(r.token, Slot) for r in refusals)
             self._failed(batch, refusals)
@@ -253,10 +263,12 @@ class AIOKafkaShell:
 
     async def hear_out(self, until: float) -> None:
         """Wait for the answers to what was sent, until monotonic seconds."""
-        requests = self._hooks[self.producer].requests
-        if requests:
-            left = max(0.0, until - time.monotonic())
-            await asyncio.wait(set(requests), timeout=left)
+        dead = self.producer
+        while time.monotonic() < until and (
+            any(batch.is_on_its_way for batch in self._open_of(dead))
+            or any(batch.late is None for batch in self._unheard)
+        ):
+            await asyncio.sleep(_POLL_S)
 
     async def stop(self) -> None:
         """End the client's tasks; what it still holds fails."""
@@ -294,6 +306,7 @@ class AIOKafkaShell:
             await self._close(successor)
             raise ProducerClosed("the producer was closed meanwhile")
         self._retired.append(dead)
+        self._unheard.clear()
         self.put_in_use(successor)
 
     async def _start(self, producer: Any) -> None:
@@ -399,6 +412,15 @@ class AIOKafkaShell:
                 return (await self._ask(topic)).max_message_bytes
         except Exception:  # noqa: BLE001 - the text does without it
             return None
+
+    def take_back(self, topic: str) -> None:
+        """Fail what waits behind a batch that has failed, and was never sent."""
+        places = {place for place in self._behind if place.topic == topic}
+        self._behind -= places
+        for batch in list(self._open):
+            if batch.place in places and not reading.is_numbered(batch.source):
+                error = TakenBackError("it waited behind a batch that has failed")
+                moving.give_up(batch.producer, batch.source, error)
 
     def give_up(self, batch: Batch) -> None:
         """Fail a batch, of which nothing more is sent if it was not sent yet."""

@@ -30,6 +30,7 @@ class Transactions:
     def __init__(self, shell: AIOKafkaShell, driver: TaskDriver) -> None:
         self._shell = shell
         self._driver = driver
+        self._is_open = False
 
     def refused_at_once(self, error: KafkaGuardError) -> None:
         """Take note of a record that was never handed over: the rest is incomplete."""
@@ -46,6 +47,7 @@ class Transactions:
         """Begin a transaction."""
         await self._shell.producer.begin_transaction()
         self._driver.machine.new_transaction()
+        self._is_open = True
 
     async def commit(self) -> None:
         """Commit."""
@@ -53,19 +55,23 @@ class Transactions:
         if self._driver.machine.transaction_failure is not None:
             raise self._driver.machine.transaction_failure
         await self._shell.producer.commit_transaction()
+        self._is_open = False
 
     async def abort(self) -> None:
         """Abort."""
         await self._shell.producer.abort_transaction()
+        self._is_open = False
 
     async def add_offsets(self, offsets: Any, group_id: Any) -> None:
         """Add offsets."""
         await self._shell.producer.send_offsets_to_transaction(offsets, group_id)
 
     async def give_up(self, seconds: float) -> KafkaGuardError | None:
-        """Abort what is open."""
-        async with asyncio.timeout(seconds):
-            return None
+        """Abort what is open, within seconds."""
+        if self._is_open:
+            async with asyncio.timeout(seconds):
+                await self.abort()
+        return None
 
     @asynccontextmanager
     async def block(self, producer: Any) -> AsyncIterator[Any]:

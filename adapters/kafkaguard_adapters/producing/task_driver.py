@@ -184,7 +184,11 @@ class TaskDriver:
     # --- what commands come to: Hands -------------------------------------------------
 
     def hold(self, topic: str) -> None:
-        """Do nothing: a send looks at the hold and is in its batch without a pause."""
+        """Take back what is not sent yet.
+
+        No send is under way: it looks at the hold and is in its batch without a pause.
+        """
+        self._shell.take_back(topic)
 
     async def hand_over(
         self, records: Sequence[Record]

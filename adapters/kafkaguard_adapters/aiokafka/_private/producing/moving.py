@@ -13,18 +13,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka.client import ConnectionGroup
-from aiokafka.errors import NodeNotReadyError, ProducerClosed
+from aiokafka.errors import (
+    MessageSizeTooLargeError,
+    NodeNotReadyError,
+    ProducerClosed,
+)
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import RecordMetadata
 
 from aiokafka import TopicPartition
+from kafkaguard._delivery.facts import Raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from aiokafka.producer.transaction_manager import PidAndEpoch
-
-    from kafkaguard._delivery.facts import Raw
 
     #: How a record, or a batch, comes to the accumulator; its future is awaited for.
     Add = Callable[..., Coroutine[Any, Any, asyncio.Future[Any]]]
@@ -261,6 +264,31 @@ def wrap_key_serializer(producer: Any, note: Callable[[Any, Any], None]) -> None
         return sent
 
     producer._key_serializer = serialize_and_note
+
+
+def keep_large_records(producer: Any) -> None:
+    """Have the error for a record that is too large for the client carry its bytes."""
+    serialize = producer._serialize
+
+    def serialize_and_keep(key: Any, value: Any, headers: Any) -> Any:
+        try:
+            return serialize(key, value, headers)
+        except MessageSizeTooLargeError as error:
+            key_of, value_of = producer._key_serializer, producer._value_serializer
+            error.kafkaguard_raw = Raw(
+                key if key_of is None else key_of(key),
+                value if value_of is None else value_of(value),
+                headers,
+            )
+            raise
+
+    producer._serialize = serialize_and_keep
+
+
+def bytes_of(error: BaseException) -> Raw | None:
+    """Return the bytes that the error for a record carries."""
+    raw: Raw | None = getattr(error, "kafkaguard_raw", None)
+    return raw
 
 
 class NullKeyNotes:

@@ -77,6 +77,7 @@ USED = {
 }
 #: Methods that are replaced in an object, and the names of what they take.
 REPLACED = {
+    ("AIOKafkaProducer", "_serialize"): ("key", "value", "headers"),
     ("MessageAccumulator", "_append_batch"): ("builder", "tp"),
     ("MessageAccumulator", "add_batch"): ("builder", "tp", "timeout"),
     ("MessageAccumulator", "add_message"): (
