@@ -21,6 +21,8 @@ extensions = [
     "sphinx_click",
     "sphinx_design",
     "state_pictures",
+    "reference",
+    "rights",
     "tables",
 ]
 myst_enable_extensions = ["colon_fence"]

@@ -17,8 +17,9 @@ QUICK = {
     "max_block_ms": 10_000,
     "reconnect_backoff_max_ms": 200,
 }
-#: delivery_timeout_ms, the guard's margin, and what a busy machine adds.
-BOUND_S = 1.5 + 1.0 + 6.0
+#: Above delivery_timeout_ms and the guard's margin by what a busy machine may add; the
+#: client alone would wait for ever.
+BOUND_S = 30.0
 
 
 @pytest.fixture

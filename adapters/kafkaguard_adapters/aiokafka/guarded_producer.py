@@ -30,15 +30,13 @@ from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.consuming import forks
 from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyRule
-from kafkaguard_adapters.producing.policies import (
-    check_transactional,
-    ways_of_rejecting,
-)
+from kafkaguard_adapters.producing.policies import check_transactional
 from kafkaguard_adapters.producing.task_driver import TaskDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from kafkaguard._retries.events import Event
@@ -68,6 +66,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         view: What our own calls ask.
         cache: What is known about topics.
         policy: What becomes of records that fail, and of null keys.
+        topics: Topics that it will send to, as far as they are known.
         on_event: What receives events; None: nobody.
     """
 
@@ -78,6 +77,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         view: ClusterView,
         cache: TopicFactsCache,
         policy: RetryPolicy,
+        topics: Collection[str] = (),
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
         super().__init__(producer, view)
@@ -99,14 +99,17 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             self._lookup,
             rule,
             checks_keys=policy.null_key == "reject",
-            sets_aside="dead_letter" in ways_of_rejecting(policy),
+            sets_aside="dead_letter" in policy.ways_of_rejecting,
             loop=loop,
             check=self._check,
         )
         self._shell = AIOKafkaShell(
             producer, builder, view.ask_topic_settings, self._sending, self._use
         )
-        self._driver = TaskDriver(self._shell, policy, cache, loop, on_event)
+        letters = LetterTopics(policy, view.settings, errors.make, topics)
+        self._driver = TaskDriver(
+            self._shell, policy, cache, loop, on_event, letters.meet
+        )
         self._transactions = Transactions(self._shell, self._driver)
         self._sending.use(self._shell, self._driver, self._transactions)
         self.send = self._sending.send
@@ -484,5 +487,6 @@ def wrap(
         view_of(producer, config, cache),
         cache,
         policy,
+        topics or (),
         on_event,
     )

@@ -264,7 +264,7 @@ class AIOKafkaShell:
     async def hear_out(self, until: float) -> None:
         """Wait for the answers to what was sent, until monotonic seconds."""
         dead = self.producer
-        while time.monotonic() < until and (
+        while time.monotonic() < until and (  # noqa: ASYNC110 - nobody tells of it
             any(batch.is_on_its_way for batch in self._open_of(dead))
             or any(batch.late is None for batch in self._unheard)
         ):

@@ -25,6 +25,7 @@ from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
 from kafkaguard_adapters.kafka_python.transactions import Transactions
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.driver import ThreadDriver
+from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 from kafkaguard_adapters.producing.policies import check_transactional
 
@@ -95,6 +96,9 @@ class GuardedProducer(ClusterCalls):
         self.cluster_view = ClusterView(
             self._cluster_settings, errors.make, self._cache
         )
+        self._letter_topics = LetterTopics(
+            policy, self._cluster_settings, errors.make, topics or ()
+        )
         self._patience = facts_patience
         self._forks = ForkGuard(self)
         sending = OwnSending if reading.has_own_send(producer) else Sending
@@ -113,7 +117,9 @@ class GuardedProducer(ClusterCalls):
         self._shell = shell = KafkaPythonShell(
             producer, self._builder, ask, self._sending
         )
-        self._driver = ThreadDriver(shell, self._policy, self._cache, self._on_event)
+        self._driver = ThreadDriver(
+            shell, self._policy, self._cache, self._on_event, self._letter_topics.meet
+        )
         self._transactions = Transactions(shell, self._driver)
         lookup = TopicFactsLookup(
             lambda topic: ask(topic).facts, self._cache, patience=self._patience

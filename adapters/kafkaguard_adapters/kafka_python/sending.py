@@ -16,7 +16,7 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kafkaguard._delivery.facts import Place
 from kafkaguard._delivery.judging import add_words
 from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import InvalidRecordKeyError
+from kafkaguard.errors import InvalidRecordKeyError, PartitionNotThereError
 from kafkaguard_adapters.kafka_python import transaction_errors
 from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python._private.reading import SendArguments
@@ -302,6 +302,9 @@ class Sending:
         if isinstance(error, KafkaError):
             refusal = self.refusal_of(error, record.topic, record.partition)
             return self._refused(refusal, record)
+        if isinstance(error, PartitionNotThereError):
+            self.transactions.refused_at_once(error)
+            return self._refused(error, record)
         self.transactions.refused_at_once(told.not_taken(errors, error, record.topic))
         raise error
 
@@ -333,6 +336,8 @@ class Sending:
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Say why the client did not take a dead letter."""
+        if isinstance(error, PartitionNotThereError):
+            return error
         if isinstance(error, KafkaError):
             return self.refusal_of(error, topic)
         return told.not_taken(errors, error, topic)

@@ -21,6 +21,7 @@ from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
+from kafkaguard_adapters.producing import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -147,6 +148,7 @@ class KafkaPythonShell:
         begin = self._weakly(producer, self._generation)
         moving.tell_of_batches(producer, begin)
         self._letters.follow(producer)
+        moving.check_partitioner(producer, partial(told.not_there, errors))
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:
                 begin(source, before=len(reading.records_in(source)))

@@ -11,19 +11,13 @@ if TYPE_CHECKING:
     from kafkaguard_policies import RetryPolicy
 
 
-def ways_of_rejecting(policy: RetryPolicy) -> set[str]:
-    """Return all that becomes of a record that is refused, whatever its topic."""
-    ways = {policy.on_reject, *(each.on_reject for each in policy.overrides)}
-    return {way for way in ways if way is not None}
-
-
 def check_transactional(policy: RetryPolicy, errors: ClientErrors) -> None:
     """Refuse a policy that sets records of transactions aside.
 
     Raises:
         ClientConfigurationError: It does.
     """
-    aside = sorted(ways_of_rejecting(policy) - {"raise"})
+    aside = sorted(policy.ways_of_rejecting - {"raise"})
     if aside:
         raise errors.make(
             ClientConfigurationError,

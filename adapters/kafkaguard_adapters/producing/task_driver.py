@@ -50,6 +50,7 @@ class TaskDriver:
         cache: What is known of topics.
         loop: The event loop that all of it belongs to.
         hook: What receives events; None: nobody.
+        meet: Told of the topic of each batch; it must return at once.
 
     Attributes:
         machine: Decides.
@@ -62,8 +63,10 @@ class TaskDriver:
         cache: TopicFactsCache,
         loop: asyncio.AbstractEventLoop,
         hook: Callable[[Event], object] | None = None,
+        meet: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._shell = shell
+        self._meet = meet
         self._cache = cache
         self._loop = loop
         self._hooks = () if hook is None else (hook,)
@@ -89,6 +92,7 @@ class TaskDriver:
 
     def _began(self, batch: Batch) -> None:
         self.machine.began(batch)
+        self._meet(batch.place.topic)
         if self._timer is None:
             self._set_timer(batch.next_look)
 

@@ -79,6 +79,39 @@ def look_at_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> 
     accumulator.append = look_and_append
 
 
+def check_partitioner(
+    producer: Any, refusal: Callable[[str, Any, set[int]], Exception]
+) -> None:
+    """Have a partition refused that the application's partitioner makes up.
+
+    The client would take the record, and keep it until ``delivery_timeout_ms``.
+
+    Args:
+        producer: Whose partitioner is meant; one of the client's own makes up nothing.
+        refusal: Makes the error, of a topic, the partition and those that are there.
+    """
+    if type(producer.config["partitioner"]).__module__.startswith("kafka."):
+        return
+    choose, partitions_of = producer._partition, producer._metadata.partitions_for_topic
+
+    def choose_and_check(
+        topic: str,
+        partition: int | None,
+        key: Any,
+        value: Any,
+        serialized_key: Any,
+        serialized_value: Any,
+    ) -> Any:
+        chosen = choose(topic, partition, key, value, serialized_key, serialized_value)
+        if partition is None and chosen is not None:
+            known = partitions_of(topic)
+            if known is not None and chosen not in known:
+                raise refusal(topic, chosen, known)
+        return chosen
+
+    producer._partition = choose_and_check
+
+
 def hear_refusals(producer: Any, tell: Callable[[Any, Any], object]) -> None:
     """Have refusals told of that come for batches which were given up already.
 

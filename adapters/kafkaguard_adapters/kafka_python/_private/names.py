@@ -23,6 +23,7 @@ USED = {
         "_accumulator",
         "_closed",
         "_metadata",
+        "_partition",
         "_sender",
         "_serialize",
         "_transaction_manager",
@@ -58,6 +59,7 @@ USED = {
         "_future",
         "_lock",
         "brokers",
+        "partitions_for_topic",
         "request_update",
         "unauthorized_topics",
     ),
@@ -121,6 +123,14 @@ USED = {
 }
 #: Methods that are replaced in an object, and the names of what they take.
 REPLACED = {
+    ("KafkaProducer", "_partition"): (
+        "topic",
+        "partition",
+        "key",
+        "value",
+        "serialized_key",
+        "serialized_value",
+    ),
     ("IncompleteProducerBatches", "add"): ("batch",),
     ("RecordAccumulator", "append"): (
         "tp",
