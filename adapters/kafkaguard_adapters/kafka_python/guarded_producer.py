@@ -28,9 +28,11 @@ from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 from kafkaguard_adapters.producing.policies import check_transactional
+from kafkaguard_adapters.producing.transaction_block import transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from kafkaguard._retries.events import Event
@@ -180,8 +182,8 @@ class GuardedProducer(ClusterCalls):
         Raises:
             DeliveryFailed: Records failed and nobody has looked at them.
             CallbackError: A callback of the application has raised.
-            ClientStateError: A transaction was open; it was aborted. Or it is called in
-                a callback, whose thread it waits for.
+            ClientStateError: A transaction was open; the text says whether it was
+                aborted. Or it is called in a callback, whose thread it waits for.
             TypeError: ``timeout`` is not a number.
             ValueError: It is negative.
         """
@@ -196,13 +198,14 @@ class GuardedProducer(ClusterCalls):
         self._shell.refuse_successors()
         self._driver.stop()
         left = max(STOP_S, deadline - time.monotonic())
-        is_given_up = self._transactions.give_up(left)
+        given_up = self._transactions.give_up(left)
         self._driver.give_up(max(deadline, time.monotonic() + STOP_S))
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(left, null_logger)
         report = self._report(self._driver.pending())
-        if is_given_up:
-            raise told.transaction_given_up(errors, report)
+        if given_up is not None:
+            why = given_up.still_open
+            raise told.transaction_given_up(errors, report, still_open=why) from why
         return report
 
     def report(self) -> DeliveryReport:
@@ -281,6 +284,22 @@ class GuardedProducer(ClusterCalls):
         )
 
     partitions_for = _passed_on("partitions_for", api="Metadata")
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Begin a transaction, and commit it after the ``with`` block, or abort it.
+
+        A call is made again as the policy says, a commit whose answer was lost too: the
+        coordinator carries it out once. The block never runs twice, and nothing is
+        aborted whose commit has an unknown result.
+
+        Raises:
+            KafkaGuardError: It was not committed. ABORT: it was aborted, so the same
+                records can be sent in a new one. IN_DOUBT: it may have been committed.
+                RECREATE: it could not be aborted. FENCED: another instance uses this
+                ``transactional.id``.
+            BaseException: What the block raises, after one abort.
+        """
+        return transaction(self._transactions, self._policy)
 
     def init_transactions(self) -> None:
         """Take the ``transactional.id`` over within ``max_block_ms``.
