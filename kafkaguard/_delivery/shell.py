@@ -200,7 +200,7 @@ class AwaitedShell(Shell, Protocol):
             Exception: The client did not take it.
         """
 
-    def take_back(self, topic: str) -> None:
+    def take_back(self, behind: Batch) -> None:
         """Fail what waits behind a batch that has failed, and was never sent.
 
         It comes back as ``failed``: else it would overtake what is sent again.

@@ -112,13 +112,15 @@ class AiokafkaWriter(Writer):
         asyncio.run(self.guarded.send(topic, b"v", b"k"))
 
 
-class TestAiokafka(ProducerContract, ExpiryContract, RejectsContract):
+class AiokafkaContract(ProducerContract, ExpiryContract, RejectsContract):
+    """The contract for this client, whatever its settings."""
+
     client_class = AIOKafkaProducer
     client_name = "aiokafka"
     client_error = aiokafka_errors.KafkaError
     client_refusal = aiokafka_classes.class_for(87)
     names_refused = False  # Produce v7
-    settings: ClassVar = {"enable_idempotence": True}
+    settings: ClassVar = {}
 
     @contextmanager
     def open(
@@ -193,8 +195,18 @@ class TestAiokafka(ProducerContract, ExpiryContract, RejectsContract):
         return Own
 
 
-class TestAiokafkaNotIdempotent(TestAiokafka):
+class TestAiokafka(AiokafkaContract):
+    """With idempotence."""
+
+    settings: ClassVar = {"enable_idempotence": True}
+
+    def test_a_denied_topic_is_told_of_both_classes(self, kafka_users):
+        """Whoever may write to no topic at all gets no id: start() says so, code 31."""
+        kafka_users.grant("bob", "WRITE", "TOPIC", kafka_users.create_topic())
+        super().test_a_denied_topic_is_told_of_both_classes(kafka_users)
+
+
+class TestAiokafkaNotIdempotent(AiokafkaContract):
     """Without idempotence, which is the client's default."""
 
     idempotent = False
-    settings: ClassVar = {}

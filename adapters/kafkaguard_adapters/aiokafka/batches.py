@@ -211,7 +211,7 @@ class SourceBatch(Batch):
             cause: What the client gives as the reason.
         """
         raws = self.raws()
-        how = self._answered(cause) if self.was_answered_at_last else self._lost(cause)
+        how = self._answered() if self.was_answered_at_last else self._lost(cause)
         return [
             Refusal(
                 token=token,
@@ -224,9 +224,9 @@ class SourceBatch(Batch):
             for index, (token, raw) in enumerate(zip(self.tokens(), raws, strict=True))
         ]
 
-    def _answered(self, _: BaseException) -> dict[str, Any]:
+    def _answered(self) -> dict[str, Any]:
         return {
-            "blame": "unknown",
+            "blame": "record" if self.source.record_count == 1 else "unknown",
             "sent": "answered",
             "was_unanswered": self._was_unanswered,
         }

@@ -110,7 +110,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         self._driver = TaskDriver(
             self._shell, policy, cache, loop, on_event, letters.meet
         )
-        self._transactions = Transactions(self._shell, self._driver)
+        self._transactions = Transactions(self._shell, self._driver, policy)
         self._sending.use(self._shell, self._driver, self._transactions)
         self.send = self._sending.send
         forks.watch(self)
@@ -194,6 +194,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
                 theirs=IllegalStateError,
             )
         death = self._shell.death
+        if self._shell.is_transactional:
+            return  # the transactional calls say what became of it
         if death is not None and None not in self._driver.machine.holds:
             raise self._dead(death)
 
@@ -368,16 +370,17 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             self._is_stopped = True
             self._look_whether_usable()
             self._shell.refuse_successors()
-            left_open = await self._transactions.give_up(_left(deadline))
+            given_up = await self._transactions.give_up(_left(deadline))
             await self._driver.stop()
             await self._driver.give_up()
         finally:
             await self._close(_left(deadline))
         await self._driver.let_others_look()
         report = self._report(self._driver.pending())
-        if left_open is not None:
-            left_open.report = report  # type: ignore[attr-defined]  # for whoever looks
-            raise left_open
+        if given_up is not None:
+            raise told.transaction_given_up(
+                errors, report, still_open=given_up.still_open
+            )
         return report
 
     async def _close(self, within: float) -> None:

@@ -11,7 +11,12 @@ from __future__ import annotations
 from asyncio import get_running_loop
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.errors import KafkaError, KafkaTimeoutError, ProducerClosed
+from aiokafka.errors import (
+    IllegalOperation,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosed,
+)
 
 from kafkaguard._delivery.facts import Place, Raw
 from kafkaguard._verdicts.classification import classify
@@ -273,6 +278,8 @@ class Sending:
         if isinstance(error, KafkaGuardError):
             raise error
         topic = topic_of(args, kwargs)
+        if isinstance(error, IllegalOperation) and self.shell.is_transactional:
+            raise self.transactions.refusal_of(error, topic) from error
         if not isinstance(error, KafkaError):
             self.transactions.refused_at_once(told.not_taken(errors, error, topic))
             raise error

@@ -88,6 +88,7 @@ class AIOKafkaShell:
     Attributes:
         producer: The producer in use.
         death: Why it delivers nothing any more; None: it does.
+        has_gap: Numbers of a transactional one are missing: it can only abort.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class AIOKafkaShell:
         self.errors: ClientErrors = errors
         self.producer = producer
         self.death: BaseException | None = None
+        self.has_gap = False
         self.traits = traits_of(producer, builder)
         self._builder = builder
         self._ask = ask
@@ -114,8 +116,6 @@ class AIOKafkaShell:
         self._retired: list[Any] = []
         #: By the builder that the application hands over as a batch.
         self._wholes: dict[Any, Whole] = {}
-        #: Where a batch has failed, until what waits there was taken back.
-        self._behind: set[Place] = set()
         #: Batches that a dead producer gave up on their way.
         self._unheard: list[SourceBatch] = []
         #: Tasks that hand records over, past every hold.
@@ -127,6 +127,15 @@ class AIOKafkaShell:
     def is_transactional(self) -> bool:
         """Whether it has a ``transactional_id``."""
         return self.traits.transactional
+
+    @property
+    def lost_end(self) -> bool:
+        """Whether a request to end the transaction has had no answer."""
+        return self._hooks[self.producer].lost_end
+
+    def forget_end(self) -> None:
+        """Take note that a transaction is about to end."""
+        self._hooks[self.producer].lost_end = False
 
     # --- telling of batches -----------------------------------------------------------
 
@@ -155,7 +164,7 @@ class AIOKafkaShell:
         self._hooks[producer] = hooks
         for source in reading.unfinished(producer):
             hooks.follow(source)
-        self.producer, self.death = producer, None
+        self.producer, self.death, self.has_gap = producer, None, False
         self.watch(producer)
         self._in_use(producer)
 
@@ -191,7 +200,6 @@ class AIOKafkaShell:
     def batch_failed(self, batch: SourceBatch, cause: BaseException) -> None:
         """Tell that a batch has failed, after the death of its producer."""
         self._open.pop(batch, None)
-        self._behind.add(batch.place)
         try:
             self._mend(batch, cause)
             refusals = batch.refusals(cause)
@@ -222,13 +230,13 @@ class AIOKafkaShell:
             self._has_ended(producer, task)
         if not reading.is_idempotent(producer) or not reading.is_numbered(batch.source):
             return
-        if getattr(cause, "errno", None) in _SEQUENCE_ERRORS:
-            self._has_died(producer, cause, batch.place)
-        elif batch.may_be_written():
-            if not self.is_transactional:
-                self._has_died(producer, cause, batch.place)
-        else:
+        is_odd = getattr(cause, "errno", None) in _SEQUENCE_ERRORS
+        if not (is_odd or batch.may_be_written()):
             moving.rewind(producer, batch.source)
+        elif self.is_transactional:
+            self.has_gap = True
+        else:
+            self._has_died(producer, cause, batch.place)
 
     # --- the death of a producer ------------------------------------------------------
 
@@ -309,15 +317,30 @@ class AIOKafkaShell:
         self._unheard.clear()
         self.put_in_use(successor)
 
-    async def _start(self, producer: Any) -> None:
+    async def renew(self, within: float) -> None:
+        """Put a new producer in use that takes over a ``transactional_id``.
+
+        Args:
+            within: Seconds that it has.
+
+        Raises:
+            Exception: It cannot be built, or cannot take over.
+        """
+        old = self.producer
+        successor = self._builder.build()
+        await self._start(successor, within)
+        self._retired.append(old)
+        self.put_in_use(successor)
+
+    async def _start(self, producer: Any, within: float = START_S) -> None:
         try:
-            async with asyncio.timeout(START_S):
+            async with asyncio.timeout(within):
                 await producer.start()
         except BaseException as error:
             await self._close(producer)
             if isinstance(error, TimeoutError):
                 raise KafkaConnectionError(
-                    f"a new producer did not start within {START_S:g} s"
+                    f"a new producer did not start within {within:g} s"
                 ) from error
             raise
 
@@ -413,12 +436,10 @@ class AIOKafkaShell:
         except Exception:  # noqa: BLE001 - the text does without it
             return None
 
-    def take_back(self, topic: str) -> None:
+    def take_back(self, behind: Batch) -> None:
         """Fail what waits behind a batch that has failed, and was never sent."""
-        places = {place for place in self._behind if place.topic == topic}
-        self._behind -= places
         for batch in list(self._open):
-            if batch.place in places and not reading.is_numbered(batch.source):
+            if batch.place == behind.place and not reading.is_numbered(batch.source):
                 error = TakenBackError("it waited behind a batch that has failed")
                 moving.give_up(batch.producer, batch.source, error)
 

@@ -103,6 +103,10 @@ class TaskDriver:
 
     def _failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
         self._queue(self.machine.failed(batch, refusals, _now()))
+        holds = self.machine.holds
+        if batch.place.topic in holds and None not in holds:
+            # At once, before the client sends it.
+            self._shell.take_back(batch)
 
     def _died(self, cause: BaseException, place: Place | None) -> None:
         self._queue(self.machine.died(cause, place, _now()))
@@ -188,11 +192,7 @@ class TaskDriver:
     # --- what commands come to: Hands -------------------------------------------------
 
     def hold(self, topic: str) -> None:
-        """Take back what is not sent yet.
-
-        No send is under way: it looks at the hold and is in its batch without a pause.
-        """
-        self._shell.take_back(topic)
+        """Do nothing: a send looks at the hold and is in its batch without a pause."""
 
     async def hand_over(
         self, records: Sequence[Record]

@@ -19,6 +19,7 @@ from aiokafka.errors import (
     ProducerClosed,
 )
 from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.protocol.transaction import EndTxnRequest
 from aiokafka.structs import RecordMetadata
 
 from aiokafka import TopicPartition
@@ -82,6 +83,7 @@ class Hooks:
     Attributes:
         add: Takes in a record, past the gate.
         followed: Who is told of each batch.
+        lost_end: A request to end a transaction has had no answer.
         requests: Those on their way.
     """
 
@@ -91,6 +93,7 @@ class Hooks:
         self._accumulator = accumulator = producer._message_accumulator
         self._begin = begin
         self.followed: dict[Any, Followed] = {}
+        self.lost_end = False
         self.requests: set[asyncio.Task[Any]] = set()
         self._append_batch = accumulator._append_batch
         self.add: Add = accumulator.add_message
@@ -141,6 +144,8 @@ class Hooks:
         self, node_id: Any, request: Any, *, group: Any = ConnectionGroup.DEFAULT
     ) -> Any:
         """Send any request; of Produce requests it is told what came of them."""
+        if type(request) is EndTxnRequest:
+            return await self._end(node_id, request, group)
         if type(request) is not ProduceRequest:
             return await self._send(node_id, request, group=group)
         batches = self._batches_of(request)
@@ -158,6 +163,16 @@ class Hooks:
                     if (topic, partition) in batches:
                         batches[topic, partition].was_answered(code)
         return response
+
+    async def _end(self, node_id: Any, request: Any, group: Any) -> Any:
+        """End a transaction, and note whether that may have happened unheard."""
+        try:
+            return await self._send(node_id, request, group=group)
+        except NodeNotReadyError:
+            raise
+        except BaseException:
+            self.lost_end = True
+            raise
 
     def _batches_of(self, request: Any) -> dict[tuple[str, int], Followed]:
         """Find the batches of a request; there is one a partition."""

@@ -60,18 +60,17 @@ USED = {
     "AIOKafkaClient": ("_md_update_fut", "_wait_on_metadata", "close", "cluster"),
     "ProduceRequest": ("_topics",),
     "TransactionManager": (
-        "_pending_txn_offsets",
-        "_pending_txn_partitions",
         "_pid_and_epoch",
         "_sequence_numbers",
         "_transaction_waiter",
-        "_txn_consumer_group",
-        "_txn_partitions",
-        "fatal_error",
+        "aborting_transaction",
+        "committing_transaction",
         "is_fatal_error",
+        "is_in_transaction",
         "state",
         "transaction_timeout_ms",
         "transactional_id",
+        "wait_for_transaction_end",
     ),
     "Future": ("_log_traceback",),
 }
@@ -113,7 +112,7 @@ def missing(producer: Any) -> list[str]:
     no transaction manager. Without a running event loop there is no sample of a batch.
     """
     try:
-        for module in ("reading", "moving"):
+        for module in ("reading", "moving", "transactions"):
             import_module(f"{__package__}.{module}")
         found = dict(_objects(producer))
     except (AttributeError, ImportError, TypeError) as error:
