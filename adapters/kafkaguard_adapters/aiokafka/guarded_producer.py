@@ -28,8 +28,7 @@ from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.transactions import Transactions
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
-from kafkaguard_adapters.consuming import forks
-from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing import forks, told
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyRule
 from kafkaguard_adapters.producing.policies import check_transactional
@@ -164,10 +163,11 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         self._shell.watch(self.client)
         self._look_whether_usable()
 
-    def in_child(self) -> None:
-        """Refuse every call, since the connections are the parent's."""
+    def after_fork(self) -> Any:
+        """In a child: refuse every call, since the connections are the parent's."""
         self._is_forked = True
         self._sending.is_usable = False
+        return self.client
 
     def _check(self) -> None:
         """Refuse a call that the client would wait for without end.
