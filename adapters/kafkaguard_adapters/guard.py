@@ -35,6 +35,7 @@ _HOMES = {
     ("aiokafka", "AIOKafkaAdminClient"): "kafkaguard_adapters.aiokafka.admin",
     ("aiokafka", "AIOKafkaConsumer"): "kafkaguard_adapters.aiokafka.consumer",
     ("aiokafka", "AIOKafkaProducer"): "kafkaguard_adapters.aiokafka.producer",
+    ("confluent_kafka", "AIOProducer"): "kafkaguard_adapters.confluent.aio_producer",
     ("confluent_kafka", "AdminClient"): "kafkaguard_adapters.confluent.admin",
     ("confluent_kafka", "Consumer"): "kafkaguard_adapters.confluent.consumer",
     ("confluent_kafka", "Producer"): "kafkaguard_adapters.confluent.producer",

@@ -54,7 +54,8 @@ class StandIn:
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse: a connection cannot be moved to another process."""
         raise TypeError(
-            "a guarded client cannot be pickled or copied: build it where it is used"
+            "a guarded client cannot be pickled or copied: build it where it is used, "
+            "in the worker itself"
         )
 
 
@@ -142,6 +143,13 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
     def is_ended(self) -> bool:
         """Whether it was closed, or did not start."""
         return self._has_failed or self.cluster_view.is_closed
+
+    @property
+    def how_it_ended(self) -> str:
+        """What an ended client's calls are told, and what to do."""
+        if self._has_failed:
+            return "did not start: mend what start() said, and start it again"
+        return "was closed: build a new one"
 
     async def __aexit__(self, *_: object) -> None:
         """Close."""

@@ -212,16 +212,10 @@ class GuardedConsumer(ForkSafe, StandIn):
 
     def _check(self) -> None:
         """Refuse a call that the client would wait for without end, or break at."""
-        if self.cluster_view.is_closed:
+        if self.is_ended:
             raise errors.make(
                 ClientClosedError,
-                "the consumer was stopped: nothing can be read",
-                theirs=ConsumerStoppedError,
-            )
-        if self._has_failed:
-            raise errors.make(
-                ClientClosedError,
-                "the consumer did not start: start() has raised why. Call it again",
+                f"the consumer {self.how_it_ended}; nothing can be read",
                 theirs=ConsumerStoppedError,
             )
         self._check_loop()

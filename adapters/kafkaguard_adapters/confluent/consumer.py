@@ -22,9 +22,10 @@ from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
+from kafkaguard_adapters.confluent.callbacks import Chained
 from kafkaguard_adapters.confluent.committing import Committing
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.confluent.listening import LOGGER, Chained, ResetLog, prepare
+from kafkaguard_adapters.confluent.listening import LOGGER, ResetLog, prepare
 from kafkaguard_adapters.confluent.reading import Reading
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.consuming.blocking import BlockingConsumer

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard_adapters.confluent.callbacks import Chained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,24 +34,6 @@ _SYSLOG: Final = {
     logging.INFO: 6,
     logging.DEBUG: 7,
 }
-
-
-class Chained:
-    """A callback of the client's: the guard hears first, then the user's own is called.
-
-    Args:
-        own: The user's; None: there is none.
-    """
-
-    def __init__(self, own: Callable[..., Any] | None) -> None:
-        self.own = own
-        self.hear: Callable[..., Any] | None = None
-
-    def __call__(self, *args: Any) -> Any:
-        """Call both."""
-        if self.hear is not None:
-            self.hear(*args)
-        return None if self.own is None else self.own(*args)
 
 
 class ResetLog:
