@@ -93,7 +93,6 @@ class GuardedConsumer(StandIn):
         self._shell: Fetching | None = None
         self._driver: Driver | None = None
         self._committing: Committing | None = None
-        self._getone, self._anext = consumer.getone, consumer.__anext__
         forks.watch(self)
         if not names.missing(consumer):  # it was started before it was wrapped
             self._listen()
@@ -191,7 +190,7 @@ class GuardedConsumer(StandIn):
         if not self._is_usable or get_running_loop() is not self._loop:
             self._check()
         try:
-            return await self._getone(*partitions)
+            return await self.client.getone(*partitions)
         except (KafkaError, ConsumerStoppedError) as error:
             raise self._raised(error) from error
 
@@ -230,7 +229,7 @@ class GuardedConsumer(StandIn):
                 raise StopAsyncIteration
             self._check()
         try:
-            return await self._anext()
+            return await self.client.__anext__()
         except KafkaError as error:
             raise self._raised(error) from error
 
