@@ -11,13 +11,12 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.report import DeliveryReport
 from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
-from kafkaguard.errors import ClientConfigurationError, KafkaGuardError
+from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.asking.cluster_view import ClusterView
-from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.building import Builder
 from kafkaguard_adapters.kafka_python.errors import errors
-from kafkaguard_adapters.kafka_python.forks import ForkGuard
 from kafkaguard_adapters.kafka_python.own_sending import OwnSending
 from kafkaguard_adapters.kafka_python.sending import Sending
 from kafkaguard_adapters.kafka_python.settings import read_settings
@@ -25,8 +24,10 @@ from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
 from kafkaguard_adapters.kafka_python.transactions import Transactions
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.driver import ThreadDriver
+from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+from kafkaguard_adapters.producing.policies import check_transactional
 from kafkaguard_adapters.producing.transaction_block import transaction
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class GuardedProducer(ClusterCalls):
             policy, self._cluster_settings, errors.make, topics or ()
         )
         self._patience = facts_patience
-        self._forks = ForkGuard(self)
+        self._forks = ForkGuard(self, errors, "KafkaProducer")
         sending = OwnSending if reading.has_own_send(producer) else Sending
         self._sending = sending(
             self._cache.harmless, checks_keys=policy.null_key == "reject"
@@ -132,6 +133,22 @@ class GuardedProducer(ClusterCalls):
             transactional=shell.is_transactional,
         )
         self._sending.use(shell, self._driver, self._transactions, null_keys)
+
+    # --- forks ------------------------------------------------------------------------
+
+    def leave_to_parent(self) -> Any:
+        """In a forked child: send nothing more, and close nothing of the parent's."""
+        moving.disown(self._shell.producer)
+        self._sending.hold_all(self._forks.in_child)
+        return self._shell.producer
+
+    def can_begin_again(self) -> bool:
+        """Tell whether a producer can be built in a forked child."""
+        return self._builder.was_given
+
+    def begin_again(self) -> None:
+        """Build a producer of a forked child's own."""
+        self._begin(self._builder.build())
 
     # --- reports ----------------------------------------------------------------------
 
@@ -187,7 +204,7 @@ class GuardedProducer(ClusterCalls):
             ValueError: It is negative.
         """
         told.check_timeout("close", timeout)
-        if self._forks.is_forked():
+        if self._forks.is_forked:
             return DeliveryReport()
         if reading.is_sender_thread(self._shell.producer):
             raise told.waits_for_itself(errors, "close")
@@ -360,23 +377,8 @@ def wrap(
             f"{producer!s} is guarded already, and only one guard can account for its "
             "records: use that one"
         )
-    check_policy(policy, producer)
+    if producer.config["transactional_id"]:
+        check_transactional(policy, errors)
     return GuardedProducer(
         producer, Builder(factory, config), policy, topics=topics, on_event=on_event
     )
-
-
-def check_policy(policy: RetryPolicy, producer: Any) -> None:
-    """Refuse a policy that sets records of transactions aside.
-
-    Raises:
-        ClientConfigurationError: It does, and the producer is transactional.
-    """
-    aside = sorted(policy.ways_of_rejecting - {"raise"})
-    if aside and producer.config["transactional_id"]:
-        raise errors.make(
-            ClientConfigurationError,
-            f"policy {policy.name} has on_reject {' and '.join(aside)}, and the "
-            f"producer is transactional: a refused record fails its whole transaction, "
-            f"and its dead letter would be aborted with it; use on_reject: raise",
-        )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalStateError, KafkaError, ProducerFencedError
 
@@ -37,6 +37,7 @@ from kafkaguard_adapters.kafka_python.transaction_errors import (
     Call,
 )
 from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.transaction_block import GivenUp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,16 +50,6 @@ _log = logging.getLogger("kafkaguard.producer")
 _POLL_S = 0.01
 #: Seconds that the client has to find out whether it was fenced.
 _FENCED_S = 5.0
-
-
-class GivenUp(NamedTuple):
-    """A transaction that was open when its producer was closed.
-
-    Attributes:
-        still_open: Why it was not aborted; None: it was.
-    """
-
-    still_open: KafkaGuardError | None = None
 
 
 class Transactions:

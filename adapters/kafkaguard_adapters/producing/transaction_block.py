@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkaguard._delivery.transaction import TransactionRun
 from kafkaguard.errors import KafkaGuardError
@@ -30,6 +30,16 @@ class TransactionCalls(Protocol):
 
     def can_ask_again(self, error: KafkaGuardError) -> bool:
         """Tell whether the call that has just failed can be made again."""
+
+
+class GivenUp(NamedTuple):
+    """A transaction that was open when its producer was closed.
+
+    Attributes:
+        still_open: Why it was not aborted; None: it was.
+    """
+
+    still_open: KafkaGuardError | None = None
 
 
 @contextmanager
