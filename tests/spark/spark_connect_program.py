@@ -43,7 +43,8 @@ number = F.col("id").cast("string")
 df = spark.range(1000).select(
     F.when(F.col("id") != 500, number).alias("key"), number.alias("value")
 )
-to = {"bootstrap_servers": SERVERS, "dead_letter_topic": DEAD}
+policy = {"extends": "spark-sink", "dead_letter": {"topic": DEAD}}
+to = {"bootstrap_servers": SERVERS, "policy": policy}
 report = kafkaguard.spark.write(df, TOPIC, **to)
 said = {
     "write": {
@@ -62,7 +63,7 @@ kafkaguard.spark.register(spark)
 sink = df.write.format("kafkaguard").mode("append").option("topic", TOPIC)
 sink = sink.option("kafka.bootstrap.servers", SERVERS)
 said["source_failure"] = failure(sink.save)
-sink.option("dead_letter_topic", DEAD).save()
+sink.option("policy", json.dumps(policy)).save()
 
 df.write.parquet(f"{FOLDER}/input")
 stream = spark.readStream.schema("key string, value string").parquet(f"{FOLDER}/input")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.delivery import Delivery
-from tests.spark.spark_reading import values
+from tests.spark.spark_reading import letters_to, values
 
 pytestmark = [pytest.mark.xdist_group("spark_access"), pytest.mark.java]
 
@@ -83,7 +84,7 @@ def test_client_that_may_not_write_is_told_so(secured):
     assert caught.value.topic == topic
 
 
-@pytest.mark.parametrize("role", ["topic", "dead_letter_topic"])
+@pytest.mark.parametrize("role", ["topic", "dead letters"])
 def test_client_that_may_only_see_a_topic_is_told_so_before_anything_is_sent(
     secured, role
 ):
@@ -91,9 +92,9 @@ def test_client_that_may_only_see_a_topic_is_told_so_before_anything_is_sent(
     seen, written = secured.create_topic(), secured.create_topic()
     secured.grant("bob", "DESCRIBE", "TOPIC", seen)
     secured.grant("bob", "WRITE", "TOPIC", written)
-    other = "dead_letter_topic" if role == "topic" else "topic"
-    given = options(secured, "SASL_PLAIN", "bob", written)
-    given |= {role: seen, other: written}
+    topic, dead = (seen, written) if role == "topic" else (written, seen)
+    given = options(secured, "SASL_PLAIN", "bob", topic)
+    given |= {"policy": json.dumps(letters_to(dead))}
     with pytest.raises(e.TopicAuthorizationFailedError, match="grant Write") as caught:
         look_up(from_options(given))
     assert caught.value.topic == seen

@@ -23,6 +23,7 @@ from kafkaguard_adapters.spark.executor.row_check import RowCheck
 from kafkaguard_adapters.spark.executor.window import raw_of
 from kafkaguard_adapters.spark.marker import TaskFailedError, as_text
 from kafkaguard_adapters.spark.settings import make_settings
+from tests.spark.spark_reading import letters_to
 
 IMPOSSIBLE = ["", ".", "..", "a b", "plain\0", "ü", "x" * 250, "a/b", "line\n"]
 
@@ -47,7 +48,7 @@ def test_name_that_no_topic_can_have_fails_the_check_of_a_row(name):
     """As an error of ours, that says that nothing was sent."""
     check = RowCheck(make_settings("localhost:1"))
     with pytest.raises(TaskFailedError) as caught:
-        check(name, False, 1, 70, None, False, False)
+        check(False, name, False, 1, 70, None, False, False)
     error = error_from(caught.value)
     assert isinstance(error, e.UnknownTopicOrPartitionError)
     assert error.verdict.action is Action.REJECT
@@ -115,10 +116,10 @@ def test_record_that_is_too_large_is_told_which_limit_it_hits(limit, arguments, 
     check = RowCheck(make_settings("localhost:1", **arguments))
     vars(check)["_known"] = tasks
     if said is None:
-        assert check("t", False, 31, 99, None, False, False)
+        assert check(False, "t", False, 31, 99, None, False, False)
         return
     with pytest.raises(TaskFailedError, match="TOO_LARGE") as caught:
-        check("t", False, 31, 99, None, False, False)
+        check(False, "t", False, 31, 99, None, False, False)
     assert said in error_from(caught.value).summary
 
 
@@ -155,7 +156,7 @@ def test_header_name_with_a_nul_fails_the_check_of_a_row():
     check = RowCheck(make_settings("localhost:1"))
     vars(check)["_known"] = known(SinkTopic("t", 1))
     with pytest.raises(TaskFailedError, match="NUL_IN_HEADER"):
-        check("t", False, 1, 70, None, False, True)
+        check(False, "t", False, 1, 70, None, False, True)
 
 
 def test_long_name_is_shown_in_part():
@@ -172,7 +173,7 @@ def test_record_for_the_dead_letter_topic_is_refused():
     names = ["plain", "dead", None]
     columns = {"value": pa.array(["v"] * 3), "topic": pa.array(names)}
     topics = SinkTopic("plain", 1), SinkTopic("dead", 1)
-    of_a_column = known(*topics, dead_letter_topic="dead")
+    of_a_column = known(*topics, policy=letters_to("dead"))
     assert find_refused(Columns(pa.record_batch(columns), None), of_a_column) == {
         1: Reason.DEAD_LETTER_TOPIC,
         2: Reason.NULL_TOPIC,

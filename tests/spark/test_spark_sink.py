@@ -25,7 +25,7 @@ from kafkaguard_adapters.spark.driver.write import Growth, make_report
 from kafkaguard_adapters.spark.executor.task import CountingTask
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
-from tests.spark.spark_reading import read, values, why
+from tests.spark.spark_reading import letters_to, read, values, why
 
 pytestmark = pytest.mark.xdist_group("spark")
 COMPACTED = {"cleanup.policy": "compact"}
@@ -74,7 +74,7 @@ def test_s01_refused_rows_are_counted_and_kept_with_their_reason(
     spark, write, kafka_cluster, kafka_topic, compacted
 ):
     """999 rows in the topic, one in the other, and the report knows."""
-    report = write(some(spark), compacted, dead_letter_topic=kafka_topic)
+    report = write(some(spark), compacted, policy=letters_to(kafka_topic))
     assert (report.read, report.delivered) == (1000, 999)
     assert report.dead_lettered == {"NULL_KEY": 1}
     assert (report.unaccounted, report.maybe_twice, report.appended) == (0, 0, 1000)
@@ -93,7 +93,7 @@ def test_s02_key_is_checked_as_it_is_written(spark, write, kafka_topic, compacte
     """A source column without nulls may become a null key on the way."""
     df = spark.range(3).select(F.lit('{"id":1}').alias("value"))
     df = df.withColumn("key", F.get_json_object("value", "$.ID"))
-    report = write(df, compacted, dead_letter_topic=kafka_topic)
+    report = write(df, compacted, policy=letters_to(kafka_topic))
     assert report.dead_lettered == {"NULL_KEY": 3}
 
 
@@ -140,7 +140,7 @@ def test_s12_row_without_a_topic_is_set_aside(spark, write, kafka_cluster, kafka
     """Spark's own sink fails the job for it."""
     plain = kafka_cluster.create_topic()
     df = some(spark).withColumn("topic", F.when(F.col("key").isNotNull(), plain))
-    report = write(df, dead_letter_topic=kafka_topic)
+    report = write(df, policy=letters_to(kafka_topic))
     assert report.dead_lettered == {"NULL_TOPIC": 1}
     assert report.delivered == 999
     assert report.maybe_twice is None
@@ -154,7 +154,7 @@ def test_s09_missing_topic_is_found_before_the_job_starts(spark, write, kafka_to
     for arguments in [("nope",), (kafka_topic, "nope")]:
         topic, dead = (*arguments, None)[:2]
         with pytest.raises(e.UnknownTopicOrPartitionError) as caught:
-            write(some(spark), topic, dead_letter_topic=dead)
+            write(some(spark), topic, policy=letters_to(dead))
         assert caught.value.topic == "nope"
         assert caught.value.verdict.action is Action.CONFIGURE
         assert "refresh" not in str(caught.value)
@@ -211,7 +211,7 @@ def test_record_for_a_place_that_there_is_not_is_set_aside_or_fails_the_job(
     assert caught.value.__notes__[0].startswith("0 records were appended")
     assert read(kafka_cluster, topic) == []
 
-    report = write(df, *to, dead_letter_topic=kafka_topic)
+    report = write(df, *to, policy=letters_to(kafka_topic))
     assert (report.delivered, report.dead_lettered) == (999, {reason: 1})
     assert len(read(kafka_cluster, topic)) == 999
     (dead,) = read(kafka_cluster, kafka_topic)
@@ -266,7 +266,7 @@ def test_header_without_a_name_is_set_aside_or_fails_the_job(
     assert caught.value.__notes__[0].startswith("0 records were appended")
     assert read(kafka_cluster, topic) == []
 
-    report = write(df, *to, dead_letter_topic=kafka_topic)
+    report = write(df, *to, policy=letters_to(kafka_topic))
     assert (report.delivered, report.dead_lettered) == (999, {"NAMELESS_HEADER": 1})
     (dead,) = read(kafka_cluster, kafka_topic)
     assert dead.value() == b"500"
@@ -303,7 +303,7 @@ def test_guard_sink_sets_headers_without_a_name_aside(
     df = some(spark, keyless=-1).withColumn(
         "headers", F.expr(f"if(key = '500', CAST({nameless} AS {HEADERS}), null)")
     )
-    guarded = kafkaguard.spark.guard_sink(df, compacted, dead_letter_topic=kafka_topic)
+    guarded = kafkaguard.spark.guard_sink(df, compacted, policy=letters_to(kafka_topic))
     servers = kafka_cluster.bootstrap_servers
     sink = guarded.write.format("kafka").option("includeHeaders", "true")
     sink.option("kafka.bootstrap.servers", servers).save()
@@ -369,7 +369,7 @@ def test_s48_declared_and_found_must_agree(spark, write, compacted, kafka_topic)
     ):
         write(some(spark), kafka_topic, compacted=True)
     with pytest.raises(e.ClientConfigurationError, match="dead-letter topic that is"):
-        write(some(spark), kafka_topic, dead_letter_topic=compacted)
+        write(some(spark), kafka_topic, policy=letters_to(compacted))
 
 
 def test_records_of_a_key_arrive_in_the_order_asked_for(
@@ -395,7 +395,7 @@ def test_data_source_reports_into_a_file(
 ):
     """commit() runs in another process; the file is how its counts get out."""
     report = tmp_path / "report.jsonl"
-    options = {"topic": compacted, "dead_letter_topic": kafka_topic}
+    options = {"topic": compacted, "policy": json.dumps(letters_to(kafka_topic))}
     sink(some(spark), report=str(report), **options).save()
     counts = json.loads(report.read_text())
     assert (counts["delivered"], counts["dead_lettered"]) == (999, {"NULL_KEY": 1})
@@ -486,7 +486,7 @@ def test_mistake_is_said_shortly_where_spark_hides_tracebacks(spark, sink):
     ("options", "said"),
     [
         ({"topc": "t"}, "did you mean 'topic'?"),
-        ({"topic": "t", "on_reject": "fial"}, "on_reject is one of"),
+        ({"topic": "t", "policy": "spark-snik"}, "did you mean 'spark-sink'?"),
         ({"topic": "t", "kafka.linger.ms": "abc"}, "allowed is 0..900000"),
         ({"topic": "t", "acks": "1"}, "write kafka.acks"),
         ({}, "nothing says where records go"),
@@ -523,7 +523,7 @@ def test_guard_sink_prepares_rows_for_sparks_own_sink(
         "value", F.when(F.col("key") == "7", F.repeat(F.lit("x"), 5000)).otherwise("v")
     )
     guarded = kafkaguard.spark.guard_sink(
-        df, compacted, dead_letter_topic=kafka_topic, max_record_bytes=4000
+        df, compacted, policy=letters_to(kafka_topic), max_record_bytes=4000
     )
     servers = kafka_cluster.bootstrap_servers
     guarded.write.format("kafka").option("kafka.bootstrap.servers", servers).save()
@@ -559,8 +559,8 @@ def test_s06_guard_sink_without_dead_letters_lands_nothing(
         ("key, value, 'x' as headers", {}, "column headers is string, and must be arr"),
         ("key, value, 1L as partition", {}, "column partition is bigint"),
         ("key, value, 'x' as topic", {}, "drop the column topic"),
-        ("key, value", {"dead_letter_topic": "comp"}, "are the same"),
-        ("key, value", {"dead_letter_topic": ""}, "dead_letter_topic is empty"),
+        ("key, value", {"policy": letters_to("comp")}, "are the same"),
+        ("key, value", {"policy": letters_to("")}, "no topic can be called so"),
         ("key, value", {"topic": ""}, "topic is empty"),
         ("key, value", {"topic": "a b"}, "no topic can be called 'a b'"),
         ("key, value", {"topic": None}, "topic is the name of a topic, not NoneType"),
@@ -581,7 +581,7 @@ def test_guard_sink_keeps_the_partition(spark, kafka_cluster, kafka_topic):
     topic = kafka_cluster.create_topic(partitions=3, config=COMPACTED)
     asked = F.expr("if(key = '7', -1, if(key = '8', null, 2))").cast("int")
     df = some(spark).withColumn("partition", asked)
-    guarded = kafkaguard.spark.guard_sink(df, topic, dead_letter_topic=kafka_topic)
+    guarded = kafkaguard.spark.guard_sink(df, topic, policy=letters_to(kafka_topic))
     assert guarded.columns == ["topic", "key", "value", "headers", "partition"]
     servers = kafka_cluster.bootstrap_servers
     guarded.write.format("kafka").option("kafka.bootstrap.servers", servers).save()

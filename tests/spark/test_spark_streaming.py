@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 import kafkaguard.spark
 from kafkaguard import errors as e
 from kafkaguard_adapters.spark.driver.foreach_batch import ForeachBatch
-from tests.spark.spark_reading import read, values, why
+from tests.spark.spark_reading import letters_to, read, values, why
 
 pytestmark = pytest.mark.xdist_group("spark")
 COMPACTED = {"cleanup.policy": "compact"}
@@ -55,7 +55,7 @@ def test_stream_dead_letters_and_reports_each_micro_batch(
     writer = stream.writeStream.format("kafkaguard").options(
         **{"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers},
         topic=topic,
-        dead_letter_topic=kafka_topic,
+        policy=letters_to(kafka_topic),
         report=str(tmp_path / "report.jsonl"),
     )
     run(writer, tmp_path)
@@ -100,7 +100,7 @@ def test_s36_foreach_batch_is_one_job_over_the_input_for_each_batch(
     function = kafkaguard.spark.foreach_batch(
         topic,
         bootstrap_servers=kafka_cluster.bootstrap_servers,
-        dead_letter_topic=kafka_topic,
+        policy=letters_to(kafka_topic),
         on_report=lambda report, batch_id: reports.append((batch_id, report)),
     )
     touched = stream.mapInArrow(touch, "key string, value string")

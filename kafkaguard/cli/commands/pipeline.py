@@ -177,6 +177,8 @@ def _print(report: WriteReport) -> None:
     table.add_row("Delivered", f"{report.delivered:,}")
     for reason, count in report.dead_lettered.items():
         table.add_row(f"In {report.dead_letter_topic}: {reason}", f"{count:,}")
+    for reason, count in report.dropped.items():
+        table.add_row(f"Dropped: {reason}", f"{count:,}")
     for error, count in report.in_doubt.items():
         table.add_row(f"In doubt: {error}", f"{count:,}")
     twice = report.maybe_twice

@@ -28,7 +28,6 @@ from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.batch_notes import Notes
 from kafkaguard_adapters.spark.driver.columns import check_columns
 from kafkaguard_adapters.spark.driver.options import CHECKPOINT, from_options
-from kafkaguard_adapters.spark.driver.patience import stream_patience
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import Growth, make_report
 from kafkaguard_adapters.spark.executor.task import run_task
@@ -73,8 +72,7 @@ class KafkaGuardSource(DataSource):
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use outputMode("append")')
             settings = _checked(self.options, schema)
-            patient = replace(settings, patience_s=stream_patience())
-            return StreamWriter(patient, self.options.get(CHECKPOINT))
+            return StreamWriter(settings.of_stream(), self.options.get(CHECKPOINT))
 
 
 @dataclass

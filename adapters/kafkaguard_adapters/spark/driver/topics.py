@@ -15,6 +15,7 @@ from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
 from kafkaguard_adapters.spark.driver.kept import Kept
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.policy import DEAD_LETTER
 from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.verdicts import NO_TOPIC
 
@@ -267,7 +268,7 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
             "a dead-letter topic that is compacted cannot take records without a key: "
             "set its cleanup.policy to delete",
             topic=settings.dead_letter_topic,
-            setting="dead_letter_topic",
+            setting=DEAD_LETTER,
         )
     return topics
 

@@ -50,7 +50,7 @@ def _refused_by(
         for limit in limits:
             large = pc.greater(sizes[limit.counts], limit.most)
             refused |= dict.fromkeys(_both(rows, large), Reason.TOO_LARGE)
-    if known.compacted(topic):
+    if known.refuses_null_keys(topic):
         refused |= dict.fromkeys(_both(rows, columns.no_key()), Reason.NULL_KEY)
     return refused
 

@@ -57,6 +57,10 @@ class KnownTopics:
         """Whether a topic is; None: not known."""
         return self._find(topic).compacted
 
+    def refuses_null_keys(self, topic: str) -> bool:
+        """Whether a record without a key is refused before it is sent."""
+        return self._settings.refuses_null_keys and bool(self.compacted(topic))
+
     def facts(self, topic: str | None) -> TopicFacts | None:
         """What a verdict may rest on."""
         return None if topic is None else self._find(topic).facts
