@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from kafkaguard import errors as e
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.spark.driver.options import from_options
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from tests.spark.spark_reading import letters_to, values
@@ -110,3 +112,32 @@ def test_s09_wrong_password_is_not_called_a_missing_topic(secured):
         send(given | {"kafka.sasl.jaas.config": login})
     assert time.monotonic() - started < 7
     assert "wrong" not in str(caught.value)
+
+
+def test_right_that_comes_later_is_waited_for_where_the_policy_says_so(secured):
+    """An override may call it passing; without one the task fails at once."""
+    topic = secured.create_topic()
+    secured.grant("bob", "DESCRIBE", "TOPIC", topic)
+    denied = {"when": {"code": 29, "topic": topic}, "action": "RETRY"}
+    waits = {"kind": "fixed", "base": 0.5, "jitter": "none"}
+    policy = {"max_attempts": 60, "backoff": waits, "overrides": [denied]}
+    given = options(secured, "SASL_PLAIN", "bob", topic)
+    topics = {topic: SinkTopic(topic, 1, compacted=False)}
+    columns = {"key": pa.array(["k"]), "value": pa.array(["v"])}
+
+    def send_with(policy):
+        settings = from_options(given | {"policy": json.dumps(policy)})
+        with Delivery(settings, topics) as delivery:
+            delivery.send(pa.record_batch(columns))
+            delivery.settle()
+        return delivery.counts
+
+    with pytest.raises(e.TopicAuthorizationFailedError) as caught:
+        send_with(policy | {"overrides": []})
+    assert caught.value.verdict.action is Action.CONFIGURE
+    later = threading.Timer(2, secured.grant, ("bob", "WRITE", "TOPIC", topic))
+    later.start()
+    counts = send_with(policy)
+    later.join()
+    assert (counts.delivered, counts.resent) == (1, 1)
+    assert values(secured, topic) == ["v"]

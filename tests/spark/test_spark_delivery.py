@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import uuid
 
 import pyarrow as pa
 import pytest
@@ -270,7 +272,7 @@ def test_largest_record_that_the_topic_takes_passes_and_one_byte_more_does_not(
     assert (asked.delivered, asked.dead_lettered["TOO_LARGE"]) == (1 - size, size)
 
 
-def test_b05_tombstone_with_a_key_arrives_as_null(kafka_cluster, kafka_topic):
+def test_b05_s51_tombstone_with_a_key_arrives_as_null(kafka_cluster, kafka_topic):
     """A delete marker is no empty value, and no reason to refuse."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     settings = settings_for(kafka_cluster, topic, policy=letters_to(kafka_topic))
@@ -360,7 +362,7 @@ def test_headers_without_names_are_found_in_a_part_of_a_batch():
     assert part.nameless().to_pylist() == [False, False, True]
 
 
-def test_refused_record_fails_a_task_that_has_no_dead_letter_topic(kafka_cluster):
+def test_s25_refused_record_fails_a_task_that_has_no_dead_letter_topic(kafka_cluster):
     """The error says which topic and why, and nothing of the record."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     with pytest.raises(e.InvalidRecordKeyError, match="NULL_KEY") as caught:
@@ -488,3 +490,23 @@ def test_time_of_a_record_is_that_of_its_column():
     columns = Columns(batch([("a", "1"), ("b", "2")], timestamp=times), "t")
     assert not columns.are_plain
     assert [record.timestamp for record in columns.records()] == [1234567890123, NOW]
+
+
+def test_topic_that_comes_a_moment_later_is_waited_for(kafka_cluster):
+    """The policy has attempts for it; without one the task fails at the first."""
+    topic = f"later-{uuid.uuid4()}"
+    topics = {topic: SinkTopic(topic, 1, compacted=False)}
+    config = {"topic.metadata.propagation.max.ms": 0, "allow.auto.create.topics": False}
+    waits = {"kind": "fixed", "base": 0.5, "jitter": "none"}
+    policy = {"max_attempts": 100, "backoff": waits}
+    rows = batch([("a", "1"), ("a", "2"), (None, "3")])
+    with pytest.raises(e.ClientMetadataError) as caught:
+        deliver(settings_for(kafka_cluster, topic, config=config), rows, topics=topics)
+    assert "1 attempt; policy spark ends here" in caught.value.__notes__[0]
+    later = threading.Timer(2, kafka_cluster.create_topic, (topic,), {"partitions": 1})
+    later.start()
+    settings = settings_for(kafka_cluster, topic, config=config, policy=policy)
+    counts = deliver(settings, rows, topics=topics)
+    later.join()
+    assert counts.resent == 3
+    assert [m.value() for m in read(kafka_cluster, topic)] == [b"1", b"2", b"3"]

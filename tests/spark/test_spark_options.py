@@ -65,7 +65,10 @@ def client(**config):
         ({"path": "x"}, "there is no option path"),
         ({"kafka.linger": "5"}, "did you mean 'kafka.linger.ms'?"),
         ({"policy": "spark-snik"}, "did you mean 'spark-sink'?"),
-        ({"policy": '{"on_reject": "fial"}'}, "must be 'raise', 'dead_letter' or 'drop'"),
+        (
+            {"policy": '{"on_reject": "fial"}'},
+            "must be 'raise', 'dead_letter' or 'drop'",
+        ),
         ({"policy": "{on_reject: drop}"}, "option policy is no JSON"),
         ({"topic": "t", "policy": json.dumps(letters_to("t"))}, "are the same"),
         ({"compacted": "yes"}, "is true or false, not 'yes'"),

@@ -14,14 +14,17 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 import kafkaguard.spark
 from kafkaguard import errors as e
+from kafkaguard._delivery.dead_letters import Reason, reason_headers
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard_adapters.spark.driver import write as write_module
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter, TaskMessage
+from kafkaguard_adapters.spark.driver.plan import under_write
 from kafkaguard_adapters.spark.driver.refused_columns import batch_bytes
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import Brokers
 from kafkaguard_adapters.spark.driver.write import Growth, make_report
+from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.executor.task import CountingTask
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
@@ -29,6 +32,8 @@ from tests.spark.spark_reading import letters_to, read, values, why
 
 pytestmark = pytest.mark.xdist_group("spark")
 COMPACTED = {"cleanup.policy": "compact"}
+#: What the headers of such a dead letter say.
+NULL_KEY = {"reason": "NULL_KEY", "error": "INVALID_RECORD_KEY", "code": "87"}
 HIDE_TRACEBACK = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
 
 
@@ -81,10 +86,7 @@ def test_s01_refused_rows_are_counted_and_kept_with_their_reason(
     assert len(read(kafka_cluster, compacted)) == 999
     (dead,) = read(kafka_cluster, kafka_topic)
     assert dead.value() == b"500"
-    assert why(dead) == {"reason": "NULL_KEY", "topic": compacted} | {
-        "error": "INVALID_RECORD_KEY",
-        "code": "87",
-    }
+    assert why(dead) == NULL_KEY | {"topic": compacted}
     assert "1 dead-lettered (NULL_KEY)" in str(report)
     assert json.loads(json.dumps(report.to_dict()))["unaccounted"] == 0
 
@@ -97,7 +99,7 @@ def test_s02_key_is_checked_as_it_is_written(spark, write, kafka_topic, compacte
     assert report.dead_lettered == {"NULL_KEY": 3}
 
 
-def test_s05_s06_null_key_fails_the_job_before_anything_is_sent(
+def test_s05_s06_s39_null_key_fails_the_job_before_anything_is_sent(
     spark, write, kafka_cluster, compacted
 ):
     """Four attempts at each task, and not one record in the topic."""
@@ -148,7 +150,9 @@ def test_s12_row_without_a_topic_is_set_aside(spark, write, kafka_cluster, kafka
         write(df)
 
 
-def test_s09_missing_topic_is_found_before_the_job_starts(spark, write, kafka_topic):
+def test_s09_s54_missing_topic_is_found_before_the_job_starts(
+    spark, write, kafka_topic
+):
     """Spark's own sink waits a minute, four times."""
     started = time.monotonic()
     for arguments in [("nope",), (kafka_topic, "nope")]:
@@ -590,12 +594,17 @@ def test_guard_sink_keeps_the_partition(spark, kafka_cluster, kafka_topic):
     assert {m.partition() for m in landed if m.key() != b"8"} == {2}
     letters = {m.value(): why(m) for m in read(kafka_cluster, kafka_topic)}
     assert letters == {
-        b"500": {"reason": "NULL_KEY", "topic": topic, "partition": "2"},
-        b"7": {"reason": "UNKNOWN_PARTITION", "topic": topic},
+        b"500": NULL_KEY | {"topic": topic, "partition": "2"},
+        b"7": {
+            "reason": "UNKNOWN_PARTITION",
+            "topic": topic,
+            "error": "UNKNOWN_TOPIC_OR_PARTITION",
+            "code": "3",
+        },
     }
 
 
-def test_s13_report_does_not_hang_on_observed_metrics(spark, write, kafka_topic):
+def test_s13_s16_report_does_not_hang_on_observed_metrics(spark, write, kafka_topic):
     """Counts come from the tasks, where Observation.get would wait for ever."""
     started = time.monotonic()
     assert write(some(spark), kafka_topic).read == 1000
@@ -654,3 +663,78 @@ def test_killed_worker_loses_nothing_and_doubles_are_reported(
     assert report.appended == len(landed)
     assert report.maybe_twice == len(landed) - 100_000
     assert report.maybe_twice > 0
+
+
+@pytest.mark.parametrize("dialect", ["own", "spring", "connect"])
+def test_guard_sink_obeys_the_policy(spark, compacted, dialect):
+    """Refused rows are set aside, dropped, or fail the job, reason by reason."""
+    df = some(spark, 10, keyless=1).withColumn("partition", F.lit(7))
+    large = F.when(F.col("value") == "2", F.repeat(F.lit("x"), F.lit(100)))
+    df = df.withColumn("value", F.coalesce(large, F.col("value")))
+    letters = {"topic": "dead", "headers": dialect}
+    drop = {"when": {"error": "MESSAGE_TOO_LARGE"}, "on_reject": "drop"}
+    policy = letters_to("dead", dead_letter=letters, overrides=[drop])
+    guarded = kafkaguard.spark.guard_sink(
+        df, compacted, policy=policy, max_record_bytes=50
+    )
+    rows = guarded.collect()
+    assert [row.topic for row in rows].count(compacted) == 8
+    (dead,) = [row for row in rows if row.topic == "dead"]
+    found = {header.key: bytes(header.value) for header in dead.headers}
+    expected = dict(
+        reason_headers(
+            "NULL_KEY",
+            topic=compacted,
+            partition=7,
+            error=refusal(Reason.NULL_KEY, compacted),
+            dialect=dialect,
+        )
+    )
+    assert found == expected
+    fatal = policy | {"overrides": [drop | {"on_reject": "raise"}]}
+    guarded = kafkaguard.spark.guard_sink(
+        df, compacted, policy=fatal, max_record_bytes=50
+    )
+    with pytest.raises(Exception, match="TOO_LARGE"):
+        guarded.collect()
+
+
+def test_policy_that_drops_counts_what_it_drops(spark, write, kafka_cluster, compacted):
+    """Nothing is written for such a record, and the report has the reason."""
+    report = write(some(spark), compacted, policy={"on_reject": "drop"})
+    assert (report.read, report.delivered, report.unaccounted) == (1000, 999, 0)
+    assert report.dropped == {"NULL_KEY": 1}
+    assert "1 dropped (NULL_KEY)" in str(report)
+    assert len(read(kafka_cluster, compacted)) == 999
+
+
+def test_override_lets_one_reason_fail_the_job_before_anything_is_sent(
+    spark, write, kafka_cluster, kafka_topic, compacted
+):
+    """Others are set aside."""
+    rule = {"when": {"error": "InvalidRecordKeyError"}, "on_reject": "raise"}
+    with pytest.raises(e.InvalidRecordKeyError):
+        write(some(spark), compacted, policy=letters_to(kafka_topic, overrides=[rule]))
+    assert read(kafka_cluster, compacted) == []
+    rule["when"] = {"error": "MESSAGE_TOO_LARGE"}
+    report = write(
+        some(spark), compacted, policy=letters_to(kafka_topic, overrides=[rule])
+    )
+    assert report.dead_lettered == {"NULL_KEY": 1}
+
+
+def test_nothing_is_shuffled_where_nothing_asks_for_it(spark):
+    """Only a policy that raises, an order or a number of tasks does."""
+    topics = {name: SinkTopic(name, 3, compacted=True) for name in ("t", "d")}
+
+    def shuffles(policy, **more):
+        settings = make_settings("b:1", topic="t", policy=policy)
+        df = some(spark)
+        plan = under_write(df, settings, topics, df.columns, **more)
+        return "Exchange" in plan._jdf.queryExecution().executedPlan().toString()
+
+    assert not shuffles(letters_to("d"))
+    assert not shuffles({"on_reject": "drop"})
+    assert shuffles(None)
+    assert shuffles(letters_to("d"), partitions=2)
+    assert shuffles(letters_to("d"), order_by=["value"])

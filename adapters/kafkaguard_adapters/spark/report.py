@@ -98,13 +98,8 @@ class WriteReport:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What people should know, with what is seen in the counts themselves."""
-        if self.collapsed_keys < _FEW:
-            return self.remarks
-        said = (
-            f"{self.collapsed_keys:,} records have the key {{}}: to_json leaves out "
-            "what is null; of different records compaction would keep only the last"
-        )
-        return (*self.remarks, said)
+        said = collapsed_said(self.collapsed_keys)
+        return self.remarks if said is None else (*self.remarks, said)
 
     @property
     def unaccounted(self) -> int:
@@ -153,6 +148,20 @@ class WriteReport:
         )
         said = f"{', '.join(parts)}, {twice}, in {self.seconds:.1f} s"
         return "; ".join([said, *self.warnings])
+
+
+def collapsed_said(count: int) -> str | None:
+    """Say that keys have collapsed; None: they have not.
+
+    Args:
+        count: How many records have the key ``{}``.
+    """
+    if count < _FEW:
+        return None
+    return (
+        f"{count:,} records have the key {{}}: to_json leaves out what is null; of "
+        "different records compaction would keep only the last"
+    )
 
 
 def add_up(tasks: Iterable[TaskCounts]) -> TaskCounts:

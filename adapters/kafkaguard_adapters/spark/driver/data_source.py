@@ -29,11 +29,11 @@ from kafkaguard_adapters.spark.driver.batch_notes import Notes
 from kafkaguard_adapters.spark.driver.columns import check_columns
 from kafkaguard_adapters.spark.driver.options import CHECKPOINT, from_options
 from kafkaguard_adapters.spark.driver.topics import look_up
-from kafkaguard_adapters.spark.driver.write import Growth, make_report
+from kafkaguard_adapters.spark.driver.write import Growth, make_report, tell_once
 from kafkaguard_adapters.spark.executor.task import run_task
 from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.refusal import refuse
-from kafkaguard_adapters.spark.report import TaskCounts, add_up
+from kafkaguard_adapters.spark.report import TaskCounts, add_up, collapsed_said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -199,20 +199,23 @@ def _report(
     extra: dict[str, Any],
     growth: Growth | None,
 ) -> None:
+    counts = add_up(m.counts for m in messages if isinstance(m, TaskMessage))
+    if said := collapsed_said(counts.collapsed_keys):
+        tell_once(settings.topic, said, _warn)
     if settings.report is None:
         return
-    counts = [m.counts for m in messages if isinstance(m, TaskMessage)]
-    report = make_report(settings, add_up(counts), growth)
+    report = make_report(settings, counts, growth)
     line = json.dumps(extra | report.to_dict())
     try:
         with Path(settings.report).open("a") as file:
             file.write(line + "\n")
     except OSError as error:
-        _warn(f"{settings.report} cannot be written to ({error.strerror}): {line}")
+        why = f"{settings.report} cannot be written to ({error.strerror})"
+        _warn(f"the records are written, but the report {why}: {line}")
 
 
 def _warn(text: str) -> None:
     """Warn into Spark's log, whatever filters the process was started with."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.warn(f"the records are written, but the report {text}", stacklevel=2)
+        warnings.warn(text, stacklevel=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
@@ -35,7 +35,7 @@ from kafkaguard_adapters.spark.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from pyspark.sql import Column
@@ -55,6 +55,8 @@ _OBEYED = frozenset(
         "overrides.on_reject",
     }
 )
+#: Methods of a frame that drop records; those behind other steps are not seen.
+_DROPPING = ("crossJoin", "dropna", "filter", "join", "where")
 _HEADERS = "array<struct<key:string,value:binary>>"
 #: Worked out once for each row, and not in each column that depends on it.
 _REASON = "_kafkaguard_reason"
@@ -92,7 +94,8 @@ def guard_sink(
 
     Returns:
         Columns ``topic``, ``key``, ``value`` and ``headers``; and ``partition`` where
-        the frame has it, which is null for a dead letter.
+        the frame has it, which is null for a dead letter. The frame refuses to be
+        filtered or joined.
 
     Raises:
         ClientConfigurationError: A column is missing, doubled, of another type or
@@ -137,7 +140,26 @@ def guard_sink(
             for name, column in plan.items()
         }
     guarded = df.select(*[column.alias(name) for name, column in plan.items()])
-    return guarded.repartition(partitions, F.xxhash64("key")) if fatal else guarded
+    if fatal:
+        guarded = guarded.repartition(partitions, F.xxhash64("key"))
+    return _as_last_step(guarded)
+
+
+def _as_last_step(guarded: DataFrame) -> DataFrame:
+    """Have a frame refuse what would drop records after their check."""
+
+    def refusing(name: str) -> Callable[..., NoReturn]:
+        def method(*_: object, **__: object) -> NoReturn:
+            raise refuse(
+                f"{name} after guard_sink may drop records that were checked already, "
+                f"and a refused one among them fails the job: {name} first, then guard"
+            )
+
+        return method
+
+    for name in _DROPPING:
+        setattr(guarded, name, refusing(name))
+    return guarded
 
 
 def _fates(

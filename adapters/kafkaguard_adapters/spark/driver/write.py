@@ -18,11 +18,16 @@ from kafkaguard_adapters.spark.driver.plan import under_write
 from kafkaguard_adapters.spark.driver.topics import kept_for, look_up
 from kafkaguard_adapters.spark.executor.task import COUNTS_SCHEMA, CountingTask
 from kafkaguard_adapters.spark.marker import error_from
-from kafkaguard_adapters.spark.report import TaskCounts, WriteReport, add_up
+from kafkaguard_adapters.spark.report import (
+    TaskCounts,
+    WriteReport,
+    add_up,
+    collapsed_said,
+)
 from kafkaguard_adapters.spark.settings import make_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import Column, DataFrame
@@ -183,7 +188,20 @@ def write_frame(
             told.add_note(f"{_landed(growth, settings)} while the job ran")
         raise told from error
     counts = add_up(TaskCounts.from_json(row.counts) for row in rows)
+    if said := collapsed_said(counts.collapsed_keys):
+        tell_once(settings.topic, said, _log.warning)
     return make_report(settings, counts, growth)
+
+
+#: Topics of which it was told that keys have collapsed.
+_told: set[str | None] = set()
+
+
+def tell_once(topic: str | None, said: str, tell: Callable[[str], object]) -> None:
+    """Tell something of a topic, unless this process has told it before."""
+    if topic not in _told:
+        _told.add(topic)
+        tell(said)
 
 
 def _landed(growth: Growth, settings: SinkSettings) -> str:

@@ -16,7 +16,6 @@ from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.dead_letters import NO_ROOM, letter_for, reason_of
 from kafkaguard._delivery.facts import Place, Traits
 from kafkaguard._delivery.judging import add_words
-from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import CorruptMessageError, InvalidRecordError
 from kafkaguard_adapters.confluent.errors import errors
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.facts import Raw
+    from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record as Failed
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.executor.arrow import Columns
@@ -80,6 +80,8 @@ class TaskDriver:
 
     @cached_property
     def _machine(self) -> DeliveryMachine:
+        from kafkaguard._delivery.machine import DeliveryMachine  # for a failure only
+
         timeout = float(self._config["delivery.timeout.ms"]) / 1000
         traits = Traits(
             CLIENT,
