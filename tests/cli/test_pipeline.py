@@ -188,7 +188,7 @@ def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, sai
         ({"sink": {"bootstrap_servers": ":"}}, "sink.bootstrap_servers", "be parsed"),
         ({"sink": {"topic": None}}, "sink.topic", "nothing says where records go"),
         ({"select": {"topic": "k", "value": "k"}}, "select.topic", "drop one"),
-        ({"source": {"format": "jso"}}, "source", "Spark refuses the pipeline"),
+        ({"source": {"format": "jso"}}, "source.format", "did you mean 'json'?"),
         ({"source": {"format": "json", "columns": "?"}}, "source.columns", "PARSE"),
         ({"stream": {"checkpoint": "c", "every": "5 moons"}}, "stream.every", "moons"),
     ],

@@ -9,6 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.columns import check_columns
@@ -54,6 +55,11 @@ _HEADER = "_header_"
 #: Whether a cast has made null of a key.
 _LOST = "_kafkaguard_lost"
 _GLANCE_S = 1
+#: Those of Spark itself, and the best known of others.
+_FORMATS = (
+    *("avro", "csv", "jdbc", "json", "kafka", "orc", "parquet", "text", "xml"),
+    *("delta", "hudi", "iceberg"),
+)
 _MAX_DEPTH = 16
 
 
@@ -84,7 +90,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     if pipeline.source.columns is not None:
         with _blamed("source", "columns"):
             spark.read.schema(pipeline.source.columns)
-    with _blamed("source"):
+    with _blamed("source"), _format_known(pipeline):
         rows = read(spark, pipeline, told=malformed is not None)
     for path, text in _expressions(pipeline):
         _check(rows.plain, path, text)
@@ -184,6 +190,20 @@ def _blamed(*place: str) -> Iterator[None]:
     except OF_SPARK as error:
         message = f"Spark refuses the pipeline: {first_line(error)}"
         raise MistakeError(place, message) from error
+
+
+@contextmanager
+def _format_known(pipeline: Pipeline) -> Iterator[None]:
+    """Say of a format that Spark does not have which one may have been meant."""
+    try:
+        yield
+    except PySparkException as error:
+        if error.getCondition() != "DATA_SOURCE_NOT_FOUND":
+            raise
+        name = pipeline.source.format
+        hint = did_you_mean(name, _FORMATS)
+        message = f"Spark refuses the pipeline: it has no format {name!r}{hint}"
+        raise MistakeError(("source", "format"), message) from error
 
 
 def first_line(error: BaseException) -> str:
