@@ -6,6 +6,7 @@ import json
 import pickle
 
 import pytest
+from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import (
     BinaryType,
     IntegerType,
@@ -19,8 +20,11 @@ from pyspark.sql.types import (
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.spark import foreach_batch
+from kafkaguard_adapters.spark.driver import data_source
 from kafkaguard_adapters.spark.driver.columns import check_columns
+from kafkaguard_adapters.spark.driver.data_source import KafkaGuardSource
 from kafkaguard_adapters.spark.driver.options import from_options
+from kafkaguard_adapters.spark.marker import TaskFailedError
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.wire.jaas import login
 from tests.spark.spark_reading import letters_to
@@ -367,3 +371,13 @@ NESTED = PLAIN + 'serviceName="k"\n password = "a \\" username=\'x\'"\n username
 def test_line_of_jaas_is_read_as_java_does(line, found):
     """In either order, in either quotes, with quotes within quotes."""
     assert login(line) == found
+
+
+def test_stream_of_the_data_source_is_refused_where_pyspark_has_no_writer_for_it(
+    monkeypatch,
+):
+    """PySpark 4.0; the text says what to use instead."""
+    monkeypatch.setattr(data_source, "StreamArrowWriter", DataSourceStreamWriter)
+    source = KafkaGuardSource({**SERVERS, "topic": "t"})
+    with pytest.raises(TaskFailedError, match=r"PySpark 4\.1 or newer: use foreachB"):
+        source.streamWriter(frame("value string"), False)

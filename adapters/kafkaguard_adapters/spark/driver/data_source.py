@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import datasource
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
     WriterCommitMessage,
 )
 
@@ -42,6 +43,13 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
+
+    StreamArrowWriter = datasource.DataSourceStreamArrowWriter
+else:
+    #: PySpark 4.0 has none.
+    StreamArrowWriter = getattr(
+        datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter
+    )
 
 
 class KafkaGuardSource(DataSource):
@@ -66,9 +74,14 @@ class KafkaGuardSource(DataSource):
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
-    ) -> DataSourceStreamArrowWriter:
+    ) -> StreamArrowWriter:
         """Check options, columns and topics; make the writer of a micro-batch."""
         with _told():
+            if StreamArrowWriter is DataSourceStreamWriter:
+                raise refuse(
+                    "streams of this data source need PySpark 4.1 or newer: use "
+                    "foreachBatch(kafkaguard.spark.foreach_batch(...))"
+                )
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use outputMode("append")')
             settings = _checked(self.options, schema)
@@ -112,7 +125,7 @@ class BatchWriter(DataSourceArrowWriter):
         _report(self._settings, messages, {}, self._growth)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(StreamArrowWriter):
     """Writes one micro-batch; made anew for each, and once more for its commit.
 
     The one for the micro-batch is pickled for the tasks, the one for the commit is not:

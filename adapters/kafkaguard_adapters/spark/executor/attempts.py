@@ -99,8 +99,8 @@ class Attempts:
             raise error
         self._sleep(step.wait)
 
-    def delivered(self) -> None:
-        """Count a window of which something was delivered: the budget fills up."""
+    def succeeded(self) -> None:
+        """Count an attempt that has delivered something: the budget fills up."""
         if self._budget is not None:
             self._budget.succeeded()
 

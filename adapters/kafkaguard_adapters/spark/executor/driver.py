@@ -201,6 +201,8 @@ class TaskDriver:
                 self._sender.produce(records)
                 self._sender.flush()
                 failed = self._sender.take_failed()
+                if len(failed) < len(again):
+                    self._attempts.succeeded()
         return left + failed
 
     def _window(
