@@ -34,7 +34,7 @@ policy:
     [
         (("source:", "sorce:"), 2, ("sorce", "'source'")),
         (("format: json", "format: jsn"), 3, ("source.format", "'json'")),
-        (("key: k", "key: kk"), 6, ("select.key", "'k'")),
+        (("[at]", "[att]"), 8, ("order_by[0]", "'at'")),
         (("to_json(", "to_jsn("), 7, ("select.value", "'to_json'")),
         (
             ("bootstrap_servers", "bootstrap.servers"),

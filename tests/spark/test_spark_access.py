@@ -118,6 +118,8 @@ def test_right_that_comes_later_is_waited_for_where_the_policy_says_so(secured):
     """An override may call it passing; without one the task fails at once."""
     topic = secured.create_topic()
     secured.grant("bob", "DESCRIBE", "TOPIC", topic)
+    # Whoever may write to no topic at all may have no idempotent producer.
+    secured.grant("bob", "WRITE", "TOPIC", secured.create_topic())
     denied = {"when": {"code": 29, "topic": topic}, "action": "RETRY"}
     waits = {"kind": "fixed", "base": 0.5, "jitter": "none"}
     policy = {"max_attempts": 60, "backoff": waits, "overrides": [denied]}
@@ -141,3 +143,16 @@ def test_right_that_comes_later_is_waited_for_where_the_policy_says_so(secured):
     later.join()
     assert (counts.delivered, counts.resent) == (1, 1)
     assert values(secured, topic) == ["v"]
+
+
+def test_client_that_may_not_write_at_all_fails_with_what_the_brokers_said(secured):
+    """Its producer is dead from the beginning, and every record fails with that."""
+    topic = secured.create_topic()
+    given = options(secured, "SASL_PLAIN", "eve", topic)
+    topics = {topic: SinkTopic(topic, 1, compacted=False)}
+    columns = {"key": pa.array(["k"]), "value": pa.array(["v"])}
+    delivery = Delivery(from_options(given), topics)
+    delivery.send(pa.record_batch(columns))
+    with pytest.raises(e.ClusterAuthorizationFailedError) as caught:
+        delivery.settle()
+    assert caught.value.verdict.action is Action.CONFIGURE

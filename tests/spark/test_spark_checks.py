@@ -192,3 +192,18 @@ def test_keys_that_to_json_has_collapsed_are_counted(kind):
     assert columns.collapsed_keys() == 2
     assert Columns(pa.record_batch({"value": value}), "t").collapsed_keys() == 0
     assert Columns(columns._batch.slice(0, 0), "t").collapsed_keys() == 0
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 8191, 8192, 2**20])
+def test_bound_of_sizes_is_never_below_the_largest(length):
+    """Where it is within the limits, nothing is counted; headers are always counted."""
+    rows = {
+        "key": pa.array([None, "k" * length]),
+        "value": pa.array(["v", "v" * length]),
+    }
+    columns = Columns(pa.record_batch(rows), "t")
+    largest = max(columns.sizes()["batch"].to_pylist())
+    assert largest <= columns.at_most() <= largest + 20
+    headers = pa.array([[], []], pa.list_(pa.struct([("key", pa.string())])))
+    with_headers = Columns(pa.record_batch({**rows, "headers": headers}), "t")
+    assert with_headers.at_most() == float("inf")

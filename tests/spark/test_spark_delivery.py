@@ -500,7 +500,7 @@ def test_topic_that_comes_a_moment_later_is_waited_for(kafka_cluster):
     waits = {"kind": "fixed", "base": 0.5, "jitter": "none"}
     policy = {"max_attempts": 100, "backoff": waits}
     rows = batch([("a", "1"), ("a", "2"), (None, "3")])
-    with pytest.raises(e.ClientMetadataError) as caught:
+    with pytest.raises(e.UnknownTopicOrPartitionError) as caught:
         deliver(settings_for(kafka_cluster, topic, config=config), rows, topics=topics)
     assert "1 attempt; policy spark ends here" in caught.value.__notes__[0]
     later = threading.Timer(2, kafka_cluster.create_topic, (topic,), {"partitions": 1})

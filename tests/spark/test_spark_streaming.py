@@ -51,7 +51,7 @@ def test_stream_dead_letters_and_reports_each_micro_batch(
     writer = stream.writeStream.format("kafkaguard").options(
         **{"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers},
         topic=topic,
-        policy=letters_to(kafka_topic),
+        policy=json.dumps(letters_to(kafka_topic)),
         report=str(tmp_path / "report.jsonl"),
     )
     run(writer, tmp_path)

@@ -197,8 +197,8 @@ def _format_known(pipeline: Pipeline) -> Iterator[None]:
     """Say of a format that Spark does not have which one may have been meant."""
     try:
         yield
-    except PySparkException as error:
-        if error.getCondition() != "DATA_SOURCE_NOT_FOUND":
+    except OF_SPARK as error:
+        if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise
         name = pipeline.source.format
         hint = did_you_mean(name, _FORMATS)
