@@ -40,7 +40,7 @@ KINDS = {
     ),
     "rescue on": lambda **config: guard(KafkaProducer(**config)),
 }
-LIMITS = {"rescue off": 1.05, "rescue on": 1.25}
+LIMITS = {"rescue off": 1.05, "rescue on": 1.10}
 
 
 def shuffled(producers):

@@ -18,7 +18,11 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_click",
+    "sphinx_design",
     "state_pictures",
+    "reference",
+    "rights",
     "tables",
 ]
 myst_enable_extensions = ["colon_fence"]

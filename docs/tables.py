@@ -21,12 +21,18 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 
-def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Write a table in Markdown."""
     lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
-    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+    return lines + ["| " + " | ".join(_cell(c) for c in row) + " |" for row in rows]
 
 
-def _parse(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def parse(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
+    """Read Markdown where a directive stands."""
     container = nodes.container()
     content = StringList(lines, source="tables.py")
     directive.state.nested_parse(content, directive.content_offset, container)
@@ -49,7 +55,7 @@ class ErrorTable(SphinxDirective):
             for code, cls in sorted(BY_CODE.items())
         )
         headings = ("Code", "Name", "Meaning", "Java retries", "Next step")
-        return _parse(self, _table(headings, rows))
+        return parse(self, table(headings, rows))
 
 
 class RuleTable(SphinxDirective):
@@ -69,7 +75,7 @@ class RuleTable(SphinxDirective):
             for rule in RULES
         )
         headings = ("Rule", "Next step", "Written", "Says", "When", "Source")
-        return _parse(self, _table(headings, rows))
+        return parse(self, table(headings, rows))
 
 
 class FileMap(SphinxDirective):
@@ -86,7 +92,7 @@ class FileMap(SphinxDirective):
             for file in sorted(folder.rglob("*.py"))
             if file.name not in ("__init__.py", "__main__.py")
         )
-        return _parse(self, _table(("File", "What lives there"), rows))
+        return parse(self, table(("File", "What lives there"), rows))
 
 
 def _first_sentence(file: Path) -> str:

@@ -49,7 +49,7 @@ INSTALLS: dict[str, list[Run]] = {
         Run("kafkaguard decode 0012000000000000000161", "ApiVersions request v0"),
         Run("kafkaguard lag -b $KAFKA", "no group with a commit"),
         Run("kafkaguard log-dirs -b $KAFKA", "/"),
-        Run("kafkaguard proxy --upstream $KAFKA --for 0.1", "Clients connect to"),
+        Run("kafkaguard proxy -b $KAFKA --for 0.1", "Clients connect to"),
         Run("kafkaguard broker --tls", "kafkaguard[testing]", code=2),
         Run("kafkaguard pipeline run flights.yaml", "kafkaguard[cli,spark]", code=2),
         Run("kafkaguard demo", "kafkaguard[demo]", code=2),

@@ -81,6 +81,11 @@ class Books:
         """How many records have had their outcome since the last report."""
         return self._delivered + sum(self._counts.values())
 
+    @property
+    def has_unseen(self) -> bool:
+        """Whether a report would carry errors that nobody has looked at yet."""
+        return any(not outcome.seen for outcome in self._outcomes)
+
     def report(self, pending: int) -> DeliveryReport:
         """Close the books: what happened since the last report."""
         unseen = [outcome for outcome in self._outcomes if not outcome.seen]

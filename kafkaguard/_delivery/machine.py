@@ -518,7 +518,7 @@ class DeliveryMachine:
         return self._go_on(now)
 
     def sent(
-        self, topic: str, handed: Sequence[Hashable | Exception], now: float
+        self, topic: str, handed: Sequence[Hashable | BaseException], now: float
     ) -> Sequence[Command]:
         """Reply to Send: for each record its new token, or why the client has it not.
 
@@ -530,7 +530,7 @@ class DeliveryMachine:
         waiting.until = now + SETTLE_S
         waiting.away = 0
         for record, token in zip(waiting.group, handed, strict=True):
-            if isinstance(token, Exception):
+            if isinstance(token, BaseException):
                 self._not_handed_over(record, token, now, waiting.was_interrupted)
                 continue
             waiting.away += 1
@@ -552,7 +552,7 @@ class DeliveryMachine:
         return self._go_on(now)
 
     def _not_handed_over(
-        self, record: Record, why: Exception, now: float, was_interrupted: bool
+        self, record: Record, why: BaseException, now: float, was_interrupted: bool
     ) -> None:
         if record.state is not RecordState.SENDING:
             return  # it was given up before
@@ -665,6 +665,10 @@ class DeliveryMachine:
     def pending(self) -> int:
         """Count the records that have no outcome yet."""
         return self.left(self.open_work())
+
+    def has_unseen(self) -> bool:
+        """Tell whether a report would carry errors that nobody has looked at yet."""
+        return self._books.has_unseen
 
     def report(self, pending: int) -> DeliveryReport:
         """Close the books: what became of records since the last report."""

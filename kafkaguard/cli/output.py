@@ -1,31 +1,43 @@
 """What commands print for people: text is text, and never markup.
 
 Names, paths and brokers' words come from outside. Where the output goes into a pipe or
-a file nothing is folded, so that what is looked for can be found.
+a file nothing is folded, so that what is looked for can be found. A table that is wider
+than the terminal leaves out its optional columns; if that is not enough, it prints each
+row as a block of lines. It never breaks a name.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from kafkaguard._common.text import plain, plain_lines
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import ConsoleOptions, RenderableType, RenderResult
 
 _WIDE = 100_000
 
 
 def console(*, stderr: bool = False, quiet: bool = False) -> Console:
-    """Return a console that reads no markup, as wide as its output needs."""
+    """Return a console that reads no markup, as wide as its output needs.
+
+    With ``NO_COLOR`` in the environment it prints no style at all, neither color nor
+    bold.
+    """
+    colors: Any = None if os.environ.get("NO_COLOR") else "auto"
     made = Console(
-        stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False
+        stderr=stderr,
+        quiet=quiet,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        color_system=colors,
     )
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = _WIDE
@@ -39,6 +51,48 @@ class PlainTable(Table):
         """Add a row; text in it is written so that it can only be read."""
         shown = (plain(each) if isinstance(each, str) else each for each in cells)
         super().add_row(*shown, **options)  # type: ignore[arg-type]  # as they come
+
+    def leave_out(self, *headings: str) -> None:
+        """Name columns that a narrow terminal may do without, the first one first."""
+        self._optional = headings
+
+    _optional: tuple[str, ...] = ()
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
+        """Draw the table in the width that there is."""
+        left_out: list[str] = []
+        for heading in self._optional:
+            if self._fits(console, options):
+                break
+            left_out.append(heading)
+            self.columns = [c for c in self.columns if c.header != heading]
+        if self._fits(console, options):
+            yield from super().__rich_console__(console, options)
+        else:
+            yield self._as_blocks()
+        if left_out:
+            words = ", ".join(left_out)
+            yield Text(f"Not shown in this width: {words}. --json has everything.")
+
+    def _fits(self, console: Console, options: ConsoleOptions) -> bool:
+        """Return whether no word must be broken."""
+        unbounded = options.update(max_width=_WIDE)
+        least = self.__rich_measure__(console, unbounded).minimum
+        return least <= options.max_width
+
+    def _as_blocks(self) -> Group:
+        """Write each row as lines of heading and value, an empty line between rows."""
+        lines = [Text(str(self.title)), Text()] if self.title else []
+        cells = zip(*(column.cells for column in self.columns), strict=True)
+        for row in cells:
+            for column, cell in zip(self.columns, row, strict=True):
+                if str(cell):
+                    line = Text.assemble(f"{column.header}: ", cell, overflow="fold")
+                    lines.append(line)
+            lines.append(Text())
+        return Group(*lines[:-1])
 
 
 def styled(text: object, style: str) -> Text:

@@ -33,7 +33,6 @@ def _restore(
 ) -> KafkaGuardError:
     """Build an error without running an ``__init__``: a client's may want more."""
     error = cls.__new__(cls, *args)
-    error.args = args
     error.__dict__.update(state)
     return error
 

@@ -27,6 +27,7 @@ __all__ = [
     "ClientTimeoutError",
     "InvalidRecordKeyError",
     "NoError",
+    "PartitionNotThereError",
     "RecordPurgedError",
     "RemoteStorageNotReadyError",
     "SerializationFailedError",
@@ -119,6 +120,13 @@ class BatchMateRefusedError(RetriableError):
     """Its batch was refused, for another record or as a whole; it was not looked at."""
 
     name = "BATCH_MATE_REFUSED"
+    origin = "client"
+
+
+class PartitionNotThereError(FatalError):
+    """A partitioner chose a partition that is not there; nothing was sent."""
+
+    name = "PARTITION_NOT_THERE"
     origin = "client"
 
 

@@ -26,7 +26,7 @@ class ProtocolError(ValueError):
         offset: int | None = None,
     ) -> None:
         where = [message, None if version is None else f"v{version}"]
-        place = [field or None, None if offset is None else f"offset {offset}"]
+        place = [field, None if offset is None else f"offset {offset}"]
         parts = [" ".join(filter(None, where)), ", ".join(filter(None, place)), problem]
         super().__init__(": ".join(filter(None, parts)))
         self.message = message
@@ -39,7 +39,6 @@ class MalformedError(Exception):
     """A problem on its way up: each struct and array that it leaves adds its name."""
 
     def __init__(self, problem: str, offset: int | None = None) -> None:
-        super().__init__(problem)
         self.problem = problem
         self.offset = offset
         self.field = ""

@@ -80,7 +80,7 @@ class Float:
             refuse("a number", value)
         try:
             target += struct.pack(">d", value)
-        except OverflowError:
+        except struct.error:
             raise MalformedError("the number does not fit float64") from None
 
 

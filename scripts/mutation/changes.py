@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from operators import Lacking, expressions, statements
+from operators import IDLE_ARGUMENTS, Lacking, expressions, statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,7 +157,10 @@ class _Finder:
         for index, value in enumerate(getattr(node, field)):
             if isinstance(value, ast.expr):
                 yield from self._expression(value, (node, field, index), where)
-            elif isinstance(value, ast.AST):
+            elif (
+                isinstance(value, ast.AST)
+                and getattr(value, "arg", None) not in IDLE_ARGUMENTS
+            ):
                 yield from self._parts(value, where)
 
     def _expression(

@@ -36,8 +36,8 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 #: before the processes that try the changes are forked.
 _ACTIONS = ["IGNORE", "RETRY", "REFRESH", "WAIT", "REJOIN", "ABORT", "REJECT"]
 _ACTIONS += ["IN_DOUBT", "CONFIGURE", "RECREATE", "FENCED"]
-#: Arguments that are text for people.
-_TEXTS = {"scenario", "source"}
+#: Arguments that are text for people, and one that only asserts.
+IDLE_ARGUMENTS = {"scenario", "source", "strict"}
 
 
 class Lacking(NamedTuple):
@@ -161,7 +161,7 @@ def _(node: ast.Dict) -> Iterator[Lacking]:
 @expressions.register
 def _(node: ast.Call) -> Iterator[Lacking]:
     for index, keyword in enumerate(node.keywords):
-        if keyword.arg not in _TEXTS:
+        if keyword.arg not in IDLE_ARGUMENTS:
             rest = ast.Call(node.func, node.args, _without(node.keywords, index))
             yield Lacking(rest, keyword)
 

@@ -40,7 +40,11 @@ class Room:
 _POLICIES = "policies/kafkaguard_policies"
 ROOMS = (
     Room("verdicts", "kafkaguard/_verdicts", ("tests/verdicts",)),
-    Room("errors", "kafkaguard/errors", ("tests/errors", "tests/verdicts")),
+    Room(
+        "errors",
+        "kafkaguard/errors",
+        ("tests/errors", "tests/verdicts", "tests/adapters/test_dual_errors.py"),
+    ),
     Room("retries", "kafkaguard/_retries", ("tests/retries", "tests/policies")),
     Room("delivery", "kafkaguard/_delivery", ("tests/delivery",)),
     Room("cluster", "kafkaguard/_cluster", ("tests/cluster",)),

@@ -36,7 +36,7 @@ _FACTOR, _MORE_S = 2, 5
 _OPTIONS = (
     *("-q", "-x", "--capture=no", "--no-header", "--tb=short", "-o", "timeout=0"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # of what is imported already
-    *("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-java"),
+    *("-p", "no:randomly", "-p", "no:cacheprovider", "--no-java"),
     "--assert=plain",  # its import hook would go before ours
 )
 _Cached = type(functools.lru_cache(len))
@@ -52,20 +52,25 @@ class Baseline:
     Attributes:
         seconds: CPU time of each test.
         calls: The tests that call a function, by its place.
+        at_import: The functions that are called before the first test, so that a change
+            in the live one comes too late.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
     calls: dict[Place, list[str]] = field(default_factory=dict)
+    at_import: set[Place] = field(default_factory=set)
 
     def save(self, file: Path) -> None:
         """Write it for the processes that try the changes."""
-        file.write_text(json.dumps([self.seconds, list(self.calls.items())]))
+        calls, at_import = list(self.calls.items()), list(self.at_import)
+        file.write_text(json.dumps([self.seconds, calls, at_import]))
 
     @classmethod
     def load(cls, file: Path) -> Baseline:
         """Read it."""
-        seconds, calls = json.loads(file.read_text())
-        return cls(seconds, {tuple(place): tests for place, tests in calls})
+        seconds, calls, at_import = json.loads(file.read_text())
+        by_place = {tuple(place): tests for place, tests in calls}
+        return cls(seconds, by_place, set(map(tuple, at_import)))
 
 
 def run_pytest(tests: Iterable[str], *plugins: Any) -> int:
@@ -76,18 +81,34 @@ def run_pytest(tests: Iterable[str], *plugins: Any) -> int:
 
 
 class Measure:
-    """A plugin that notes for each test what it calls and how long it takes."""
+    """A plugin that notes for each test what it calls and how long it takes.
+
+    What is called from now on until all tests are collected is noted as well.
+    """
 
     def __init__(self) -> None:
         self.baseline = Baseline()
-        self.failed: list[pytest.TestReport] = []
+        self.failed: list[pytest.TestReport | pytest.CollectReport] = []
         self._codes: set[CodeType] = set()
         self._calls: dict[Place, list[str]] = defaultdict(list)
         self._root = f"{ROOT}/"
+        self._caches: list[Any] = []
+        sys.setprofile(self._note)
+
+    def pytest_collection_finish(self) -> None:
+        """Note what was called so far."""
+        sys.setprofile(None)
+        self.baseline.at_import = set(map(place_of, self._ours()))
+        self._caches = _our_caches()
+
+    def _ours(self) -> list[CodeType]:
+        return [c for c in self._codes if c.co_filename.startswith(self._root)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Any:
-        """Watch one test."""
+        """Watch one test, for which no cache remembers what another one has called."""
+        for cache in self._caches:
+            cache.cache_clear()
         self._codes.clear()
         began = time.process_time()
         threading.setprofile(self._note)
@@ -98,9 +119,8 @@ class Measure:
             sys.setprofile(None)
             threading.setprofile(None)  # type: ignore[arg-type]  # None ends it
             self.baseline.seconds[item.nodeid] = time.process_time() - began
-            for code in self._codes:
-                if code.co_filename.startswith(self._root):
-                    self._calls[place_of(code)].append(item.nodeid)
+            for code in self._ours():
+                self._calls[place_of(code)].append(item.nodeid)
 
     def _note(self, frame: Any, event: str, _: Any) -> None:
         if event == "call":
@@ -110,6 +130,8 @@ class Measure:
         """Note a failure."""
         if report.failed:
             self.failed.append(report)
+
+    pytest_collectreport = pytest_runtest_logreport
 
     def pytest_sessionfinish(self) -> None:
         """Keep what was noted."""
@@ -149,15 +171,15 @@ class TryInside:
             tests = [t for t in self._baseline.calls.get(place, ()) if t in items]
             tests.sort(key=self._baseline.seconds.__getitem__)
             seconds = sum(self._baseline.seconds[t] for t in tests)
-            self._tell(
-                change,
-                forked(
-                    functools.partial(
-                        self._try, module, change, live, [items[t] for t in tests]
-                    ),
-                    cpu_s=seconds * _FACTOR + _MORE_S,
+            outcome = forked(
+                functools.partial(
+                    self._try, module, change, live, [items[t] for t in tests]
                 ),
+                cpu_s=seconds * _FACTOR + _MORE_S,
             )
+            if outcome == SURVIVED and place in self._baseline.at_import:
+                outcome = NOT_APPLIED
+            self._tell(change, outcome)
         return True
 
     def _try(
@@ -191,9 +213,14 @@ def _live_functions() -> dict[Place, list[FunctionType]]:
     for thing in gc.get_objects():
         if isinstance(thing, FunctionType):
             live[place_of(thing.__code__)].append(thing)
-        elif isinstance(thing, _Cached) and str(thing.__module__).startswith(_OURS):
-            thing.cache_clear()
+    for cache in _our_caches():
+        cache.cache_clear()
     return live
+
+
+def _our_caches() -> list[Any]:
+    found = (thing for thing in gc.get_objects() if isinstance(thing, _Cached))
+    return [cache for cache in found if str(cache.__module__).startswith(_OURS)]
 
 
 def _find_code(code: CodeType, place: Place) -> CodeType | None:

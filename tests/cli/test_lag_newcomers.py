@@ -20,7 +20,8 @@ pytestmark = pytest.mark.java
 
 
 PASSWORD = secrets.token_urlsafe()
-LIMIT_S = 20
+#: Less than the 30 s that a report may take.
+LIMIT_S = 28
 
 
 def kafkaguard(*args):
@@ -31,7 +32,7 @@ def kafkaguard(*args):
         capture_output=True,
         text=True,
         timeout=100,
-        env={k: v for k, v in os.environ.items() if k != "KAFKA_BOOTSTRAP_SERVERS"},
+        env={k: v for k, v in os.environ.items() if k != "KAFKAGUARD_BOOTSTRAP_SERVER"},
     )
     assert time.monotonic() - started < LIMIT_S
     said = ran.stdout + ran.stderr
@@ -184,7 +185,7 @@ def test_wrong_settings_are_one_line_that_says_what_to_look_at(written, command,
         (("-b", "localhost:99999"), "a port up to 65535"),
         (("-b", "localhost:port"), "write it as host:port"),
         (("-b", ","), "name at least one"),
-        ((), "which cluster?"),
+        ((), "no cluster is named"),
         (("--config", "nosuch.properties"), "does not exist"),
         *(
             (("-b", "localhost:1", "--timeout", given), "'--timeout': ")

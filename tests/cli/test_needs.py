@@ -40,7 +40,7 @@ def listener():
 
 def test_a_proxy_needs_somebody_behind_it(refused):
     """A misspelt address is not found out by the first client."""
-    line = refused("proxy", "--upstream", "127.0.0.1:1,nobody.invalid:9092")
+    line = refused("proxy", "--bootstrap-server", "127.0.0.1:1,nobody.invalid:9092")
     assert "no broker takes a connection: 127.0.0.1:1 (Connection refused)" in line
     assert "nobody.invalid:9092 (" in line
 
@@ -48,14 +48,14 @@ def test_a_proxy_needs_somebody_behind_it(refused):
 def test_one_broker_behind_a_proxy_is_enough(listener, capsys):
     """The others may be away."""
     upstream = f"127.0.0.1:1,{listener}"
-    assert run(["proxy", "--upstream", upstream, "--for", "0.01"]) == 0
+    assert run(["proxy", "--bootstrap-server", upstream, "--for", "0.01"]) == 0
     assert "Clients connect to" in capsys.readouterr().out
 
 
 def test_a_kill_switch_must_be_possible(refused, listener, tmp_path):
     """Where there is no folder for it, nobody could make the file."""
     file = tmp_path / "none" / "pause"
-    line = refused("proxy", "--upstream", listener, "--pause-file", file)
+    line = refused("proxy", "--bootstrap-server", listener, "--pause-file", file)
     assert f"--pause-file {file}: there is no folder" in line
 
 

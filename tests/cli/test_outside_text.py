@@ -122,7 +122,7 @@ ARGUMENTS = {
     "log-dirs": ["-b", "127.0.0.1:1", "--timeout", "0.5", "--topic"],
     "pipeline": ["run"],
     "policy": ["check"],
-    "proxy": ["--upstream"],
+    "proxy": ["--bootstrap-server"],
 }
 
 

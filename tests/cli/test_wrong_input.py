@@ -34,9 +34,15 @@ DIGITS = "9" * 5_000
         ["policy", "preview", "default", "--seed", DIGITS],
         ["broker", "--brokers", DIGITS],
         ["broker", "--topic", f"t:{DIGITS}"],
-        ["proxy", "--upstream", f"127.0.0.1:{DIGITS}"],
-        ["proxy", "--upstream", "127.0.0.1:1", "--for", DIGITS],
-        ["proxy", "--upstream", "127.0.0.1:1", "--listen", f"127.0.0.1:{DIGITS}"],
+        ["proxy", "--bootstrap-server", f"127.0.0.1:{DIGITS}"],
+        ["proxy", "--bootstrap-server", "127.0.0.1:1", "--for", DIGITS],
+        [
+            "proxy",
+            "--bootstrap-server",
+            "127.0.0.1:1",
+            "--listen",
+            f"127.0.0.1:{DIGITS}",
+        ],
     ],
     ids=lambda arguments: " ".join(each[:12] for each in arguments),
 )
@@ -65,7 +71,7 @@ def test_a_broker_that_there_is_not_is_no_lost_record(kafka_cluster, capsys):
         ("explain 87", 0),
         ("decode --api Produce", 2),
         ("policy check nope --json", 2),
-        ("proxy --upstream 127.0.0.1:{port} --for 0.01", 0),
+        ("proxy --bootstrap-server 127.0.0.1:{port} --for 0.01", 0),
     ],
 )
 def test_a_closed_stream_changes_nothing_but_what_is_seen(command, code, closed):

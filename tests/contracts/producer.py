@@ -1,6 +1,8 @@
 """What every guarded producer must do, whatever the client; each adapter inherits it.
 
 A subclass says how its client is built and spoken to; the tests are the same for all.
+What a client does not let the guard do is a class attribute of the subclass, with its
+reason, or a contract class that it does not inherit.
 """
 
 from __future__ import annotations
@@ -12,58 +14,187 @@ import time
 
 import pytest
 
-from kafkaguard import Action, DeliveryFailed, TopicFacts, errors
+from kafkaguard import (
+    Action,
+    CallbackError,
+    DeliveryFailed,
+    DeliveryReport,
+    SupersededError,
+    TopicFacts,
+    errors,
+)
+from kafkaguard._retries.events import RejectEvent
+from tests.contracts.consumer import in_child
 
 COMPACTED = {"cleanup.policy": "compact"}
+#: Of a topic that takes small batches only.
+LIMIT = 2_000
+SMALL = {"max.message.bytes": LIMIT}
+TOO_LARGE = b"x" * 5_000
+LATENCY_S = 0.3
+#: What a busy machine adds to a bound.
+MARGIN_S = 15.0
+DAY_MS = 24 * 3_600_000
 
 
-class ProducerContract:
-    """A guarded producer that is idempotent and guards null keys."""
+class Writer:
+    """A guarded producer behind one blocking face.
 
-    #: The client's own class of a refused record, and its base class of all errors.
-    client_refusal: type[BaseException]
-    client_error: type[BaseException]
-    client_class: type
-    client_name: str
+    Args:
+        guarded: The guarded producer.
+        events: What its hook has received, in order.
+    """
 
-    def guarded(self, config, **options):
-        """Build a client from `client_config()` settings and guard it."""
+    def __init__(self, guarded, events):
+        self.guarded = guarded
+        self.events = events
+
+    def send(
+        self,
+        topic,
+        value=None,
+        key=None,
+        *,
+        headers=None,
+        partition=None,
+        timestamp_ms=None,
+        on_outcome=None,
+    ):
+        """Hand a record over; return what stands for its outcome, or raise.
+
+        `on_outcome` is called by the client's own means, with the error or None.
+        """
         raise NotImplementedError
 
-    def send(self, producer, topic, value=None, key=None):
-        """Hand a record over; return what stands for its outcome."""
+    def send_all(self, topic, records):
+        """Send records, each the keyword arguments of `send`, that share a batch."""
+        return [self.send(topic, **record) for record in records]
+
+    def forget(self, topic, value=None, key=None):
+        """Send a record whose outcome nobody will look at."""
+        self.send(topic, value, key)
+
+    def call(self, *args, **kwargs):
+        """Call the client's own way to send with exactly these arguments."""
         raise NotImplementedError
 
-    def outcome(self, handle):
+    def outcome(self, handle, timeout=60.0):
         """Wait for the outcome: the offset, or the exception."""
         raise NotImplementedError
 
-    def settings(self, proxy_or_cluster):
-        """Return settings for the plain listener."""
-        return {"bootstrap_servers": proxy_or_cluster.bootstrap_servers}
+    def outcomes(self, handles):
+        """Wait for the outcomes of records."""
+        return [self.outcome(handle) for handle in handles]
 
-    # --- standing in ----------------------------------------------------------------
+    def end_of(self, *args, **kwargs):
+        """Send a record and wait: its offset, or what the call or its outcome raises."""
+        try:
+            return self.outcome(self.send(*args, **kwargs))
+        except errors.KafkaGuardError as error:
+            return error
+
+    def serve(self):
+        """Let the client tell what it has heard, where it waits to be asked."""
+
+    def flush(self, timeout=None):
+        """Flush as the client does; return the report."""
+        return self.guarded.flush(timeout)
+
+    def close(self, timeout=None):
+        """Close as the client does; return the report."""
+        return self.guarded.close(timeout)
+
+    def send_in_child(self, topic):
+        """Send in a forked child."""
+        self.send(topic, b"v", b"k")
+
+
+class ProducerContract:
+    """A guarded producer."""
+
+    client_class: type
+    client_name: str
+    #: The client's base class of all errors, and its class of a refused record.
+    client_error: type[BaseException]
+    client_refusal: type[BaseException]
+    #: The client numbers its batches.
+    idempotent = True
+    #: One batch of a partition may be accepted after an earlier one was refused.
+    overtakes = False
+    #: A refused batch ends the client, so it gets a successor.
+    dies_of_refusal = False
+    #: The client can send a header whose value is null.
+    null_headers = True
+
+    def open(
+        self,
+        servers,
+        *,
+        policy="default",
+        topics=None,
+        users=None,
+        linger=0.1,
+        delivery_timeout=None,
+        largest=None,
+        built=None,
+        client_class=None,
+    ):
+        """Return a context manager of a `Writer`, which it closes in the end.
+
+        Times are in seconds, `largest` is the client's own limit in bytes, `users` is a
+        cluster where user bob logs in, `built` collects the clients that a factory
+        builds, and `client_class` is a subclass of the client's class.
+        """
+        raise NotImplementedError
+
+    def own_signature(self, given):
+        """Return a subclass whose way to send is `(self, topic, value, key, **more)`.
+
+        It puts `(topic, value, key, more)` into `given` and sends without `more`.
+        """
+        raise NotImplementedError
+
+    # --- standing in ------------------------------------------------------------------
 
     def test_b92_every_name_of_the_client_is_there(self, kafka_cluster):
         """`isinstance` holds, and nothing that the client has is missing."""
-        with self.guarded(self.settings(kafka_cluster)) as producer:
-            assert isinstance(producer, self.client_class)
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            assert isinstance(writer.guarded, self.client_class)
             names = [n for n in dir(self.client_class) if not n.startswith("__")]
-            assert [n for n in names if not hasattr(producer, n)] == []
-            assert sorted(set(names) - set(dir(producer))) == []
+            assert [n for n in names if not hasattr(writer.guarded, n)] == []
+            assert sorted(set(names) - set(dir(writer.guarded))) == []
 
     def test_b96_a_producer_is_true(self, kafka_cluster):
         """`producer or default()` keeps the producer."""
-        with self.guarded(self.settings(kafka_cluster)) as producer:
-            assert bool(producer) is True
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            assert bool(writer.guarded) is True
 
     def test_b97_a_producer_cannot_be_pickled_and_says_so(self, kafka_cluster):
         """Pickling one fails with what to do instead."""
         with (
-            self.guarded(self.settings(kafka_cluster)) as producer,
+            self.open(kafka_cluster.bootstrap_servers) as writer,
             pytest.raises(TypeError, match="in the worker"),
         ):
-            pickle.dumps(producer)
+            pickle.dumps(writer.guarded)
+
+    def test_a_subclass_gets_exactly_what_was_given(self, kafka_cluster, kafka_topic):
+        """A signature of its own is called with the caller's own arguments."""
+        given = []
+        own = self.own_signature(given)
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+        with self.open(kafka_cluster.bootstrap_servers, client_class=own) as writer:
+            with pytest.raises(errors.InvalidRecordKeyError):
+                writer.call(topic, b"0", None)
+            handles = [
+                writer.call(kafka_topic, b"1", b"k", trace="t"),
+                writer.call(kafka_topic, value=b"2", key=b"k"),
+            ]
+            assert writer.outcomes(handles) == [0, 1]
+        assert [
+            (topic, b"0", None, {}),
+            (kafka_topic, b"1", b"k", {"trace": "t"}),
+            (kafka_topic, b"2", b"k", {}),
+        ] == given
 
     # --- null keys --------------------------------------------------------------------
 
@@ -73,10 +204,10 @@ class ProducerContract:
         """The call itself raises, of both classes, and no Produce request is made."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         with (
-            self.guarded(self.settings(kafka_faults)) as producer,
+            self.open(kafka_faults.bootstrap_servers) as writer,
             pytest.raises(errors.InvalidRecordKeyError) as caught,
         ):
-            self.send(producer, topic, b"v")
+            writer.send(topic, b"v")
         error = caught.value
         assert isinstance(error, self.client_refusal)
         assert (87, topic, "Produce") == (error.code, error.topic, error.api)
@@ -88,32 +219,43 @@ class ProducerContract:
         """A refused record's error keeps class, code, name and topic."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         with (
-            self.guarded(self.settings(kafka_cluster)) as producer,
+            self.open(kafka_cluster.bootstrap_servers) as writer,
             pytest.raises(errors.InvalidRecordKeyError) as caught,
         ):
-            self.send(producer, topic, b"v")
+            writer.send(topic, b"v")
         copy = pickle.loads(pickle.dumps(caught.value))
         assert type(caught.value) is type(copy)
         assert isinstance(copy, self.client_refusal)
         assert (87, "INVALID_RECORD_KEY", topic) == (copy.code, copy.name, copy.topic)
         assert str(caught.value) == str(copy)
 
+    def test_a_record_refused_by_the_guard_is_an_event(self, kafka_cluster):
+        """REJECT, with the topic and the policy."""
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            with pytest.raises(errors.InvalidRecordKeyError):
+                writer.send(topic, b"-")
+            (event,) = writer.events
+        assert isinstance(event, RejectEvent)
+        assert (event.error, event.on_reject) == ("INVALID_RECORD_KEY", "raise")
+        assert (event.context.topic, event.policy) == (topic, "default")
+
     def test_keys_and_tombstones_pass_without_a_look_up(
         self, kafka_cluster, kafka_faults
     ):
         """A record with a key is sent at once; a null value stays a null value."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
-        with self.guarded(self.settings(kafka_faults)) as producer:
-            assert self.outcome(self.send(producer, topic, b"v", b"k")) == 0
-            assert self.outcome(self.send(producer, topic, None, b"k")) == 1
+        with self.open(kafka_faults.bootstrap_servers) as writer:
+            assert writer.outcome(writer.send(topic, b"v", b"k")) == 0
+            assert writer.outcome(writer.send(topic, None, b"k")) == 1
         assert kafka_faults.requests("DescribeConfigs") == []
         assert read(kafka_cluster, topic) == [(b"k", b"v"), (b"k", None)]
 
     def test_the_policy_of_a_topic_is_looked_up_once(self, kafka_topic, kafka_faults):
         """A hundred records without a key ask the cluster one time."""
-        with self.guarded(self.settings(kafka_faults)) as producer:
-            handles = [self.send(producer, kafka_topic, b"v") for _ in range(100)]
-            assert list(range(100)) == [self.outcome(handle) for handle in handles]
+        with self.open(kafka_faults.bootstrap_servers) as writer:
+            handles = [writer.send(kafka_topic, b"v") for _ in range(100)]
+            assert list(range(100)) == writer.outcomes(handles)
         assert len(kafka_faults.requests("DescribeConfigs")) == 1
 
     def test_what_is_declared_is_not_looked_up(self, kafka_cluster, kafka_faults):
@@ -121,25 +263,22 @@ class ProducerContract:
         topic = kafka_cluster.create_topic(config=COMPACTED)
         facts = {topic: TopicFacts(compacted=True)}
         with (
-            self.guarded(self.settings(kafka_faults), topics=facts) as producer,
+            self.open(kafka_faults.bootstrap_servers, topics=facts) as writer,
             pytest.raises(errors.InvalidRecordKeyError),
         ):
-            self.send(producer, topic, b"v")
+            writer.send(topic, b"v")
         assert kafka_faults.requests("DescribeConfigs") == []
 
     def test_b07_a_denied_look_up_lets_the_record_pass(self, kafka_users, caplog):
         """Without DescribeConfigs the broker judges, and one warning names the ACL."""
         topic = kafka_users.create_topic()
         kafka_users.grant("bob", "WRITE", "TOPIC", topic)
-        config = kafka_users.client_config(
-            "SASL_PLAIN", client=self.client_name, user="bob"
-        )
         with (
             caplog.at_level(logging.WARNING, "kafkaguard"),
-            self.guarded(config) as producer,
+            self.open(kafka_users.bootstrap_servers, users=kafka_users) as writer,
         ):
             for expected in range(3):
-                assert expected == self.outcome(self.send(producer, topic, b"v"))
+                assert expected == writer.outcome(writer.send(topic, b"v"))
         warnings = [
             r.getMessage() for r in caplog.records if r.name.startswith("kafkag")
         ]
@@ -150,9 +289,9 @@ class ProducerContract:
     def test_b07_a_slow_look_up_delays_one_record_only(self, kafka_topic, kafka_faults):
         """A look-up that is not answered lets the record pass after a second."""
         kafka_faults.on("DescribeConfigs").delay(2.0)
-        with self.guarded(self.settings(kafka_faults)) as producer:
+        with self.open(kafka_faults.bootstrap_servers) as writer:
             for expected in range(3):
-                assert expected == self.outcome(self.send(producer, kafka_topic, b"v"))
+                assert expected == writer.outcome(writer.send(kafka_topic, b"v"))
             (asked,) = kafka_faults.requests("DescribeConfigs")
             assert asked.outcome == "waiting"
             until(lambda: not threads("kafkaguard-facts"))
@@ -161,87 +300,374 @@ class ProducerContract:
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """The broker refuses the next record, and from then on the guard does."""
-        with self.guarded(self.settings(kafka_faults)) as producer:
-            assert self.outcome(self.send(producer, kafka_topic, b"v")) == 0
+        with self.open(kafka_faults.bootstrap_servers) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"v")) == 0
             compacted = {"cleanup.policy": "compact,delete"}
             kafka_cluster.alter_topic(kafka_topic, compacted)
-            refused = self.outcome(self.send(producer, kafka_topic, b"v"))
+            refused = writer.outcome(writer.send(kafka_topic, b"v"))
             assert isinstance(refused, errors.InvalidRecordKeyError)
             assert isinstance(refused, self.client_refusal)
             assert refused.verdict.action == Action.REJECT
             before = len(kafka_faults.requests("Produce"))
             with pytest.raises(errors.InvalidRecordKeyError):
-                self.send(producer, kafka_topic, b"v")
+                writer.send(kafka_topic, b"v")
             assert before == len(kafka_faults.requests("Produce"))
 
-    # --- batches --------------------------------------------------------------------
+    # --- what is sent -----------------------------------------------------------------
 
-    def test_batch_mates_of_a_refused_record_are_rescued(self, kafka_cluster):
-        """Only the record without a key fails; the others arrive, in order, once."""
-        topic, stale = stale_topic(kafka_cluster)
-        with self.guarded(self.settings(kafka_cluster), topics=stale) as producer:
-            sent = [(b"k%d" % (n % 7), b"%d" % n) for n in range(50)]
-            handles = [self.send(producer, topic, v, k) for k, v in sent]
-            keyless = self.send(producer, topic, b"keyless")
-            handles += [self.send(producer, topic, b"last", b"k0")]
-            refused = self.outcome(keyless)
-            offsets = [self.outcome(handle) for handle in handles]
-        assert isinstance(refused, errors.InvalidRecordKeyError)
-        assert list(range(51)) == offsets
-        assert [*sent, (b"k0", b"last")] == read(kafka_cluster, topic)
+    def test_a_record_arrives_as_it_was_given(self, kafka_cluster, kafka_topic):
+        """Key, value, headers, partition and time."""
+        given = [("h", b"1"), ("empty", b""), ("null", None)][: 2 + self.null_headers]
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            handle = writer.send(
+                kafka_topic,
+                b"v",
+                b"k",
+                headers=given,
+                partition=0,
+                timestamp_ms=1234,
+            )
+            assert writer.outcome(handle) == 0
+        (record,) = records(kafka_cluster, kafka_topic)
+        assert (record.key, record.value, record.timestamp) == (b"k", b"v", 1234)
+        assert given == list(record.headers)
+
+    def test_a_denied_topic_is_told_of_both_classes(self, kafka_users):
+        """Code 29, and to be configured by a human."""
+        topic = kafka_users.create_topic()
+        servers = kafka_users.bootstrap_servers
+        with self.open(servers, users=kafka_users) as writer:
+            error = writer.end_of(topic, b"v", b"k")
+        assert isinstance(error, errors.TopicAuthorizationFailedError)
+        assert isinstance(error, self.client_error)
+        assert (error.code, error.topic) == (29, topic)
+        assert error.verdict.action is Action.CONFIGURE
+
+    # --- batches with a record that is refused ----------------------------------------
+
+    @pytest.mark.parametrize(
+        ("code", "config", "guilty"),
+        [
+            (87, COMPACTED, {"value": b"no key"}),
+            (10, SMALL, {"value": TOO_LARGE, "key": b"big"}),
+            (32, {}, {"value": b"tomorrow", "key": b"k0", "timestamp_ms": DAY_MS}),
+        ],
+        ids=["null-key", "too-large", "bad-timestamp"],
+    )
+    def test_a_refused_record_costs_the_others_of_its_batch_nothing(
+        self, kafka_cluster, code, config, guilty
+    ):
+        """Only that one fails; each other one is there once, in the order of its key."""
+        topic = kafka_cluster.create_topic(config=config)
+        stale = {topic: TopicFacts(compacted=False)}
+        if "timestamp_ms" in guilty:
+            now = round(time.time() * 1000)
+            guilty = {**guilty, "timestamp_ms": now + guilty["timestamp_ms"]}
+        mates = [{"value": b"%d" % n, "key": b"k%d" % (n % 7)} for n in range(24)]
+        with self.open(kafka_cluster.bootstrap_servers, topics=stale) as writer:
+            batch = [*mates[:17], guilty, *mates[17:]]
+            handles = writer.send_all(topic, batch)
+            ends = writer.outcomes(handles)
+            refused = ends.pop(17)
+            assert list(range(24)) == sorted(ends)
+            report = writer.flush()
+            assert (report.delivered, report.failed, report.errors) == (24, 1, ())
+        assert isinstance(refused, self.client_error)
+        assert (code, topic) == (refused.code, refused.topic)
+        assert refused.verdict.action == Action.REJECT
+        assert refused.verdict.written == "no"
+        check_order(
+            [(each["key"], each["value"]) for each in mates], read(kafka_cluster, topic)
+        )
 
     def test_a_producer_is_never_left_dead(self, kafka_cluster, kafka_topic):
         """After a refused batch, every later send works, time after time."""
         topic, stale = stale_topic(kafka_cluster)
-        with self.guarded(self.settings(kafka_cluster), topics=stale) as producer:
+        with self.open(kafka_cluster.bootstrap_servers, topics=stale) as writer:
             for n in range(3):
-                refused = self.outcome(self.send(producer, topic, b"keyless"))
+                refused = writer.outcome(writer.send(topic, b"keyless"))
                 assert isinstance(refused, errors.InvalidRecordKeyError)
-                assert n == self.outcome(self.send(producer, kafka_topic, b"v"))
-
-    # --- records that fail with others ----------------------------------------------
-
-    def test_a_refused_record_costs_the_others_of_its_batch_nothing(
-        self, kafka_cluster
-    ):
-        """Only the one without a key fails; its mates are there once, in their order."""
-        topic, stale = stale_topic(kafka_cluster)
-        config = self.settings(kafka_cluster)
-        with self.guarded(config, topics=stale) as producer:
-            mates = [self.send(producer, topic, b"%d" % n, b"k") for n in range(10)]
-            refused = self.send(producer, topic, b"no key")
-            mates += [self.send(producer, topic, b"%d" % n, b"k") for n in (10, 11)]
-            assert isinstance(self.outcome(refused), errors.InvalidRecordKeyError)
-            assert list(range(12)) == [self.outcome(mate) for mate in mates]
-        assert [(b"k", b"%d" % n) for n in range(12)] == read(kafka_cluster, topic)
+                assert n == writer.outcome(writer.send(kafka_topic, b"v"))
 
     def test_other_topics_go_on(self, kafka_cluster, kafka_topic):
         """Records of another topic are delivered once, also sent in between."""
         topic, stale = stale_topic(kafka_cluster)
-        config = self.settings(kafka_cluster)
-        with self.guarded(config, topics=stale) as producer:
+        with self.open(kafka_cluster.bootstrap_servers, topics=stale) as writer:
             sent = []
             for n in range(30):
-                sent.append(self.send(producer, kafka_topic, b"%d" % n, b"k"))
+                sent.append(writer.send(kafka_topic, b"%d" % n, b"k"))
                 if n % 10 == 5:
-                    refused = self.send(producer, topic, b"no key")
-                    error = self.outcome(refused)
+                    error = writer.outcome(writer.send(topic, b"no key"))
                     assert isinstance(error, errors.InvalidRecordKeyError)
-            assert list(range(30)) == [self.outcome(each) for each in sent]
-        assert [(b"k", b"%d" % n) for n in range(30)] == read(
-            kafka_cluster, kafka_topic
-        )
+            assert list(range(30)) == writer.outcomes(sent)
+        there = read(kafka_cluster, kafka_topic)
+        assert [(b"k", b"%d" % n) for n in range(30)] == there
+
+    def test_sends_do_not_overtake_what_is_sent_again(self, kafka_cluster):
+        """A thread that goes on sending does not overtake its own earlier record."""
+        topic, stale = stale_topic(kafka_cluster)
+        with self.open(
+            kafka_cluster.bootstrap_servers, topics=stale, linger=0.01
+        ) as writer:
+            handles = []
+            for n in range(300):
+                handles.append(writer.send(topic, b"%d" % n, b"k"))
+                if n % 100 == 50:
+                    handles.append(writer.send(topic, b"keyless"))
+            ends = writer.outcomes(handles)
+        failed = [end for end in ends if not isinstance(end, int)]
+        refused = [e for e in failed if isinstance(e, errors.InvalidRecordKeyError)]
+        superseded = [e for e in failed if isinstance(e, SupersededError)]
+        assert (3, len(failed)) == (len(refused), 3 + len(superseded))
+        if not self.overtakes:
+            assert superseded == []
+        numbers = [int(value) for _, value in read(kafka_cluster, topic)]
+        assert sorted(set(numbers)) == numbers
+        assert len(numbers) == 300 - len(superseded)
+
+    def test_an_older_value_of_a_key_never_lands_after_a_newer_one(
+        self, kafka_cluster, kafka_faults
+    ):
+        """It is sent again before the newer one, or it ends as SUPERSEDED."""
+        old, other, new, there = self.overtake(kafka_cluster, kafka_faults)
+        assert isinstance(other, int)
+        assert isinstance(new, int)
+        if self.overtakes:
+            assert isinstance(old, SupersededError)
+            assert isinstance(old, self.client_error)
+            assert old.verdict.written == "no"
+            assert there == [(b"k", b"new"), (b"x", b"other")]
+        else:
+            assert there == [(b"k", b"old"), (b"x", b"other"), (b"k", b"new")]
+
+    def test_any_order_sends_an_overtaken_record_again_all_the_same(
+        self, kafka_cluster, kafka_faults
+    ):
+        """`rescue: any_order`: for events, where each one counts."""
+        policy = {"rescue": "any_order"}
+        old, other, new, there = self.overtake(kafka_cluster, kafka_faults, policy)
+        assert sorted([old, other, new]) == [0, 1, 2]
+        assert sorted(value for _, value in there) == [b"new", b"old", b"other"]
+
+    def overtake(self, cluster, faults, policy="default"):
+        """Refuse a batch while a later one of the same partition is on its way.
+
+        Returns what became of an old value, of another key's, of the new value, and
+        what is in the topic.
+        """
+        topic, stale = stale_topic(cluster)
+        servers = faults.bootstrap_servers
+        with self.open(servers, topics=stale, policy=policy, linger=0.02) as writer:
+            assert writer.outcome(writer.send(topic, b"first", b"first")) == 0
+            faults.on("Produce").delay(LATENCY_S)
+            old, other, keyless = writer.send_all(
+                topic,
+                [
+                    {"value": b"old", "key": b"k"},
+                    {"value": b"other", "key": b"x"},
+                    {"value": b"no key"},
+                ],
+            )
+            faults.wait_for("Produce", count=2)
+            new = writer.send(topic, b"new", b"k")
+            refused = writer.outcome(keyless)
+            assert isinstance(refused, errors.InvalidRecordKeyError)
+            ends = writer.outcomes([old, other, new])
+        ends = [end - 1 if isinstance(end, int) else end for end in ends]
+        return *ends, read(cluster, topic)[1:]
+
+    def test_without_rescue_the_mates_say_that_they_may_be_sent_again(
+        self, kafka_cluster
+    ):
+        """`rescue: never`: not written, RETRY, and the producer lives on."""
+        topic, stale = stale_topic(kafka_cluster)
+        with self.open(
+            kafka_cluster.bootstrap_servers, topics=stale, policy={"rescue": "never"}
+        ) as writer:
+            mate, keyless = writer.send_all(
+                topic, [{"value": b"v", "key": b"k"}, {"value": b"no key"}]
+            )
+            refused = writer.outcome(keyless)
+            assert isinstance(refused, self.client_refusal)
+            error = writer.outcome(mate)
+            assert isinstance(error, errors.BatchMateRefusedError)
+            assert (error.verdict.action, error.verdict.written) == ("RETRY", "no")
+            assert writer.outcome(writer.send(topic, b"v", b"k")) == 0
+        assert read(kafka_cluster, topic) == [(b"k", b"v")]
+
+    def test_each_outcome_is_told_once(self, kafka_cluster):
+        """To whoever asked for it: the last word, also where a record was sent again."""
+        topic, stale = stale_topic(kafka_cluster)
+        told = {n: [] for n in range(12)}
+        batch = [
+            {
+                "value": b"%d" % n,
+                "key": None if n == 7 else b"k",
+                "on_outcome": told[n].append,
+            }
+            for n in told
+        ]
+        with self.open(kafka_cluster.bootstrap_servers, topics=stale) as writer:
+            writer.send_all(topic, batch)
+            writer.flush()
+        assert [len(each) for each in told.values()] == [1] * 12
+        (error,) = told.pop(7)
+        assert isinstance(error, errors.InvalidRecordKeyError)
+        assert list(told.values()) == [[None]] * 11
+
+    def test_the_bytes_that_were_sent_are_sent_again(self, kafka_cluster):
+        """With their headers and their time."""
+        topic, stale = stale_topic(kafka_cluster)
+        kept = {
+            "value": b"then",
+            "key": b"k",
+            "headers": [("h", b"1")],
+            "timestamp_ms": 1234,
+        }
+        with self.open(kafka_cluster.bootstrap_servers, topics=stale) as writer:
+            handle, keyless = writer.send_all(topic, [kept, {"value": b"no key"}])
+            refused = writer.outcome(keyless)
+            assert isinstance(refused, errors.InvalidRecordKeyError)
+            assert writer.outcome(handle) == 0
+        (record,) = records(kafka_cluster, topic)
+        assert (record.key, record.value, record.timestamp) == (b"k", b"then", 1234)
+        assert list(record.headers) == [("h", b"1")]
+
+    def test_a_record_that_may_be_written_is_sent_again_where_the_policy_says_so(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """`in_doubt: resend`: delivered, perhaps twice."""
+        kafka_faults.on("Produce").fail("REQUEST_TIMED_OUT", written=True, times=1)
+        policy = {"in_doubt": "resend"}
+        servers = kafka_faults.bootstrap_servers
+        with self.open(servers, policy=policy) as writer:
+            assert isinstance(writer.outcome(writer.send(kafka_topic, b"v", b"k")), int)
+        assert {(b"k", b"v")} == set(read(kafka_cluster, kafka_topic))
+
+    # --- the client dies --------------------------------------------------------------
+
+    def test_a_factory_builds_the_client_once_for_many_threads(
+        self, kafka_cluster, kafka_topic
+    ):
+        """And its successor once, should it die; the others' records get through."""
+        topic, stale = stale_topic(kafka_cluster)
+        built = []
+        results = [[] for _ in range(8)]
+
+        def work(mine):
+            for n in range(25):
+                mine.append(writer.end_of(kafka_topic, b"%d" % n, b"k"))
+
+        with self.open(
+            kafka_cluster.bootstrap_servers, topics=stale, built=built, linger=0.0
+        ) as writer:
+            workers = [threading.Thread(target=work, args=(mine,)) for mine in results]
+            for worker in workers:
+                worker.start()
+            refused = writer.outcome(writer.send(topic, b"keyless"))
+            for worker in workers:
+                worker.join(60)
+        assert isinstance(refused, errors.InvalidRecordKeyError)
+        assert len(built) == 1 + self.dies_of_refusal
+        ends = [end for mine in results for end in mine]
+        assert len(ends) == 200
+        failed = [end for end in ends if not isinstance(end, int)]
+        assert {Action.IN_DOUBT} >= {error.verdict.action for error in failed}
+        assert len(failed) <= 8
+
+    @pytest.mark.parametrize(
+        "code", ["OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"]
+    )
+    def test_a_broken_sequence_does_not_end_the_producer(
+        self, kafka_cluster, kafka_topic, kafka_faults, code
+    ):
+        """Whatever becomes of that record, the next ones are delivered."""
+        built = []
+        with self.open(kafka_faults.bootstrap_servers, built=built) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"0", b"k")) == 0
+            kafka_faults.on("Produce").fail(code, times=1)
+            end = writer.end_of(kafka_topic, b"1", b"k")
+            if not isinstance(end, int):
+                assert isinstance(end, self.client_error)
+            for n in range(3):
+                assert isinstance(writer.end_of(kafka_topic, b"%d" % n, b"n"), int)
+            writer.flush()
+        values = [value for key, value in read(kafka_cluster, kafka_topic)]
+        assert values[-3:] == [b"0", b"1", b"2"]
+
+    def test_b77_a_closed_producer_is_told_apart_at_once(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Of both classes; nobody may take it for a bad record; closing again is fine."""
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 0
+            assert DeliveryReport(delivered=1) == writer.close()
+            start = time.monotonic()
+            with pytest.raises(errors.ClientClosedError) as caught:
+                writer.send(kafka_topic, b"v", b"k")
+            assert time.monotonic() - start < MARGIN_S
+            assert DeliveryReport() == writer.close()
+        assert isinstance(caught.value, self.client_error)
+        assert caught.value.verdict.action is Action.RECREATE
+        assert caught.value.verdict.written == "no"
+
+    def test_b98_a_forked_child_is_told_at_once(self, kafka_cluster, kafka_topic):
+        """The child's send raises; the parent goes on after the child has ended."""
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 0
+            said = in_child(lambda: writer.send_in_child(kafka_topic))
+            assert "ForkedProducerError" in said["kind"], said
+            assert "factory=" in said["text"]
+            assert said["took"] < MARGIN_S
+            assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 1
 
     # --- reports ----------------------------------------------------------------------
 
-    def test_b72_b73_leaving_the_block_raises_for_unseen_failures(self, kafka_cluster):
+    def test_flush_reports_what_was_delivered_since_the_last_one(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Each record is reported once, and nothing that lingers is left behind."""
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            for _ in range(100):
+                writer.forget(kafka_topic, b"v", b"k")
+            assert DeliveryReport(delivered=100) == writer.flush()
+            assert DeliveryReport() == writer.flush()
+            writer.forget(kafka_topic, b"v", b"k")
+            assert DeliveryReport(delivered=1) == writer.close()
+
+    def test_reports_add_up(self, kafka_cluster, kafka_topic):
+        """Those that do not wait count each record once, too, and never raise."""
+        topic, stale = stale_topic(kafka_cluster)
+        small = kafka_cluster.create_topic(config=SMALL)
+        reports = []
+        with self.open(kafka_cluster.bootstrap_servers, topics=stale) as writer:
+            for n in range(60):
+                writer.forget(kafka_topic, b"%d" % n, b"k")
+                writer.forget(topic, b"v", None if n == 30 else b"k")
+                if n % 20 == 10:
+                    writer.forget(small, TOO_LARGE, b"k")
+                    reports.append(writer.guarded.report())
+
+            def is_done():
+                writer.serve()
+                reports.append(writer.guarded.report())
+                return reports[-1].pending == 0
+
+            until(is_done, 60)
+            assert DeliveryReport() == writer.flush()
+        assert sum(each.failed for each in reports) >= 4
+        told = [code for each in reports for code in (e.code for e in each.errors)]
+        assert (told.count(87), told.count(10)) == (1, 3)
+        settled = sum(each.delivered + each.failed + each.in_doubt for each in reports)
+        assert settled == 123
+
+    def test_b72_b73_closing_raises_for_unseen_failures(self, kafka_cluster):
         """A failure that nobody looked at is raised at the end, with its code."""
-        topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
-        with (
-            pytest.raises(DeliveryFailed, match=r"\(10\)") as caught,
-            self.guarded(self.settings(kafka_cluster)) as producer,
-        ):
-            self.send(producer, topic, b"x" * 5000, b"k")
+        topic = kafka_cluster.create_topic(config=SMALL)
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            writer.forget(topic, TOO_LARGE, b"k")
+            with pytest.raises(DeliveryFailed, match=r"\(10\)") as caught:
+                writer.close()
         report = caught.value.report
         assert (
             report.delivered,
@@ -253,16 +679,180 @@ class ProducerContract:
         assert (10, topic) == (error.code, error.topic)
         assert isinstance(error, self.client_error)
         assert isinstance(caught.value, self.client_error)
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert isinstance(again, DeliveryFailed)
+        assert isinstance(again, self.client_error)
+        assert (again.report.failed, again.report.errors[0].code) == (1, 10)
+
+    def test_b73_flush_raises_for_failures_that_nobody_saw(self, kafka_cluster):
+        """One time; what was delivered meanwhile is counted."""
+        topic = kafka_cluster.create_topic(config=SMALL)
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            writer.forget(topic, TOO_LARGE, b"k")
+            writer.forget(topic, b"v", b"k")
+            with pytest.raises(DeliveryFailed, match=r"1 x .*\(10\)") as caught:
+                writer.flush()
+            report = caught.value.report
+            assert (report.delivered + report.in_doubt, report.failed) == (1, 1)
+            assert DeliveryReport() == writer.flush()
 
     def test_b73_a_failure_that_was_looked_at_is_not_raised_again(self, kafka_cluster):
         """The report counts it, and does not raise."""
-        topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
-        with self.guarded(self.settings(kafka_cluster)) as producer:
-            error = self.outcome(self.send(producer, topic, b"x" * 5000, b"k"))
+        topic = kafka_cluster.create_topic(config=SMALL)
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            error = writer.outcome(writer.send(topic, TOO_LARGE, b"k"))
             assert error.code == 10
-            report = producer.flush()
+            report = writer.flush()
             assert (report.delivered, report.failed, report.errors) == (0, 1, ())
-            assert producer.flush().failed == 0
+            assert writer.flush().failed == 0
+
+    # --- time -------------------------------------------------------------------------
+
+    def test_b83_close_gives_up_in_time_and_says_what_is_in_doubt(
+        self, kafka_topic, kafka_faults
+    ):
+        """Without any answer, close(1) ends; what was on its way is in doubt."""
+        kafka_faults.on("Produce").drop()
+        with self.open(kafka_faults.bootstrap_servers) as writer:
+            writer.forget(kafka_topic, b"v", b"k")
+            kafka_faults.wait_for("Produce")
+            start = time.monotonic()
+            with pytest.raises(DeliveryFailed, match="in doubt 1") as caught:
+                writer.close(1)
+            assert time.monotonic() - start < 1 + MARGIN_S
+        assert caught.value.verdict.action is Action.IN_DOUBT
+
+    def test_close_ends_in_time_where_no_broker_answers(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Whatever the client asks, nobody is there; nothing hangs."""
+        broker = kafka_cluster.broker(0)
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"0", b"k")) == 0
+            broker.pause()
+            try:
+                writer.forget(kafka_topic, b"1", b"k")
+                start = time.monotonic()
+                with pytest.raises(DeliveryFailed) as caught:
+                    writer.close(1)
+                assert time.monotonic() - start < 1 + MARGIN_S
+            finally:
+                broker.resume()
+        report = caught.value.report
+        assert (report.failed + report.in_doubt, report.pending) == (1, 0)
+
+
+class CallbacksContract:
+    """A producer of a client that calls callbacks of the application."""
+
+    @pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit])
+    def test_b79_what_a_callback_raises_is_told_at_the_flush(
+        self, kafka_cluster, kafka_topic, raised
+    ):
+        """Once; it disturbs no record, and the producer goes on."""
+
+        def fail(_):
+            raise raised("of the callback")
+
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            for _ in range(3):
+                writer.send(kafka_topic, b"v", b"k", on_outcome=fail)
+            with pytest.raises(CallbackError) as caught:
+                writer.flush()
+            assert isinstance(caught.value.__cause__, raised)
+            assert isinstance(caught.value, self.client_error)
+            assert caught.value.verdict.written == "yes"
+            assert caught.value.report.delivered == 3
+            assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 3
+
+    def test_a_callback_may_send(self, kafka_cluster, kafka_topic):
+        """Also one that is called while the producer recovers."""
+        topic, stale = stale_topic(kafka_cluster)
+        further = []
+
+        def send_another(_):
+            further.append(writer.send(kafka_topic, b"next", b"k"))
+
+        with self.open(kafka_cluster.bootstrap_servers, topics=stale) as writer:
+            writer.send(topic, b"no key", on_outcome=send_another)
+
+            def is_called():
+                writer.serve()
+                return further
+
+            until(is_called, 60)
+            assert writer.outcome(further[0]) == 0
+
+
+class ExpiryContract:
+    """A producer of a client that gives up a record when its time is over."""
+
+    #: Seconds that a record has, and until it must have its outcome.
+    TIME_S = 1.5
+
+    def lose(self, faults, topic, policy="default"):
+        """Open a writer whose record of a topic is written, and never answered."""
+        faults.on("Produce", topic=topic).drop()
+        return self.open(
+            faults.bootstrap_servers, policy=policy, delivery_timeout=self.TIME_S
+        )
+
+    def test_a_record_without_an_answer_is_in_doubt_in_time(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """It may be written; and a flush raises it where nobody has looked."""
+        with self.lose(kafka_faults, kafka_topic) as writer:
+            start = time.monotonic()
+            error = writer.outcome(writer.send(kafka_topic, b"v", b"k"))
+            assert time.monotonic() - start < self.TIME_S + MARGIN_S
+            assert (error.verdict.action, error.verdict.written) == (
+                "IN_DOUBT",
+                "maybe",
+            )
+            assert isinstance(error, self.client_error)
+            writer.forget(kafka_topic, b"w", b"k")
+            with pytest.raises(DeliveryFailed) as caught:
+                writer.flush()
+            report = caught.value.report
+            assert (report.in_doubt, report.failed, report.pending) == (2, 0, 0)
+            (unseen,) = report.errors
+            assert unseen.verdict.action is Action.IN_DOUBT
+        assert (b"k", b"v") in read(kafka_cluster, kafka_topic)
+
+    def test_a_record_in_doubt_is_only_counted_where_the_policy_says_so(
+        self, kafka_topic, kafka_faults
+    ):
+        """`in_doubt: report`: the report says it, and nothing is raised."""
+        with self.lose(kafka_faults, kafka_topic, {"in_doubt": "report"}) as writer:
+            writer.forget(kafka_topic, b"v", b"k")
+            assert DeliveryReport(in_doubt=1) == writer.flush()
+
+    def test_flush_and_the_next_send_work_once_a_silent_broker_is_back(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Until then flush() ends with what has failed."""
+        broker = kafka_cluster.broker(0)
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, delivery_timeout=self.TIME_S) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"0", b"k")) == 0
+            broker.pause()
+            try:
+                writer.forget(kafka_topic, b"1", b"k")
+                start = time.monotonic()
+                with pytest.raises(DeliveryFailed) as caught:
+                    writer.flush()
+                assert time.monotonic() - start < self.TIME_S + MARGIN_S
+            finally:
+                broker.resume()
+            report = caught.value.report
+            assert (report.failed + report.in_doubt, report.pending) == (1, 0)
+            # The client may need more than one try to find its broker again.
+            until(
+                lambda: isinstance(writer.end_of(kafka_topic, b"2", b"k"), int),
+                timeout=60,
+            )
+            writer.guarded.report()
+        assert read(kafka_cluster, kafka_topic)[-1] == (b"k", b"2")
 
 
 def until(condition, timeout=20.0):
@@ -283,6 +873,15 @@ def stale_topic(cluster):
     """Make a compacted topic, and facts about it that are out of date."""
     topic = cluster.create_topic(config=COMPACTED)
     return topic, {topic: TopicFacts(compacted=False)}
+
+
+def check_order(sent, there):
+    """Check that what was sent is there once, and each key in its order."""
+    assert sorted(sent) == sorted(there)
+    for key in {key for key, _ in sent}:
+        assert [each for each in sent if each[0] == key] == [
+            each for each in there if each[0] == key
+        ]
 
 
 def records(cluster, topic, **settings):

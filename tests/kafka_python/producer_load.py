@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from kafka import KafkaConsumer, TopicPartition
 
 from kafkaguard import errors
+from tests.contracts.producer import until
 
 THREADS, PARTITIONS = 6, 4
 
@@ -126,3 +127,9 @@ def check(cluster, topic, load):
     doubtful = {n for n, o in load.refused().items() if o.verdict.written != "no"}
     assert delivered <= set(there), "a delivered record is missing"
     assert set(there) <= delivered | doubtful, "a failed record is there"
+
+
+def await_recovery(producer):
+    """Wait until a producer's own recovery threads have nothing left to do."""
+    lanes = producer._driver._lanes
+    until(lambda: not any(lane._thread for lane in lanes.copy().values()))

@@ -85,13 +85,13 @@ def test_a_log_handler_that_sends_freezes_nothing(kafka_cluster, logged):
             with pytest.raises(errors.MessageTooLargeError):
                 producer.send(small, TOO_LARGE, b"k").get(30)
             assert producer.send(logs, b"after", b"k").get(30).offset >= 0
-            assert time.monotonic() - start < 12
+            assert time.monotonic() - start < 25
         done.set()
         for thread in threads:
             thread.join(10)
         assert [thread.is_alive() for thread in threads] == [False] * 3
         assert handler.raised == []
-        assert handler.longest < 10
+        assert handler.longest < 25
         assert handler.sent > 100
 
 

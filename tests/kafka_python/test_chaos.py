@@ -9,6 +9,7 @@ import sys
 import pytest
 
 
+@pytest.mark.java
 @pytest.mark.timeout(600)
 def test_what_is_told_agrees_with_the_topics():
     """45 s of faults: nothing lost, twice, out of order, untrue, late or uncaught.

@@ -27,7 +27,15 @@ from kafkaguard_adapters.kafka_python._private import (
 ADAPTER = Path(kafka_python.__file__).parent
 LISTED = {name for group in names.USED.values() for name in group}
 #: What is looked at without being inside: of Python's, ours, and the public interface.
-ELSEWHERE = {"__init__", "__package__", "_delivery", "_private", "_producer", "_then"}
+ELSEWHERE = {
+    "__init__",
+    "__module__",
+    "__package__",
+    "_delivery",
+    "_private",
+    "_producer",
+    "_then",
+}
 
 
 @pytest.fixture
@@ -100,15 +108,20 @@ class TestReplacedMethods:
 
     def test_each_has_the_clients_own_signature(self, build):
         """Name by name, in the same order and of the same kind."""
-        producer = build(transactional_id="signatures")
+        own = object()  # a partitioner of the application's
+        producer = build(transactional_id="signatures", partitioner=own)
+        moving.check_partitioner(producer, lambda *_: ValueError())
         manager = producer._transaction_manager
         moving.tell_of_batches(producer, lambda _: None)
         moving.hear_refusals(producer, lambda *_: None)
+        moving.look_at_appends(producer, lambda *_: None)
         transactions.mend(producer)
         handler = InitProducerIdHandler(manager, 0)
         manager._enqueue_request(handler)
         replaced = {
+            ("KafkaProducer", "_partition"): producer,
             ("IncompleteProducerBatches", "add"): producer._accumulator._incomplete,
+            ("RecordAccumulator", "append"): producer._accumulator,
             ("Sender", "_dispatch_error"): producer._sender,
             ("TransactionManager", "_enqueue_request"): manager,
             ("InitProducerIdHandler", "on_complete"): handler,

@@ -19,8 +19,9 @@ from kafka.errors import (
     KafkaTimeoutError,
 )
 
-from kafkaguard import Action, DeliveryFailed, SupersededError, errors, guard
-from tests.contracts.producer import read, stale_topic, threads, until
+from kafkaguard import Action, DeliveryFailed, errors, guard
+from tests.contracts.producer import read, stale_topic, until
+from tests.kafka_python.producer_load import await_recovery
 
 LATENCY_S = 0.3
 
@@ -58,60 +59,6 @@ def identity(producer):
 
 class TestOrder:
     """Records sent again keep their order (rule: no later record of a key before)."""
-
-    def test_what_waited_behind_a_refused_batch_follows_it(
-        self, kafka_cluster, kafka_faults, make
-    ):
-        """A later batch of the partition never left; both are sent again in order."""
-        topic, stale = stale_topic(kafka_cluster)
-        kafka_faults.on("Produce").delay(LATENCY_S)
-        producer = make(kafka_faults, stale, linger_ms=20)
-        old, keyless = producer.send(topic, b"old", b"k"), producer.send(topic, b"-")
-        kafka_faults.wait_for("Produce", count=1)
-        new = producer.send(topic, b"new", b"k")
-        assert [outcome(old), outcome(new)] == [0, 1]
-        assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
-        assert read(kafka_cluster, topic) == [(b"k", b"old"), (b"k", b"new")]
-
-    def test_sends_wait_until_the_old_records_are_handed_over(
-        self, kafka_cluster, make
-    ):
-        """A thread that goes on sending does not overtake its own earlier record."""
-        topic, stale = stale_topic(kafka_cluster)
-        producer = make(kafka_cluster, stale, linger_ms=10)
-        futures = []
-        for n in range(300):
-            futures.append(producer.send(topic, b"%d" % n, b"k"))
-            if n % 100 == 50:
-                futures.append(producer.send(topic, b"keyless"))
-        refused = [f for f in futures if isinstance(outcome(f), KafkaError)]
-        assert len(refused) == 3
-        assert [(b"k", b"%d" % n) for n in range(300)] == read(kafka_cluster, topic)
-
-    def test_a_record_overtaken_by_a_later_one_is_superseded(
-        self, kafka_cluster, kafka_faults, make
-    ):
-        """Without idempotence the later batch may be accepted: then the old stays out."""
-        topic, stale = stale_topic(kafka_cluster)
-        kafka_faults.on("Produce").delay(LATENCY_S)
-        producer = make(
-            kafka_faults, stale, linger_ms=20, enable_idempotence=False, retries=0
-        )
-        old, other = (
-            producer.send(topic, b"old", b"k"),
-            producer.send(topic, b"o", b"x"),
-        )
-        keyless = producer.send(topic, b"-")
-        kafka_faults.wait_for("Produce", count=1)
-        new = producer.send(topic, b"new", b"k")
-        assert outcome(new) == 0
-        assert outcome(other) == 1
-        assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
-        superseded = outcome(old)
-        assert isinstance(superseded, SupersededError)
-        assert isinstance(superseded, KafkaError)
-        assert ("no", topic) == (superseded.verdict.written, superseded.topic)
-        assert read(kafka_cluster, topic) == [(b"k", b"new"), (b"x", b"o")]
 
     def test_the_bytes_that_were_sent_are_sent_again(self, kafka_cluster, make):
         """An object that the application changes after send() is not read again."""
@@ -243,53 +190,9 @@ class TestInDoubt:
         assert (error.code, error.verdict.action) == (7, Action.IN_DOUBT)
         assert read(kafka_cluster, kafka_topic) == [(b"k", b"v")]
 
-    def test_without_rescue_the_mates_say_that_they_may_be_sent_again(
-        self, kafka_cluster, make
-    ):
-        """`rescue: false`: not written, RETRY, and the producer lives on."""
-        topic, stale = stale_topic(kafka_cluster)
-        producer = make(kafka_cluster, stale, {"rescue": "never"}, linger_ms=50)
-        mate, keyless = producer.send(topic, b"v", b"k"), producer.send(topic, b"-")
-        assert isinstance(outcome(keyless), errors.InvalidRecordKeyError)
-        error = outcome(mate)
-        assert isinstance(error, errors.BatchMateRefusedError)
-        assert (error.verdict.action, error.verdict.written) == (Action.RETRY, "no")
-        assert outcome(producer.send(topic, b"v", b"k")) == 0
-
 
 class TestSuccessor:
     """The default producer dies of a refused batch; a new one takes its place."""
-
-    def test_it_is_built_once_for_many_threads(self, kafka_cluster, kafka_topic):
-        """Eight threads send while the producer dies: two are built in all."""
-        topic, stale = stale_topic(kafka_cluster)
-        built = []
-
-        def factory(**config):
-            built.append(KafkaProducer(**config))
-            return built[-1]
-
-        config = {"bootstrap_servers": kafka_cluster.bootstrap_servers}
-        producer = guard(factory=factory, config=config, topics=stale)
-        results = [[] for _ in range(8)]
-
-        def work(mine):
-            for n in range(50):
-                mine.append(outcome(producer.send(kafka_topic, b"%d" % n, b"k")))
-
-        workers = [threading.Thread(target=work, args=(mine,)) for mine in results]
-        for worker in workers:
-            worker.start()
-        refused = outcome(producer.send(topic, b"keyless"))
-        for worker in workers:
-            worker.join(60)
-        assert isinstance(refused, errors.InvalidRecordKeyError)
-        assert len(built) == 2
-        failed = [r for mine in results for r in mine if isinstance(r, KafkaError)]
-        assert {Action.IN_DOUBT} >= {error.verdict.action for error in failed}
-        assert len(failed) <= 8
-        producer.close(10)
-        assert all(not p._sender.is_alive() for p in built)
 
     def test_serialisers_stay_open_for_the_successor(self, kafka_cluster, kafka_topic):
         """Closing the dead producer does not close what the new one uses."""
@@ -313,7 +216,7 @@ class TestSuccessor:
         with guard(client, topics=stale) as producer:
             refused = outcome(producer.send(topic, b"-"))
             assert isinstance(refused, errors.InvalidRecordKeyError)
-            until(lambda: not threads("kafkaguard-recovery"))
+            await_recovery(producer)
             assert outcome(producer.send(kafka_topic, b"v", "k")) == 0
         assert serializer.closed == 1
 
@@ -329,7 +232,7 @@ class TestSuccessor:
         with producer:
             refused = outcome(producer.send(topic, b"-"))
             assert isinstance(refused, errors.InvalidRecordKeyError)
-            until(lambda: not threads("kafkaguard-recovery"))
+            await_recovery(producer)
             with pytest.raises(errors.ClientClosedError, match="factory=") as caught:
                 producer.send(topic, b"v", b"k")
             assert isinstance(caught.value, KafkaError)

@@ -134,7 +134,7 @@ def test_a_commit_without_an_answer_ends_and_can_be_called_again(
     producer = make(kafka_topic, cluster=kafka_faults, max_block_ms=1000)
     producer.begin_transaction()
     producer.send(kafka_topic, b"v", b"k").get(10)
-    answered_after = 5.0
+    answered_after = 15.0
     kafka_faults.on("EndTxn").delay(answered_after, times=1)
     start = time.monotonic()
     with pytest.raises(KafkaTimeoutError, match="call the same method again"):

@@ -110,7 +110,7 @@ def test_s09_wrong_password_is_not_called_a_missing_topic(secured):
     started = time.monotonic()
     with pytest.raises(e.AuthenticationError) as caught:
         send(given | {"kafka.sasl.jaas.config": login})
-    assert time.monotonic() - started < 7
+    assert time.monotonic() - started < 40
     assert "wrong" not in str(caught.value)
 
 

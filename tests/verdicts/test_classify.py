@@ -344,6 +344,7 @@ EXAMPLES = [
     ),
     ("garbled-answer", kafka_errors.CorrelationIdError(), {}, "IN_DOUBT", "maybe"),
     ("notice", KafkaError(-191), {}, "IGNORE", "no"),
+    ("partition-not-there", e.PartitionNotThereError(), {}, "REJECT", "no"),
     ("cannot-serialise", KafkaError(-161), {}, "REJECT", "no"),
     ("not-kafka", ValueError("bug"), {}, "REJECT", "no"),
     ("refresh-and-retry", 6, {"api": "Fetch"}, "REFRESH", "no"),

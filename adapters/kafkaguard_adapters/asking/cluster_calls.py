@@ -113,7 +113,7 @@ class AsyncReportCalls:
                 Fetch for each leader where Read is allowed, else a ListOffsets;
                 ``time`` reads one batch of each partition that lags), ``members`` (two
                 requests for each coordinator), ``facts`` (one DescribeConfigs).
-            stable: Wait, within ``timeout``, for commits of transactions that are
+            stable: Wait, for half of ``timeout``, for commits of transactions that are
                 under way (KIP-447).
             timeout: Seconds for the whole report. Default: 30.
 

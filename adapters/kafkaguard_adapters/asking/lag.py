@@ -37,6 +37,7 @@ from kafkaguard_adapters.asking.groups import (
 )
 from kafkaguard_adapters.asking.leaders import leaders
 from kafkaguard_adapters.asking.log_ends import Logs
+from kafkaguard_adapters.asking.retrying import half
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,11 +111,10 @@ async def read_lag(
     sees_all = None
     if question.groups is None:
         (states, broker_errors), sees_all = await asyncio.gather(
-            list_groups(cluster, _half(deadline)),
-            sees_all_groups(cluster, _half(deadline)),
+            list_groups(cluster, half(deadline)),
+            sees_all_groups(cluster, half(deadline)),
         )
-    waits = deadline if question.stable else _half(deadline)
-    reader = CommittedReader(cluster, waits, stable=question.stable)
+    reader = CommittedReader(cluster, half(deadline), stable=question.stable)
     committed = await reader.read(
         states if question.groups is None else question.groups
     )
@@ -136,12 +136,6 @@ async def read_lag(
         if question.is_meant(each)
     }
     return LagReport(groups, join.now, broker_errors, sees_all)
-
-
-def _half(deadline: float) -> float:
-    """Give a step half of the time, so that a silent broker leaves some for others."""
-    now = asyncio.get_running_loop().time()
-    return now + (deadline - now) / 2
 
 
 def _positions(

@@ -14,6 +14,7 @@ from kafkaguard._cluster.offsets import (
 )
 from kafkaguard_adapters.asking.fetch_probe import answer_error, next_records, peek_ends
 from kafkaguard_adapters.asking.list_offsets import OffsetLister
+from kafkaguard_adapters.asking.retrying import half
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -154,7 +155,7 @@ class Logs:
         lister = OffsetLister(
             self._cluster,
             self._facts,
-            self._deadline,
+            half(self._deadline),
             isolation=isolation,
             known=self.leaders,
         )

@@ -50,6 +50,15 @@ def backoff(
     return delay
 
 
+def half(deadline: float) -> float:
+    """Give a step half of the time that is left until a deadline, on the loop's clock.
+
+    A broker that is silent or not ready then leaves some for what is asked next.
+    """
+    now = asyncio.get_running_loop().time()
+    return now + (deadline - now) / 2
+
+
 async def ask_until_answered(
     items: Iterable[ItemT],
     ask: Callable[[Collection[ItemT], int], Awaitable[Mapping[ItemT, Any]]],

@@ -18,12 +18,14 @@ from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.building import Builder
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.forks import ForkGuard
+from kafkaguard_adapters.kafka_python.own_sending import OwnSending
 from kafkaguard_adapters.kafka_python.sending import Sending
 from kafkaguard_adapters.kafka_python.settings import read_settings
 from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
 from kafkaguard_adapters.kafka_python.transactions import Transactions
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.driver import ThreadDriver
+from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 
 if TYPE_CHECKING:
@@ -93,9 +95,13 @@ class GuardedProducer(ClusterCalls):
         self.cluster_view = ClusterView(
             self._cluster_settings, errors.make, self._cache
         )
+        self._letter_topics = LetterTopics(
+            policy, self._cluster_settings, errors.make, topics or ()
+        )
         self._patience = facts_patience
         self._forks = ForkGuard(self)
-        self._sending = Sending(
+        sending = OwnSending if reading.has_own_send(producer) else Sending
+        self._sending = sending(
             self._cache.harmless, checks_keys=policy.null_key == "reject"
         )
         self.send = self._sending.send
@@ -110,7 +116,9 @@ class GuardedProducer(ClusterCalls):
         self._shell = shell = KafkaPythonShell(
             producer, self._builder, ask, self._sending
         )
-        self._driver = ThreadDriver(shell, self._policy, self._cache, self._on_event)
+        self._driver = ThreadDriver(
+            shell, self._policy, self._cache, self._on_event, self._letter_topics.meet
+        )
         self._transactions = Transactions(shell, self._driver)
         lookup = TopicFactsLookup(
             lambda topic: ask(topic).facts, self._cache, patience=self._patience
@@ -195,6 +203,16 @@ class GuardedProducer(ClusterCalls):
         if is_given_up:
             raise told.transaction_given_up(errors, report)
         return report
+
+    def report(self) -> DeliveryReport:
+        """Report what became of the records since the last report, without waiting.
+
+        What flush() and close() return or raise is a report, too.
+
+        Returns:
+            The counts, ``pending`` as of now. Its errors count as looked at.
+        """
+        return self._driver.report(self._driver.pending())
 
     def _close_client(self, timeout: float, null_logger: bool) -> None:
         try:
@@ -335,8 +353,7 @@ def check_policy(policy: RetryPolicy, producer: Any) -> None:
     Raises:
         ClientConfigurationError: It does, and the producer is transactional.
     """
-    ways = {policy.on_reject, *(each.on_reject for each in policy.overrides)}
-    aside = sorted(way for way in ways if way not in (None, "raise"))
+    aside = sorted(policy.ways_of_rejecting - {"raise"})
     if aside and producer.config["transactional_id"]:
         raise errors.make(
             ClientConfigurationError,

@@ -16,7 +16,7 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kafkaguard._delivery.facts import Place
 from kafkaguard._delivery.judging import add_words
 from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import InvalidRecordKeyError
+from kafkaguard.errors import InvalidRecordKeyError, PartitionNotThereError
 from kafkaguard_adapters.kafka_python import transaction_errors
 from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python._private.reading import SendArguments
@@ -134,7 +134,8 @@ class Sending:
         if timeout is not None:
             timeout = self._await_topic(topic, partition, timeout)
         me = get_ident()
-        self.under_way[me] = topic  # before the look, so that a hold waits for it
+        under_way = self.under_way
+        under_way[me] = topic  # before the look, so that a hold waits for it
         try:
             if self.machine.holds:
                 self._wait_while_held(me, topic, timeout)
@@ -155,10 +156,10 @@ class Sending:
                 record = SendArguments(
                     topic, value, key, headers, partition, timestamp_ms
                 )
-                self.under_way.pop(me, None)
+                under_way[me] = None
                 return self._not_accepted(error, producer, record, timeout)
         finally:
-            self.under_way.pop(me, None)
+            under_way[me] = None
         if inner.is_done and inner.failed():  # perhaps before it came into any batch
             record = SendArguments(topic, value, key, headers, partition, timestamp_ms)
             self._failed_at_once(inner, record)
@@ -166,6 +167,9 @@ class Sending:
         future._inner = inner  # noqa: SLF001 - as its __init__ does
         future._driver = self.driver  # noqa: SLF001 - as its __init__ does
         return future
+
+    def follow(self, producer: Any) -> None:
+        """Look at what a client sends that is put in use; ``send`` does that here."""
 
     def hold_all(self, wait: Callable[[str, Limit], object]) -> None:
         """Let all sends wait, in a forked child that has no producer."""
@@ -176,7 +180,7 @@ class Sending:
     def _wait_while_held(self, me: int, topic: str, timeout: float | None) -> None:
         """Let a send wait until its topic is free."""
         while self._is_held(topic):
-            self.under_way.pop(me, None)
+            self.under_way[me] = None
             self.wait(topic, self._limit(timeout))
             self.under_way[me] = topic
             if self.driver.is_own_thread():
@@ -219,8 +223,18 @@ class Sending:
         """Return the error of a record without a key for a compacted topic."""
         if not self.checks_keys:
             return None
+        serializer = self.shell.producer.config["key_serializer"]
+        return self._checked(topic, key, headers, serializer, patience)
+
+    def _checked(
+        self,
+        topic: str,
+        key: Any,
+        headers: Any,
+        serializer: Any = None,
+        patience: float | None = None,
+    ) -> InvalidRecordKeyError | None:
         try:
-            serializer = self.shell.producer.config["key_serializer"]
             self.null_keys.check(topic, key, headers, serializer, patience)
         except InvalidRecordKeyError as error:
             return error
@@ -240,15 +254,21 @@ class Sending:
         Raises:
             KafkaGuardError: It is not set aside.
         """
+        place = Place(record.topic, record.partition)
+        inner = self._set_aside(error, place, lambda: self._bytes(error, record))
+        return GuardedFuture(inner, self.driver)
+
+    def _set_aside(
+        self, error: KafkaGuardError, place: Place, raw: Callable[[], Raw | None]
+    ) -> Any:
         on_reject = self.machine.on_reject(error)
         if on_reject == "raise":
             self.driver.raised(error)
             raise error
-        raw = self._bytes(error, record) if on_reject == "dead_letter" else None
-        inner = moving.never_sent(record.topic, record.partition)
-        place = Place(record.topic, record.partition)
-        self.driver.refused_at_once(inner, place, raw, error)
-        return GuardedFuture(inner, self.driver)
+        inner = moving.never_sent(*place)
+        its = raw() if on_reject == "dead_letter" else None
+        self.driver.refused_at_once(inner, place, its, error)
+        return inner
 
     def _bytes(self, error: KafkaGuardError, record: SendArguments) -> Raw | None:
         """Return a record's bytes; where they cannot be had, the error says so."""
@@ -282,6 +302,9 @@ class Sending:
         if isinstance(error, KafkaError):
             refusal = self.refusal_of(error, record.topic, record.partition)
             return self._refused(refusal, record)
+        if isinstance(error, PartitionNotThereError):
+            self.transactions.refused_at_once(error)
+            return self._refused(error, record)
         self.transactions.refused_at_once(told.not_taken(errors, error, record.topic))
         raise error
 
@@ -313,6 +336,8 @@ class Sending:
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Say why the client did not take a dead letter."""
+        if isinstance(error, PartitionNotThereError):
+            return error
         if isinstance(error, KafkaError):
             return self.refusal_of(error, topic)
         return told.not_taken(errors, error, topic)

@@ -21,6 +21,7 @@ from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
+from kafkaguard_adapters.producing import told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,9 @@ class LetterRules(Protocol):
         Raises:
             InvalidRecordKeyError: It is one.
         """
+
+    def follow(self, producer: Any) -> None:
+        """Look at what a client sends that is put in use."""
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Say why the client did not take a record."""
@@ -143,6 +147,8 @@ class KafkaPythonShell:
         self._generation += 1
         begin = self._weakly(producer, self._generation)
         moving.tell_of_batches(producer, begin)
+        self._letters.follow(producer)
+        moving.check_partitioner(producer, partial(told.not_there, errors))
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:
                 begin(source, before=len(reading.records_in(source)))

@@ -25,8 +25,9 @@ class SendBarrier:
 
     Attributes:
         under_way: The topic that a thread sends to, by its ident; None: it does not. A
-            send sets it before it looks whether its topic is held, and takes it back
-            while it waits.
+            send sets it before it looks whether its topic is held, and sets None when
+            it is done or waits (an entry that stays costs half of one that is removed
+            and made again; idents are used again, so there are few).
     """
 
     def __init__(self) -> None:

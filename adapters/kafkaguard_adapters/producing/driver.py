@@ -50,6 +50,7 @@ class ThreadDriver:
         policy: What the user decides.
         cache: What is known of topics.
         hook: What receives events; None: nobody.
+        meet: Told the topic of each batch.
 
     Attributes:
         machine: Decides. Its methods are called under the lock; ``holds`` is read
@@ -64,8 +65,10 @@ class ThreadDriver:
         policy: Policy,
         cache: TopicFactsCache,
         hook: Callable[[Event], object] | None = None,
+        meet: Callable[[str], object] | None = None,
     ) -> None:
         self._shell = shell
+        self._meet = meet
         self._cache = cache
         self.machine = DeliveryMachine(
             shell.traits,
@@ -93,6 +96,8 @@ class ThreadDriver:
         with self._changed:
             self.machine.began(batch)
         self.watch.begin()
+        if self._meet is not None:
+            self._meet(batch.place.topic)
 
     def _accepted(self, batch: Batch) -> None:
         # Often enough for the time of a topic's facts, and not once a record.
@@ -223,17 +228,17 @@ class ThreadDriver:
             case c.Replace(locking_out):
                 self._replace(locking_out)
 
-    def _hand_over(self, records: Sequence[Record]) -> list[Hashable | Exception]:
+    def _hand_over(self, records: Sequence[Record]) -> list[Hashable | BaseException]:
         """Hand records over; what costs one its time is not waited for again."""
-        handed: list[Hashable | Exception] = []
-        late: Exception | None = None
+        handed: list[Hashable | BaseException] = []
+        late: ClientTimeoutError | None = None
         for record in records:
             if late is not None and record.is_letter:
                 handed.append(late)
                 continue
             try:
                 handed.append(self._shell.hand_over(record, record.due))
-            except Exception as error:  # noqa: BLE001 - the machine decides about it
+            except BaseException as error:  # noqa: BLE001 - the machine decides about it
                 handed.append(error)
                 late = error if isinstance(error, ClientTimeoutError) else None
         return handed
@@ -385,6 +390,11 @@ class ThreadDriver:
         """Count the records that have no outcome yet."""
         with self._changed:
             return self.machine.pending()
+
+    def has_unseen(self) -> bool:
+        """Tell whether a report would carry errors that nobody has looked at yet."""
+        with self._changed:
+            return self.machine.has_unseen()
 
     def report(self, pending: int) -> DeliveryReport:
         """Close the books: what became of records since the last report."""

@@ -8,9 +8,16 @@ from kafkaguard._delivery.judging import ABORT, NOT_SENT
 from kafkaguard._delivery.report import CallbackError, DeliveryFailed, worst
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard.errors import ClientClosedError, ClientStateError, ClientTimeoutError
+from kafkaguard.errors import (
+    ClientClosedError,
+    ClientStateError,
+    ClientTimeoutError,
+    PartitionNotThereError,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._verdicts.verdict import Verdict
@@ -80,6 +87,21 @@ def closed(errors: ClientErrors, topic: str) -> KafkaGuardError:
         ClientClosedError,
         "this producer was closed, and nothing was sent: build a new one and send the "
         "same record with it",
+        api="Produce",
+        topic=topic,
+    )
+
+
+def not_there(
+    errors: ClientErrors, topic: str, partition: Any, known: Collection[int]
+) -> KafkaGuardError:
+    """Make the error for a partition that a partitioner has made up."""
+    there = "partition 0 only" if len(known) == 1 else f"0 to {max(known)}"
+    return errors.make(
+        PartitionNotThereError,
+        f"the partitioner chose partition {partition!r}, and the topic has {there}; "
+        "nothing was sent",
+        theirs=ValueError,
         api="Produce",
         topic=topic,
     )

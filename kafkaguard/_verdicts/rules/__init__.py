@@ -146,6 +146,7 @@ ORDER = (
     "cluster-not-known-yet",
     "garbled-answer",
     "notice",
+    "partition-not-there",
     "cannot-serialise",
     "not-kafka",
     # Kafka's own families: the fall-back of every code.

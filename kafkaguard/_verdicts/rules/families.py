@@ -19,7 +19,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "refresh-and-retry",
         Action.REFRESH,
-        "the client's view is stale: refresh metadata or coordinator, then the same",
+        "the client's view is stale: the same again, when the client has refreshed its "
+        "metadata or found the coordinator",
         on=(e.RefreshRetriableError,),
         scenario="Leaders and coordinators move; also just after a topic was made.",
         source="RefreshRetriableException; KIP-1050",

@@ -156,8 +156,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "sequence-protects-after-refresh",
         Action.REFRESH,
-        "refresh metadata, then the same batch: its sequence number lets the broker "
-        "drop a second copy",
+        "the same batch again, when the client has refreshed its metadata: its "
+        "sequence number lets the broker drop a second copy",
         on=(6, 13),
         apis=PRODUCE,
         written="maybe",
@@ -214,8 +214,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "gave-up-waiting",
         Action.IN_DOUBT,
-        "the client stopped waiting: look at the same future again, or count the write "
-        "as possibly done",
+        "the client stopped waiting: wait for the same future or delivery report, or "
+        "count the write as possibly done",
         on=(e.ClientTimeoutError,),
         apis=CHANGES,
         written="maybe",
@@ -273,6 +273,18 @@ RULES: tuple[Rule, ...] = (
         apis=PRODUCE,
         scenario="A topic made a moment ago. librdkafka has purged the record.",
         source="librdkafka #2858, #4904; KIP-207",
+    ),
+    rule(
+        "partition-not-there",
+        Action.REJECT,
+        "the topic does not have the partition that the partitioner chose: mend the "
+        "partitioner; its neighbours can go on",
+        on=(e.PartitionNotThereError,),
+        scenario=(
+            "A partitioner counts for itself, or takes a remainder by the number of "
+            "another topic. A client keeps such a record until its time is over."
+        ),
+        source="KafkaProducer.partition: Invalid partition given with record",
     ),
     rule(
         "cannot-serialise",

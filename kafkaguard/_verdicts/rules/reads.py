@@ -32,8 +32,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "end-offset-not-known-yet",
         Action.REFRESH,
-        "the new leader cannot tell yet: refresh metadata, then ask again for these "
-        "partitions only",
+        "the new leader cannot tell yet: ask again for these partitions only, when the "
+        "client has refreshed its metadata",
         on=(75, 78),
         apis=frozenset({"ListOffsets", "OffsetForLeaderEpoch"}),
         scenario="The moments after an election, until the high watermark caught up.",

@@ -10,7 +10,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "throttled",
         Action.WAIT,
-        "the quota is used up: wait for throttle_time_ms, then the same request",
+        "the quota is used up: wait for as long as the answer says, then the same "
+        "request",
         on=(89,),
         scenario="Administrative requests above the controller's mutation quota.",
         source="KIP-599",
@@ -85,7 +86,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "ask-the-controller",
         Action.REFRESH,
-        "the controller is another broker: refresh metadata, then ask that one",
+        "the controller is another broker: the same request again, when the client has "
+        "found it",
         on=(41,),
         scenario="An administrative request right after a controller failover.",
         source="KafkaAdminClient.handleNotControllerError",
@@ -93,7 +95,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "start-from-bootstrap",
         Action.REFRESH,
-        "start again from the bootstrap servers, then the same request",
+        "the client must start again from its bootstrap servers: the same request "
+        "again, or with a new client",
         on=(129,),
         scenario="The client knows only brokers that have left the cluster.",
         source="KIP-1102",

@@ -76,8 +76,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "end-transaction-again-after-refresh",
         Action.REFRESH,
-        "find the coordinator anew, then call the same commit or abort again; never "
-        "the transaction's sends",
+        "call the same commit or abort again, when the client has found the "
+        "coordinator; never the transaction's sends",
         on=(e.RefreshRetriableError,),
         apis=frozenset({"EndTxn"}),
         written="maybe",
@@ -217,8 +217,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "offsets-of-a-lost-membership",
         Action.ABORT,
-        "the offsets belong to a membership that is over: abort the transaction, poll, "
-        "then only for partitions still owned",
+        "the offsets belong to a membership that is over: abort the transaction, read "
+        "again (poll, getmany), then only for partitions still owned",
         on=(22, 25, 27, 110, 113),
         apis=GROUP_COMMIT,
         scenario="A rebalance between poll and send_offsets_to_transaction.",

@@ -1,4 +1,4 @@
-"""``kafkaguard broker``: a real Kafka until Ctrl-C."""
+"""``kafkaguard broker``: a real Kafka broker until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _LOOK_EVERY_S = 0.5
+_PARTS_OF_A_GRANT = 4
 
 
 def _pairs(separator: str) -> Callable[..., dict[str, str]]:
@@ -52,8 +53,32 @@ def _topics(
     }
 
 
+def _grants(
+    context: click.Context,
+    option: click.Parameter,  # noqa: ARG001 - click's
+    values: Iterable[str],
+) -> list[tuple[str, str, str, str]]:
+    """Split each grant, and check it against the users of the same command line."""
+    found = []
+    for value in values:
+        parts = value.split(":", 3)
+        if len(parts) != _PARTS_OF_A_GRANT or not all(parts):
+            raise click.BadParameter(
+                f"{value!r}: expected USER:OPERATION:RESOURCE:NAME, such as "
+                "bob:WRITE:TOPIC:orders"
+            )
+        user, operation, resource, name = parts
+        users = context.params.get("users", {})
+        if user not in users:
+            raise click.BadParameter(f"{value!r}: add the user with --user {user}:...")
+        found.append((user, operation.upper(), resource.upper(), name))
+    return found
+
+
 @click.command()
-@click.option("--brokers", type=BROKERS, default=1, show_default=True, help="How many.")
+@click.option(
+    "--brokers", type=BROKERS, default=1, show_default=True, help="Number of brokers."
+)
 @click.option("--version", help="The Kafka version, such as 4.4.0.")
 @click.option(
     "--topic",
@@ -64,23 +89,40 @@ def _topics(
     help="Create a topic; may be repeated.",
 )
 @click.option(
+    "--compacted-topic",
+    "compacted_topics",
+    metavar="NAME[:PARTITIONS]",
+    multiple=True,
+    callback=_topics,
+    help="Create a topic with cleanup.policy=compact; may be repeated.",
+)
+@click.option(
     "--user",
     "users",
     metavar="NAME:PASSWORD",
     multiple=True,
+    is_eager=True,
     callback=_pairs(":"),
-    help="Add a user, who may do only what is granted to it; may be repeated.",
+    help="Add a user. A user may do only what --grant allows; may be repeated.",
+)
+@click.option(
+    "--grant",
+    "grants",
+    metavar="USER:OPERATION:RESOURCE:NAME",
+    multiple=True,
+    callback=_grants,
+    help="Allow a user an operation, as bob:WRITE:TOPIC:orders; may be repeated.",
 )
 @click.option(
     "--super-user",
     "super_users",
     metavar="NAME",
     multiple=True,
-    help="Let a user do everything; may be repeated.",
+    help="Allow a user everything; may be repeated.",
 )
-@click.option("--tls", is_flag=True, help="Listen for TLS too.")
-@click.option("--oauth", is_flag=True, help="Listen for OAUTHBEARER too, unsecured.")
-@click.option("--tiered", is_flag=True, help="Have tiered storage, in a local folder.")
+@click.option("--tls", is_flag=True, help="Add a listener with TLS.")
+@click.option("--oauth", is_flag=True, help="Add a listener with OAUTHBEARER.")
+@click.option("--tiered", is_flag=True, help="Use tiered storage, in a local folder.")
 @click.option(
     "--set",
     "settings",
@@ -90,18 +132,29 @@ def _topics(
     help="Set a broker setting (server.properties); may be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def broker(topics: dict[str, int], as_json: bool, **options: Any) -> None:
-    """Run a real Kafka on free loopback ports until Ctrl-C.
+def broker(
+    *,
+    topics: dict[str, int],
+    compacted_topics: dict[str, int],
+    grants: list[tuple[str, str, str, str]],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Run a real Kafka broker on free loopback ports until Ctrl-C.
 
-    The jars are fetched once. When the command ends, however it ends, the brokers end
-    and their data are removed. Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 all brokers
-    ended by themselves; 2 it could not be started.
+    The first start downloads Kafka (43 MB) and keeps it. When the command ends, however
+    it ends, the brokers end and their data is removed.
+
+    Exit code: 0 ended by Ctrl-C or SIGTERM, 1 all brokers ended by themselves, 2 the
+    broker could not be started.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with _started(**options) as cluster:
             _create(cluster, topics)
-            _tell(cluster, list(topics), as_json=as_json)
+            _create(cluster, compacted_topics, {"cleanup.policy": "compact"})
+            _grant(cluster, grants)
+            _tell(cluster, [*topics, *compacted_topics], as_json=as_json)
             _wait_until_all_ended(cluster)
     except KeyboardInterrupt:
         return
@@ -124,12 +177,24 @@ def _started(version: str | None, **options: Any) -> Iterator[KafkaCluster]:
         cluster.stop()
 
 
-def _create(cluster: KafkaCluster, topics: dict[str, int]) -> None:
+def _grant(cluster: KafkaCluster, grants: list[tuple[str, str, str, str]]) -> None:
+    from kafka.errors import KafkaError
+
+    for grant in grants:
+        try:
+            cluster.grant(*grant)
+        except (KafkaError, ClusterError) as error:
+            raise Problem(f"cannot grant {':'.join(grant)}: {error}") from error
+
+
+def _create(
+    cluster: KafkaCluster, topics: dict[str, int], config: dict[str, str] | None = None
+) -> None:
     from kafka.errors import KafkaError
 
     for name, partitions in topics.items():
         try:
-            cluster.create_topic(name, partitions)
+            cluster.create_topic(name, partitions, config=config)
         except (KafkaError, ClusterError) as error:
             raise Problem(f"cannot create topic {name}: {error}") from error
 

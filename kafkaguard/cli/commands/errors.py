@@ -43,12 +43,14 @@ def errors(*, api: str | None, action: str | None, as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     table = PlainTable(
-        title=f"{len(rows)} error codes of Kafka {KAFKA_VERSION}", box=None
+        title=f"{len(rows)} error codes of Kafka {KAFKA_VERSION}",
+        box=None,
+        pad_edge=False,
     )
     for heading in ("Code", "Name", "Java", "Next step", "Rule"):
         justify: Literal["left", "right"] = "right" if heading == "Code" else "left"
-        is_whole = heading != "Rule"
-        table.add_column(heading, justify=justify, overflow="fold", no_wrap=is_whole)
+        table.add_column(heading, justify=justify)
+    table.leave_out("Rule", "Java")
     for row in rows:
         table.add_row(
             str(row["code"]),

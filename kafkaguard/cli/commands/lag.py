@@ -72,7 +72,7 @@ _COLUMNS = ("log_start", "last_stable", "time", "members", "facts")
 def lag(  # noqa: PLR0913 - one for each option
     ctx: click.Context,
     *,
-    bootstrap_servers: str | None,
+    bootstrap_server: str | None,
     config: Path | None,
     timeout: float,
     groups: tuple[str, ...],
@@ -100,7 +100,7 @@ def lag(  # noqa: PLR0913 - one for each option
         raise click.UsageError("--looks is the end of --watch or --plot: give one")
     if plot is not None:
         check_writable(plot)
-    calls = connect(bootstrap_servers, config)
+    calls = connect(bootstrap_server, config)
     question = {
         "groups": groups or None,
         "topics": topics or None,

@@ -41,7 +41,7 @@ _FULL = 3
 def log_dirs(
     ctx: click.Context,
     *,
-    bootstrap_servers: str | None,
+    bootstrap_server: str | None,
     config: Path | None,
     timeout: float,
     topics: tuple[str, ...],
@@ -54,7 +54,7 @@ def log_dirs(
     Exit code: 0 all brokers answered, 1 some did not (or a directory is offline, or a
     topic is not there), 2 the cluster cannot be asked, 3 a disk is fuller than --full.
     """
-    calls = connect(bootstrap_servers, config)
+    calls = connect(bootstrap_server, config)
     report = ask(calls.log_dirs, topics or None, brokers or None, timeout)
     calls.close_view()
     missing = [

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 import yaml
+from click.shell_completion import CompletionItem
 
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.cli.group import Problem
@@ -35,6 +36,14 @@ def _load(source: str) -> RetryPolicy:
         raise Problem(str(error)) from None
 
 
+def _complete(
+    _: click.Context, __: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    """Propose presets; where none begins so, let the shell propose files."""
+    names = [name for name in presets() if name.startswith(begun)]
+    return [*map(CompletionItem, names)] or [CompletionItem(begun, type="file")]
+
+
 @click.group()
 def policy() -> None:
     """Check, show, preview and compare retry policies.
@@ -44,7 +53,7 @@ def policy() -> None:
 
 
 @policy.command()
-@click.argument("sources", nargs=-1, required=True)
+@click.argument("sources", nargs=-1, required=True, shell_complete=_complete)
 @_JSON
 @click.pass_context
 def check(context: click.Context, sources: tuple[str, ...], *, as_json: bool) -> None:
@@ -92,7 +101,7 @@ def _verdict_line(result: dict[str, Any]) -> str:
 
 
 @policy.command()
-@click.argument("source", required=False)
+@click.argument("source", required=False, shell_complete=_complete)
 @_JSON
 def show(source: str | None, *, as_json: bool) -> None:
     """Print all settings of SOURCE with what it inherits; without one, the presets."""
@@ -125,7 +134,7 @@ def _list_presets(*, as_json: bool) -> None:
 
 
 @policy.command()
-@click.argument("source")
+@click.argument("source", shell_complete=_complete)
 @click.option("--action", default="RETRY", help="The kind of failure, as WAIT.")
 @click.option("--seed", default=0, help="Of the random numbers.")
 @click.option("--runs", type=RUNS, default=1_000, help="How many schedules are drawn.")
@@ -173,8 +182,8 @@ def schema(*, as_json: bool) -> None:  # noqa: ARG001 - it is JSON in any case
 
 
 @policy.command()
-@click.argument("old")
-@click.argument("new")
+@click.argument("old", shell_complete=_complete)
+@click.argument("new", shell_complete=_complete)
 @_JSON
 @click.pass_context
 def diff(context: click.Context, old: str, new: str, *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.live import Live
 
+from kafkaguard.cli.connecting import bootstrap_option
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.numbers import SECONDS, SHARE, ListenAddress
 from kafkaguard.cli.output import PlainTable, console, say, styled
@@ -25,36 +26,38 @@ _REFRESH_S = 0.25
 _CONNECT_S = 5.0
 
 
-@click.command(help="Stand between clients and brokers, and let faults happen.")
-@click.option("--upstream", required=True, help="The brokers: host:port,...")
+@click.command(help="Run a proxy between clients and brokers that injects faults.")
+@bootstrap_option
 @click.option(
     "--faults",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A YAML file of faults. Without it, only the traffic is shown.",
+    help="A YAML file of faults. Without it the proxy only shows the traffic.",
 )
 @click.option(
     "--listen",
     type=ListenAddress(),
     default="127.0.0.1:0",
-    help="host:port of the first broker.",
+    metavar="HOST:PORT",
+    show_default=True,
+    help="The address that stands for the first broker.",
 )
-@click.option("--advertise", help="The host that clients are told to connect to.")
+@click.option("--advertise", metavar="HOST", help="The host that clients connect to.")
 @click.option(
     "--rate",
     type=SHARE,
-    help="Share of requests, for faults that state none.",
+    help="The share of requests that fail, for faults without a rate.",
 )
-@click.option("--seed", type=int, help="Makes the choice of that share repeatable.")
+@click.option("--seed", type=int, help="Choose the same requests in each run.")
 @click.option(
     "--pause-file",
     type=click.Path(path_type=Path),
-    help="The kill switch: while this file exists, no fault happens.",
+    help="While this file exists, no fault happens.",
 )
-@click.option("--for", "seconds", type=SECONDS, help="Stop after so many seconds.")
+@click.option("--for", "seconds", type=SECONDS, help="Stop after this many seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def proxy(  # noqa: PLR0913 - click hands over each option
     *,
-    upstream: str,
+    bootstrap_server: str | None,
     faults: Path | None,
     listen: tuple[str, int],
     advertise: str | None,
@@ -65,11 +68,18 @@ def proxy(  # noqa: PLR0913 - click hands over each option
     as_json: bool,
 ) -> None:
     """Run the proxy until it is interrupted or its time is over."""
+    if bootstrap_server is None:
+        raise Problem(
+            "no cluster is named: give --bootstrap-server HOST:PORT, or set "
+            "KAFKAGUARD_BOOTSTRAP_SERVER"
+        )
     host, port = listen
     if pause_file is not None and not pause_file.absolute().parent.is_dir():
         raise Problem(f"--pause-file {pause_file}: there is no folder to put it in")
     try:
-        running = FaultProxy(upstream, host=host, port=port, advertised_host=advertise)
+        running = FaultProxy(
+            bootstrap_server, host=host, port=port, advertised_host=advertise
+        )
         if faults is not None:
             running.load(faults, rate=rate, seed=seed)
         _check_reachable(running)
@@ -100,8 +110,8 @@ def _check_reachable(running: FaultProxy) -> None:
         else:
             return
     raise Problem(
-        f"--upstream: no broker takes a connection: {', '.join(refusals)}. Start one, "
-        "or mend the address"
+        "--bootstrap-server: no broker takes a connection: "
+        f"{', '.join(refusals)}. Start one, or correct the address"
     )
 
 

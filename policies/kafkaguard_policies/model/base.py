@@ -43,7 +43,7 @@ class Part(BaseModel):
             said = cls._unknown(item)
         elif item["type"].startswith(_SAID):  # by the part itself
             said = PydanticCustomError(item["type"], item["msg"])
-        elif kind == "model_type" and not item["loc"]:
+        elif kind == "model_type":
             text = f"must be a mapping of {', '.join(cls.model_fields)}"
             said = PydanticCustomError(_SAID + kind, text)
         else:

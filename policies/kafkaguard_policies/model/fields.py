@@ -50,7 +50,7 @@ class Bound:
         Raises:
             PydanticCustomError: It means none, or one out of range.
         """
-        if self.removable and isinstance(value, str) and value == UNBOUNDED:
+        if self.removable and value == UNBOUNDED:
             return self._endless
         number = self._number(value)
         if number is None or not self.low <= number <= self.high:

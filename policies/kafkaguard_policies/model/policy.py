@@ -220,6 +220,11 @@ class DeadLetter(Part):
             )
         return value
 
+    @property
+    def depends_on_topic(self) -> bool:
+        """Whether each topic has a dead-letter topic of its own."""
+        return "{topic}" in self.topic
+
     def topic_for(self, topic: str) -> str:
         """Return the dead-letter topic of a topic."""
         return self.topic.format(topic=topic)
@@ -255,7 +260,7 @@ class When(Part):
     @classmethod
     def _known_codes(cls, codes: tuple[int, ...]) -> tuple[int, ...]:
         for code in codes:
-            if code not in errors.BY_CODE and code > 0:
+            if code not in errors.BY_CODE and code >= 0:
                 raise ValueError(
                     f"Kafka {errors.KAFKA_VERSION} has no error code {code}; "
                     f"the codes go from -1 to {max(errors.BY_CODE)}"
@@ -407,6 +412,12 @@ class PolicyDocument(Part):
         """Hash the content, so that a policy can be a key."""
         return hash(self.policy_id)
 
+    @property
+    def ways_of_rejecting(self) -> frozenset[OnReject]:
+        """All that may happen to a record that can never succeed."""
+        others = (each.on_reject for each in self.overrides)
+        return frozenset({self.on_reject, *(way for way in others if way is not None)})
+
     @cached_property
     def policy_id(self) -> str:
         """Twelve hexadecimal digits that stand for the content.
@@ -414,7 +425,7 @@ class PolicyDocument(Part):
         The same for the same settings, in every process and from every source; name
         and description do not count.
         """
-        content = self.model_dump(mode="json", exclude={"name", "description"})
+        content = self.model_dump(exclude={"name", "description"})
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -61,13 +61,6 @@ class PolicyError(ValueError):
         return f"the policy in {self.source} cannot be used:{listed}"
 
 
-def from_validation(
-    source: str, error: ValidationError, line_of: Callable[[Path], int | None]
-) -> PolicyError:
-    """Make a PolicyError of what pydantic found; see ``problems_of``."""
-    return PolicyError(source, problems_of(error, line_of))
-
-
 def problems_of(
     error: ValidationError,
     line_of: Callable[[Path], int | None],
@@ -80,7 +73,7 @@ def problems_of(
         line_of: Tells the line of a path in the document.
         inherited: How many overrides stand before those of the document.
     """
-    for item in error.errors(include_url=False):
+    for item in error.errors():
         path = _own_path(item["loc"], inherited)
         text = item["msg"].removeprefix("Value error, ")
         yield Problem(text, path, line_of(path))

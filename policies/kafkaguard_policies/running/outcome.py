@@ -27,7 +27,7 @@ SENTENCES = {
     ),
     StopReason.FENCED: "another instance owns the id",
     StopReason.ABORT: "the transaction must be aborted by the caller",
-    StopReason.REJOIN: "the caller must poll, then go on with what it still owns",
+    StopReason.REJOIN: "the caller must read again, then go on with what it still owns",
     StopReason.RECREATE: "the client is dead and the caller must build another one",
     StopReason.REPAIR_FAILED: "what had to be done before the next attempt failed",
     StopReason.NESTED: "a guard inside has tried already",

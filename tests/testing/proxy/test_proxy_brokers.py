@@ -197,7 +197,7 @@ def test_stopping_ends_what_is_going_on(kafka_cluster, kafka_topic):
         proxy.wait_for("ListOffsets")
         start = time.monotonic()
         proxy.stop()
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 30
         assert client.receive_bytes() == b""
     assert [c.reason for c in proxy.closures] == ["the proxy stopped"]
 

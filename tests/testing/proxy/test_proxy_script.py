@@ -157,7 +157,12 @@ def test_the_command_lets_faults_happen(kafka_cluster, script, tmp_path):
     faults = script("faults:\n- {on: Heartbeat, fail: REBALANCE_IN_PROGRESS}")
     pause = tmp_path / "pause"
     process = _run(
-        *("--upstream", kafka_cluster.bootstrap_servers, "--faults", str(faults)),
+        *(
+            "--bootstrap-server",
+            kafka_cluster.bootstrap_servers,
+            "--faults",
+            str(faults),
+        ),
         *("--pause-file", str(pause), "--for", "6", "--json"),
     )
     address = process.stderr.readline().split()[-1]
@@ -182,7 +187,12 @@ def test_the_command_for_people(kafka_cluster, script):
     """It says where to connect, and sums up at the end."""
     faults = script("faults:\n- {on: Heartbeat, fail: REBALANCE_IN_PROGRESS}")
     process = _run(
-        *("--upstream", kafka_cluster.bootstrap_servers, "--faults", str(faults)),
+        *(
+            "--bootstrap-server",
+            kafka_cluster.bootstrap_servers,
+            "--faults",
+            str(faults),
+        ),
         *("--for", "2"),
     )
     address = process.stdout.readline().split()[-1]
@@ -197,17 +207,17 @@ def test_the_command_for_people(kafka_cluster, script):
 @pytest.mark.parametrize(
     ("arguments", "code", "hint"),
     [
-        (["--upstream", "nowhere"], 2, "an upstream broker is host:port"),
-        (["--upstream", "a:0"], 2, "a port up to 65535"),
-        (["--upstream", "a:99999"], 2, "a port up to 65535"),
-        (["--upstream", "a:1", "--listen", "a"], 2, "give host:port"),
-        (["--upstream", "a:1", "--listen", "a:99999"], 2, "a port up to 65535"),
-        (["--upstream", "a:1", "--for", "-1"], 2, "a number from 0.001"),
-        (["--upstream", "a:1", "--for", "nan"], 2, "a number from 0.001"),
-        (["--upstream", "a:1", "--for", "inf"], 2, "a number from 0.001"),
-        (["--upstream", "a:1", "--rate", "nan"], 2, "--rate"),
-        (["--upstream", "a:1", "--rate", "2"], 2, "--rate"),
-        ([], 2, "--upstream"),
+        (["--bootstrap-server", "nowhere"], 2, "an upstream broker is host:port"),
+        (["--bootstrap-server", "a:0"], 2, "a port up to 65535"),
+        (["--bootstrap-server", "a:99999"], 2, "a port up to 65535"),
+        (["--bootstrap-server", "a:1", "--listen", "a"], 2, "give host:port"),
+        (["--bootstrap-server", "a:1", "--listen", "a:99999"], 2, "a port up to 65535"),
+        (["--bootstrap-server", "a:1", "--for", "-1"], 2, "a number from 0.001"),
+        (["--bootstrap-server", "a:1", "--for", "nan"], 2, "a number from 0.001"),
+        (["--bootstrap-server", "a:1", "--for", "inf"], 2, "a number from 0.001"),
+        (["--bootstrap-server", "a:1", "--rate", "nan"], 2, "--rate"),
+        (["--bootstrap-server", "a:1", "--rate", "2"], 2, "--rate"),
+        ([], 2, "--bootstrap-server"),
     ],
 )
 def test_wrong_options(arguments, code, hint):
@@ -220,7 +230,9 @@ def test_wrong_options(arguments, code, hint):
 def test_a_port_in_use_is_wrong_input(kafka_cluster):
     """The broker listens there already."""
     address = kafka_cluster.bootstrap_servers
-    result = CliRunner().invoke(command, ["--upstream", address, "--listen", address])
+    result = CliRunner().invoke(
+        command, ["--bootstrap-server", address, "--listen", address]
+    )
     assert result.exit_code == 2
     assert "cannot listen" in result.output
 
@@ -236,7 +248,7 @@ def test_a_file_of_faults_that_is_no_text(tmp_path):
     """What cannot be read is said to be that."""
     file = tmp_path / "faults.yaml"
     file.write_bytes(b"\xff\xfe\x00")
-    arguments = ["--upstream", "a:1", "--faults", str(file)]
+    arguments = ["--bootstrap-server", "a:1", "--faults", str(file)]
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 2
     assert "not a text file" in result.output
@@ -245,7 +257,9 @@ def test_a_file_of_faults_that_is_no_text(tmp_path):
 def test_a_wrong_file_of_faults(script):
     """A misspelt fault is wrong usage."""
     path = str(script("faults:\n- {on: Produce, fial: 6}"))
-    result = CliRunner().invoke(command, ["--upstream", "a:1", "--faults", path])
+    result = CliRunner().invoke(
+        command, ["--bootstrap-server", "a:1", "--faults", path]
+    )
     assert result.exit_code == 2
     assert "did you mean 'fail'?" in " ".join(result.output.split())
 
@@ -254,6 +268,6 @@ def test_an_address_that_is_not_this_machines_is_refused():
     """The broker is there, and the proxy cannot listen where it was told to."""
     with socket.create_server(("127.0.0.1", 0)) as broker:
         upstream = f"127.0.0.1:{broker.getsockname()[1]}"
-        arguments = ["--upstream", upstream, "--listen", "192.0.2.1:1"]
+        arguments = ["--bootstrap-server", upstream, "--listen", "192.0.2.1:1"]
         result = CliRunner().invoke(command, arguments)
     assert (result.exit_code, "cannot listen" in result.output) == (2, True)

@@ -41,5 +41,5 @@ def test_command_says_that_no_broker_is_there(capsys):
     """Clients would only find closed doors."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    assert run(["proxy", "--upstream", f"127.0.0.1:{port}", "--for", "1"]) == 2
+    assert run(["proxy", "--bootstrap-server", f"127.0.0.1:{port}", "--for", "1"]) == 2
     assert f"127.0.0.1:{port}" in capsys.readouterr().err

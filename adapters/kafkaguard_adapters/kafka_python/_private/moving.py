@@ -17,14 +17,13 @@ from kafka.errors import IllegalStateError
 from kafka.future import Future
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
+from kafkaguard._delivery.facts import Raw
 from kafkaguard_adapters.kafka_python._private.reading import is_ready, is_sender_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafka.producer.transaction_manager import ProducerIdAndEpoch
-
-    from kafkaguard._delivery.facts import Raw
 
 _POLL_S = 0.01
 #: Seconds that sends under way have to hand over their records.
@@ -49,6 +48,68 @@ def tell_of_batches(producer: Any, tell: Callable[[Any], object]) -> None:
         tell(batch)
 
     incomplete.add = note_and_tell
+
+
+def look_at_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> None:
+    """Have every record looked at before it comes into a batch, in its final bytes.
+
+    Args:
+        producer: Whose records.
+        kept_out: Called with topic, partition and record; returns the future of one
+            that stays out, else None, or raises.
+    """
+    accumulator = producer._accumulator
+    append = accumulator.append
+
+    def look_and_append(
+        tp: Any,
+        timestamp_ms: Any,
+        key: Any,
+        value: Any,
+        headers: Any,
+        now: Any = None,
+        abort_on_new_batch: Any = False,
+    ) -> Any:
+        topic, partition = tp
+        inner = kept_out(topic, partition, Raw(key, value, headers, timestamp_ms))
+        if inner is not None:
+            return inner, False, False, False
+        return append(tp, timestamp_ms, key, value, headers, now, abort_on_new_batch)
+
+    accumulator.append = look_and_append
+
+
+def check_partitioner(
+    producer: Any, refusal: Callable[[str, Any, set[int]], Exception]
+) -> None:
+    """Have a partition refused that the application's partitioner makes up.
+
+    The client would take the record, and keep it until ``delivery_timeout_ms``.
+
+    Args:
+        producer: Whose partitioner is meant; one of the client's own makes up nothing.
+        refusal: Makes the error, of a topic, the partition and those that are there.
+    """
+    if type(producer.config["partitioner"]).__module__.startswith("kafka."):
+        return
+    choose, partitions_of = producer._partition, producer._metadata.partitions_for_topic
+
+    def choose_and_check(
+        topic: str,
+        partition: int | None,
+        key: Any,
+        value: Any,
+        serialized_key: Any,
+        serialized_value: Any,
+    ) -> Any:
+        chosen = choose(topic, partition, key, value, serialized_key, serialized_value)
+        if partition is None and chosen is not None:
+            known = partitions_of(topic)
+            if known is not None and chosen not in known:
+                raise refusal(topic, chosen, known)
+        return chosen
+
+    producer._partition = choose_and_check
 
 
 def hear_refusals(producer: Any, tell: Callable[[Any, Any], object]) -> None:

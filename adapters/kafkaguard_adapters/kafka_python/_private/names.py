@@ -23,6 +23,7 @@ USED = {
         "_accumulator",
         "_closed",
         "_metadata",
+        "_partition",
         "_sender",
         "_serialize",
         "_transaction_manager",
@@ -58,6 +59,7 @@ USED = {
         "_future",
         "_lock",
         "brokers",
+        "partitions_for_topic",
         "request_update",
         "unauthorized_topics",
     ),
@@ -121,7 +123,24 @@ USED = {
 }
 #: Methods that are replaced in an object, and the names of what they take.
 REPLACED = {
+    ("KafkaProducer", "_partition"): (
+        "topic",
+        "partition",
+        "key",
+        "value",
+        "serialized_key",
+        "serialized_value",
+    ),
     ("IncompleteProducerBatches", "add"): ("batch",),
+    ("RecordAccumulator", "append"): (
+        "tp",
+        "timestamp_ms",
+        "key",
+        "value",
+        "headers",
+        "now",
+        "abort_on_new_batch",
+    ),
     ("Sender", "_dispatch_error"): ("batch", "exception", "partition_response"),
     ("ClusterMetadata", "request_update"): (),
     ("TransactionManager", "_enqueue_request"): ("request_handler",),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from kafkaguard_adapters.spark.pipeline.model import Pipeline
-from kafkaguard_policies.model.problems import PolicyError, Problem, from_validation
+from kafkaguard_policies.model.problems import PolicyError, Problem, problems_of
 from kafkaguard_policies.reading.documents import parse
 from kafkaguard_policies.reading.sources import load_policy
 
@@ -64,8 +64,7 @@ def load_pipeline(file: Path) -> Pipeline:
     except UnicodeDecodeError:
         raise PipelineError(name, [Problem("it is not UTF-8 text")]) from None
     except ValidationError as error:
-        found = from_validation(name, error, document.line_of)
-        raise PipelineError(name, found.problems) from None
+        raise PipelineError(name, problems_of(error, document.line_of)) from None
     except PolicyError as error:
         raise PipelineError(name, error.problems) from None
     placed = _placed(pipeline, file.absolute().parent)

@@ -1,0 +1,130 @@
+"""Dead-letter topics that are not there: found while nothing has failed, and warned of.
+
+A dead letter for a topic that does not exist waits until the client gives up, and then
+its record fails. So the topic is looked for when the client is wrapped, or, where its
+name depends on the record's topic, when the first batch of that topic goes out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.asking import topic_settings
+from kafkaguard_adapters.wire.cluster import Cluster
+from kafkaguard_adapters.wire.io_thread import start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaguard._cluster.reports import Make
+    from kafkaguard_adapters.wire.settings import Settings
+    from kafkaguard_policies import RetryPolicy
+
+_log = logging.getLogger("kafkaguard.producer")
+
+_BROKER: Final = 4
+_MAKES_TOPICS: Final = "auto.create.topics.enable"
+_UNKNOWN: Final = 3
+_DENIED: Final = 29
+#: Seconds for one look; nobody waits for it.
+_TIMEOUT_S: Final = 10.0
+
+
+class LetterTopics:
+    """Looks, in the background, whether dead-letter topics are there.
+
+    Args:
+        policy: Says whether there are dead letters, and where they go.
+        settings: Reads how to reach the cluster; may raise a ``KafkaGuardError``.
+        make: Makes the client's errors.
+        topics: Topics that records will go to, as far as they are known.
+    """
+
+    def __init__(
+        self,
+        policy: RetryPolicy,
+        settings: Callable[[], Settings],
+        make: Make,
+        topics: Iterable[str] = (),
+    ) -> None:
+        self._settings = settings
+        self._make = make
+        self._is_used = "dead_letter" in policy.ways_of_rejecting
+        self._name_for = policy.dead_letter.topic_for
+        #: Topics of records, and the dead-letter topics that were looked for.
+        self._met: set[str] = set()
+        self._looked_for: set[str] = set()
+        before, _, after = policy.dead_letter.topic.partition("{topic}")
+        self._affixes = before, after
+        if not policy.dead_letter.depends_on_topic:
+            topics = ("",)
+        for topic in topics:
+            self.meet(topic)
+
+    def meet(self, topic: str) -> None:
+        """Take note that records go to a topic; returns at once, and never raises."""
+        if topic in self._met or not self._is_used:
+            return
+        self._met.add(topic)
+        name = self._name_for(topic)
+        if name not in self._looked_for and not self._is_for_letters(topic):
+            self._looked_for.add(name)
+            start(self._look(name))
+
+    def _is_for_letters(self, topic: str) -> bool:
+        """Say whether a topic is a dead-letter topic itself, by its name."""
+        before, after = self._affixes
+        return topic.startswith(before) and topic.endswith(after)
+
+    async def _look(self, name: str) -> None:
+        try:
+            cluster = Cluster(self._settings(), self._make)
+            try:
+                said = await _trouble(cluster, name)
+            finally:
+                cluster.close()
+        except KafkaGuardError as error:
+            # Where no broker answers, every record says so.
+            _log.debug("dead-letter topic %s was not looked for: %s", name, error)
+        else:
+            if said is not None:
+                _log.warning("dead-letter topic %s %s", name, said)
+
+
+async def _trouble(cluster: Cluster, name: str) -> str | None:
+    """Say what keeps dead letters from a topic, and what to do; None: nothing."""
+    deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
+    (topic,) = (await cluster.refresh(deadline, [name])).topics
+    if topic.error_code == _UNKNOWN:
+        if await _makes_topics(cluster, deadline):
+            return None
+        return "is not there: a record to be set aside would fail instead. Create it"
+    if topic.error_code == _DENIED:
+        return (
+            "cannot be seen by this user: a record to be set aside would fail instead. "
+            "Grant the ACLs Describe and Write on it"
+        )
+    found = (await topic_settings.ask(cluster, [name], deadline)).get(name)
+    if isinstance(found, topic_settings.TopicSettings) and found.compacted:
+        return (
+            "is compacted and takes no record without a key: such a record would fail "
+            "instead of being set aside. Set its cleanup.policy to delete"
+        )
+    return None
+
+
+async def _makes_topics(cluster: Cluster, deadline: float) -> bool:
+    """Say whether brokers make the topics that are written to; False: not known."""
+    broker = next(iter(cluster.addresses))
+    resource: Any = (_BROKER, str(broker), [_MAKES_TOPICS])
+    answer = await cluster.ask(
+        DescribeConfigsRequest(resources=[resource]), broker, deadline
+    )
+    return any(
+        config.value == "true" for each in answer.results for config in each.configs
+    )

@@ -1,0 +1,631 @@
+"""The thread driver with a client that does only what a test tells it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+import weakref
+from contextlib import contextmanager
+
+import pytest
+from kafka.errors import InvalidRecordError, UnknownError
+
+from kafkaguard import errors as e
+from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal, Traits
+from kafkaguard._delivery.report import SupersededError
+from kafkaguard.errors import ClientTimeoutError
+from kafkaguard_adapters.producing import driver as driver_module
+from kafkaguard_adapters.producing.barrier import Limit
+from kafkaguard_adapters.producing.driver import ThreadDriver
+from tests.delivery.world.words import PlainErrors, PlainPolicy
+
+#: Longer than anything here takes, also on a busy machine.
+LONG_S = 30.0
+DONE, FAILED = "delivered", "failed"
+
+
+class OwnBatch(Batch):
+    """A batch whose records a test has chosen."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, topic, position, items, due):
+        super().__init__(Place(topic, 0), position, due)
+        self.items = items
+
+    @property
+    def count(self):
+        """As the machine asks for it."""
+        return len(self.items)
+
+    def tokens(self):
+        """As the machine asks for it."""
+        return [token for token, _ in self.items]
+
+    def keys(self):
+        """As the machine asks for it."""
+        return [raw.key for _, raw in self.items]
+
+    def raws(self):
+        """As the machine asks for it."""
+        return [raw for _, raw in self.items]
+
+
+class NoFacts:
+    """What a driver asks about topics, of which nothing is known."""
+
+    def __init__(self):
+        self.dropped, self.looks = [], 0
+
+    def get(self, _topic):
+        """Nothing is known."""
+        return
+
+    def drop(self, topic):
+        """Forget a topic."""
+        self.dropped.append(topic)
+
+    def look_again(self):
+        """Note that facts may be too old."""
+        self.looks += 1
+
+
+class Client:
+    """A client and its shell.
+
+    Attributes:
+        calls: What the driver told it, in this order.
+        breaks: What a method raises, by its name.
+        handed: The values that were handed over again, in this order.
+        records: The guard's record of each token.
+    """
+
+    def __init__(self, due=LONG_S, **traits):
+        self.traits = Traits("model", due, "delivery.timeout", **traits)
+        self.errors = PlainErrors()
+        self.calls, self.breaks, self.handed = [], {}, []
+        self.records = {}
+        self.is_own = False
+        self._numbers = 0
+        #: What was handed over lies in these until ``send_now``, by its topic.
+        self._lingering = {}
+
+    def _do(self, name):
+        self.calls.append(name)
+        if name in self.breaks:
+            raise self.breaks[name]
+
+    # --- what a test tells --------------------------------------------------------
+
+    def send(self, topic, *pairs):
+        """Have records in a new batch."""
+        items = [(object(), Raw(key, value)) for key, value in pairs]
+        return self._begin(topic, items)
+
+    def _begin(self, topic, items):
+        self._numbers += 1
+        due = time.monotonic() + self.traits.delivery_timeout
+        batch = OwnBatch(topic, (0, self._numbers), items, due)
+        self.began(batch)
+        return batch
+
+    def refuse(self, batch, *causes, blame="record", sent="answered"):
+        """Have records of a batch refused; None: a mate of one that is."""
+        self.failed(
+            batch,
+            [
+                Refusal(
+                    token,
+                    index,
+                    cause or InvalidRecordError(),
+                    blame if cause else "mate",
+                    sent,
+                    null_key=False,
+                )
+                for index, ((token, _), cause) in enumerate(
+                    zip(batch.items, causes, strict=True)
+                )
+            ],
+        )
+
+    # --- what the driver tells ----------------------------------------------------
+
+    def listen(self, began, accepted, failed, died, fault):
+        """Keep who is told."""
+        self.began, self.accepted, self.failed = began, accepted, failed
+        self.died, self.fault = died, fault
+
+    def hand_over(self, record, _deadline):
+        """Take a record in again."""
+        self._do("hand_over")
+        error = self.breaks.get(record.raw.value)
+        if error is not None:
+            raise error
+        token, topic = object(), record.place.topic
+        self.handed.append(record.raw.value)
+        if topic not in self._lingering:
+            self._lingering[topic] = self._begin(topic, [])
+        self._lingering[topic].items.append((token, record.raw))
+        return token
+
+    def send_now(self):
+        """Have all that was handed over accepted."""
+        self._do("send_now")
+        lingering, self._lingering = self._lingering, {}
+        for batch in lingering.values():
+            self.accepted(batch)
+
+    @contextmanager
+    def sending_now(self):
+        """Linger no more."""
+        self.calls.append("sending_now")
+        yield
+
+    def await_batches(self, batches, _deadline):
+        """Note which are waited for."""
+        self.calls.append(("await", len(batches)))
+
+    def look(self, token):
+        """Note that somebody looks at a record."""
+        self.calls.append(("look", token))
+
+    def attach(self, token, record):
+        """Keep a record for its token."""
+        self.records[token] = record
+
+    def is_own_thread(self):
+        """As a test says."""
+        return self.is_own
+
+    def size_alone(self, raw):
+        """Bytes of key and value."""
+        return len(raw.key or b"") + len(raw.value or b"")
+
+    def ask_limit(self, _topic):
+        """A topic with room for every dead letter."""
+        self._do("ask_limit")
+        return 10_000
+
+    def give_up(self, batch):
+        """Fail a batch."""
+        self._do("give_up")
+        self.refuse(batch, *[UnknownError()] * batch.count, blame="client")
+
+    def shut(self):
+        """Take in nothing more."""
+        self._do("shut")
+
+    def hear_out(self, _until):
+        """Wait for answers."""
+        self._do("hear_out")
+
+    def stop(self):
+        """End."""
+        self._do("stop")
+
+    def answers(self, _batches):
+        """Nothing was heard."""
+        self._do("answers")
+        return {}
+
+    def succeed(self, locking_out):
+        """Have a successor."""
+        self.locked_out = locking_out
+        self._do("succeed")
+
+    def retire(self):
+        """Close what has a successor."""
+        self._do("retire")
+
+    def may_pass(self, error):
+        """A lost connection does."""
+        return isinstance(error, OSError)
+
+
+@pytest.fixture
+def build():
+    """Build drivers, and end them."""
+    made = []
+
+    def build(due=LONG_S, hook=None, traits=None, **policy):
+        client = Client(due, **(traits or {}))
+        driver = ThreadDriver(client, PlainPolicy(**policy), NoFacts(), hook)
+        made.append(driver)
+        return client, driver
+
+    yield build
+    for driver in made:
+        driver.give_up(time.monotonic() + LONG_S)
+
+
+def outcomes(client, driver, batch):
+    """Wait for each record's outcome; say how it ended."""
+    endings = []
+    for token in batch.tokens():
+        record = client.records[token]
+        assert driver.wait_until_settled(record, LONG_S)
+        endings.append(record.outcome.ending)
+    return endings
+
+
+def until(condition):
+    """Wait for another thread."""
+    end = time.monotonic() + LONG_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+BAD = InvalidRecordError("bad")
+
+
+class TestSendingAgain:
+    """What failed with its batch is handed over again, and nothing else."""
+
+    def test_mates_are_handed_over_in_their_order(self, build):
+        """The one to blame has failed at once."""
+        client, driver = build()
+        batch = client.send("t", (b"a", b"1"), (b"b", b"2"), (b"a", b"3"))
+        client.refuse(batch, None, BAD, None)
+        assert outcomes(client, driver, batch) == [DONE, FAILED, DONE]
+        assert client.handed == [b"1", b"3"]
+        until(lambda: not driver.is_held("t"))
+
+    def test_a_record_that_the_client_does_not_take_has_failed_alone(self, build):
+        """Those after it go their way; whatever was raised is its cause."""
+        client, driver = build()
+        client.breaks[b"2"] = ValueError("no room")
+        batch = client.send("t", (b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"d", b"4"))
+        client.refuse(batch, None, None, None, BAD)
+        assert outcomes(client, driver, batch) == [DONE, FAILED, DONE, FAILED]
+        assert client.handed == [b"1", b"3"]
+        assert not driver.is_held("t")
+
+    def test_a_later_record_of_the_key_has_been_accepted(self, build):
+        """Then the older one is not handed over."""
+        client, driver = build()
+        first = client.send("t", (b"k", b"old"), (b"l", b"bad"))
+        second = client.send("t", (b"k", b"new"))
+        client.accepted(second)
+        client.refuse(first, None, BAD)
+        assert outcomes(client, driver, first) == [FAILED, FAILED]
+        old = client.records[first.items[0][0]]
+        assert isinstance(old.outcome.error, SupersededError)
+        assert client.handed == []
+
+    def test_the_same_key_on_another_topic_is_another_key(self, build):
+        """So it is handed over."""
+        client, driver = build()
+        first = client.send("t", (b"k", b"old"), (b"l", b"bad"))
+        client.accepted(client.send("u", (b"k", b"new")))
+        client.refuse(first, None, BAD)
+        assert outcomes(client, driver, first) == [DONE, FAILED]
+
+    def test_it_waits_for_sends_that_are_under_way(self, build):
+        """One that has looked at the holds before could come in between."""
+        client, driver = build()
+        driver.barrier.under_way[-1] = "t"
+        batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
+        client.refuse(batch, None, BAD)
+        assert driver.is_held("t")
+        assert client.handed == []
+        driver.barrier.under_way[-1] = None
+        assert outcomes(client, driver, batch) == [DONE, FAILED]
+
+    def test_a_refused_key_is_asked_about_again(self, build):
+        """The topic's facts were wrong."""
+        client, driver = build()
+        batch = client.send("t", (None, b"1"))
+        client.failed(
+            batch,
+            [Refusal(batch.items[0][0], 0, BAD, "record", "answered", null_key=True)],
+        )
+        assert outcomes(client, driver, batch) == [FAILED]
+        assert driver._cache.dropped == ["t"]
+
+    def test_dead_letters_wait_for_a_topic_that_does_not_come_only_once(self, build):
+        """The second one fails with the first one's error."""
+        client, driver = build(on_reject="dead_letter")
+        late = ClientTimeoutError("no such topic")
+        client.breaks["hand_over"] = late
+        batch = client.send("t", (b"a", b"1"), (b"b", b"2"), (b"c", b"3"))
+        client.refuse(batch, BAD, BAD, BAD)
+        assert outcomes(client, driver, batch) == [FAILED] * 3
+        assert client.calls.count("hand_over") == 1
+
+    def test_other_errors_of_a_dead_letter_say_nothing_about_the_next(self, build):
+        """Each is tried."""
+        client, driver = build(on_reject="dead_letter")
+        client.breaks["hand_over"] = ValueError("too large")
+        batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
+        client.refuse(batch, BAD, BAD)
+        assert outcomes(client, driver, batch) == [FAILED] * 2
+        assert client.calls.count("hand_over") == 2
+
+
+class TestDeath:
+    """A client that is dead is heard out, ended, replaced and put away, in this order."""
+
+    def test_records_that_never_left_go_to_the_successor(self, build):
+        """And the sends are free again."""
+        client, driver = build()
+        batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
+        client.died(UnknownError("dead"), Place("t", 0))
+        assert driver.is_held("any")
+        causes = [UnknownError()] * 2
+        client.refuse(batch, *causes, blame="client", sent="never")
+        assert outcomes(client, driver, batch) == [DONE] * 2
+        until(lambda: "retire" in client.calls)
+        steps = ("shut", "hear_out", "stop", "succeed", "retire")
+        assert [call for call in client.calls if call in steps] == list(steps)
+        assert client.handed == [b"1", b"2"]
+        assert not driver.is_held("any")
+
+    def test_what_was_on_its_way_is_in_doubt_and_locked_out(self, build):
+        """It is never sent again."""
+        client, driver = build()
+        batch = client.send("t", (b"a", b"1"))
+        client.died(UnknownError("dead"), Place("t", 0))
+        client.refuse(batch, UnknownError(), blame="client", sent="maybe")
+        assert outcomes(client, driver, batch) == ["in_doubt"]
+        until(lambda: "succeed" in client.calls)
+        assert client.locked_out is batch
+        assert client.handed == []
+
+    def test_answers_that_may_still_come_are_asked_for_before(self, build):
+        """By a client that hears them."""
+        client, driver = build(traits={"hears_late": True})
+        batch = client.send("t", (b"a", b"1"))
+        client.died(UnknownError("dead"), Place("t", 0))
+        client.refuse(batch, UnknownError(), blame="client", sent="maybe")
+        assert outcomes(client, driver, batch) == ["in_doubt"]
+        until(lambda: "succeed" in client.calls)
+        assert client.calls.index("answers") < client.calls.index("succeed")
+
+    def test_sends_wait_and_then_go_on(self, build):
+        """Of every topic."""
+        client, driver = build()
+        wait = threading.Event()
+        hear = client.hear_out
+        client.hear_out = lambda until: (wait.wait(LONG_S), hear(until))
+        client.died(UnknownError("dead"), None)
+        sent = []
+        sends = threading.Thread(
+            target=lambda: sent.append(driver.wait_for("u", Limit(LONG_S, "limit")))
+        )
+        sends.start()
+        until(lambda: driver._waiting_sends)
+        wait.set()
+        sends.join(LONG_S)
+        assert sent == [None]
+
+    def test_a_send_says_why_it_waited_in_vain(self, build):
+        """It was the client; its own time is over."""
+        client, driver = build()
+        wait = threading.Event()
+        client.hear_out = lambda _until: wait.wait(LONG_S)
+        client.died(UnknownError("dead"), None)
+        with pytest.raises(e.KafkaGuardError, match=r"0\.01 s \(max\)"):
+            driver.wait_for("t", Limit(0.01, "max"))
+        wait.set()
+
+    def test_a_successor_that_cannot_be_built_for_now_is_tried_again(self, build):
+        """Once a send wants it; before that nobody waits."""
+        client, driver = build()
+        client.breaks["succeed"] = ConnectionError("away")
+        client.died(UnknownError("dead"), None)
+        until(lambda: driver.machine.lost)
+        del client.breaks["succeed"]
+        driver.wait_for("t", Limit(LONG_S, "max"))
+        assert client.calls.count("succeed") == 2
+
+    def test_a_send_that_finds_no_successor_fails_with_the_reason(self, build):
+        """It has asked for one."""
+        client, driver = build()
+        client.breaks["succeed"] = ValueError("wrong settings")
+        client.died(UnknownError("dead"), None)
+        until(lambda: driver.machine.lost)
+        with pytest.raises(e.KafkaGuardError, match="wrong settings"):
+            driver.wait_for("t", Limit(LONG_S, "max"))
+        assert client.calls.count("succeed") == 2
+
+    def test_who_must_not_wait_does_not(self, build):
+        """The client's own thread would wait for itself."""
+        client, driver = build()
+        wait = threading.Event()
+        client.hear_out = lambda _until: wait.wait(LONG_S)
+        client.died(UnknownError("dead"), None)
+        client.is_own = True
+        driver.wait_for("t", Limit(0.0, "max"))
+        wait.set()
+
+
+#: What breaks, and what it takes to get there.
+COMMANDS = ("shut", "hear_out", "stop", "succeed", "hand_over", "send_now")
+
+
+class TestFaultsOfOurs:
+    """Nothing hangs, and nothing is swallowed."""
+
+    @pytest.mark.parametrize("error", [RuntimeError("bug"), SystemExit("bug")])
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_every_record_is_settled_in_time_whatever_breaks(
+        self, build, command, error, caplog
+    ):
+        """By its due time, also where nobody carries on."""
+        client, driver = build(due=0.3)
+        client.breaks[command] = error
+        batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
+        client.died(UnknownError("dead"), Place("t", 0))
+        client.refuse(batch, *[UnknownError()] * 2, blame="client", sent="never")
+        endings = {DONE} if command == "shut" else {FAILED, "in_doubt"}
+        assert set(outcomes(client, driver, batch)) <= endings
+        assert driver.pending() == 0
+        is_told = command == "hand_over" or (
+            command == "succeed" and isinstance(error, Exception)
+        )
+        driver.outside.wait(time.monotonic() + LONG_S)
+        said = "a command of the delivery machine failed" in caplog.text
+        assert said is not is_told
+
+    def test_a_look_at_the_time_that_fails_is_made_again(
+        self, build, caplog, monkeypatch
+    ):
+        """Else what is due would never be."""
+        monkeypatch.setattr(driver_module, "_REST_S", 0.0)
+        client, driver = build(due=0.1)
+        tick, failures = driver.machine.tick, [RuntimeError("bug")]
+
+        def broken(now):
+            if failures:
+                raise failures.pop()
+            return tick(now)
+
+        monkeypatch.setattr(driver.machine, "tick", broken)
+        batch = client.send("t", (b"a", b"1"))
+        until(lambda: batch.tokens()[0] in client.records)
+        assert outcomes(client, driver, batch) == ["in_doubt"]
+        assert "what is due could not be done" in caplog.text
+        assert "give_up" in client.calls
+
+    def test_a_batch_that_cannot_be_followed_fails_no_send(self, build, caplog):
+        """The client waits for our word, and hears no error of ours."""
+        client, driver = build()
+        client.failed(None, [])
+        driver.outside.wait(time.monotonic() + LONG_S)
+        assert "a batch could not be followed; it is sent" in caplog.text
+
+    def test_a_client_keeps_no_driver_alive(self):
+        """One that nobody uses any more is told nothing."""
+        client = Client()
+        driver = ThreadDriver(client, PlainPolicy(), NoFacts())
+        gone = weakref.ref(driver)
+        del driver
+        gc.collect()
+        assert gone() is None
+        client.began(OwnBatch("t", (0, 1), [], 1.0))
+
+    def test_the_first_error_of_a_callback_is_kept_once(self, build, caplog):
+        """Each is in the log."""
+        _, driver = build()
+        first, second = ValueError("1"), ValueError("2")
+        driver.callback_raised(first)
+        driver.callback_raised(second)
+        assert driver.take_callback_error() is first
+        assert driver.take_callback_error() is None
+        driver.outside.wait(time.monotonic() + LONG_S)
+        assert caplog.text.count("a callback of the application raised") == 2
+
+    def test_a_hook_that_raises_is_in_the_log_and_the_next_event_comes(
+        self, build, caplog
+    ):
+        """Of a refusal and of another one."""
+        heard = []
+
+        def hook(event):
+            heard.append(event.name)
+            raise ZeroDivisionError
+
+        with caplog.at_level(logging.ERROR):
+            client, driver = build(hook=hook)
+            batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
+            client.refuse(batch, BAD, BAD)
+            assert outcomes(client, driver, batch) == [FAILED] * 2
+            driver.outside.wait(time.monotonic() + LONG_S)
+        assert heard.count("kafkaguard.reject") == 2
+
+
+class TestOutcomes:
+    """Whoever waits for an outcome gets it once."""
+
+    def test_a_record_that_send_refuses_is_settled_as_the_policy_says(self, build):
+        """By the time that the call returns."""
+        error = e.InvalidRecordKeyError("no key", topic="t")
+        for on_reject, ending in (("raise", FAILED), ("drop", "dropped")):
+            client, driver = build(on_reject=on_reject)
+            driver.refused_at_once("token", Place("t"), Raw(None, b"v"), error)
+            record = client.records["token"]
+            assert record.outcome.ending == ending
+
+    def test_a_callback_comes_once_also_when_it_is_late(self, build):
+        """Before the outcome, after it, and off the client's own thread."""
+        client, driver = build(on_reject="dead_letter")
+        batch = client.send("t", (b"a", b"1"))
+        wait = threading.Event()
+        over = client.hand_over
+        client.hand_over = lambda *args: (wait.wait(LONG_S), over(*args))[1]
+        client.refuse(batch, BAD)
+        record = client.records[batch.items[0][0]]
+        called = []
+        driver.when_settled(record, lambda: called.append("before"))
+        driver.when_settled(record, lambda: called.append("too"))
+        assert not driver.wait_until_settled(record, 0.0)
+        assert called == []
+        wait.set()
+        assert outcomes(client, driver, batch) == ["dead_lettered"]
+        driver.outside.wait(time.monotonic() + LONG_S)
+        assert called == ["before", "too"]
+        driver.when_settled(record, lambda: called.append("after"))
+        assert called == ["before", "too", "after"]
+        client.is_own = True
+        driver.when_settled(
+            record, lambda: called.append(threading.current_thread().name)
+        )
+        driver.outside.wait(time.monotonic() + LONG_S)
+        assert called[3:] == ["kafkaguard-callbacks"]
+
+    def test_a_wait_counts_what_is_left_of_its_own(self, build):
+        """What other threads send meanwhile is not waited for."""
+        client, driver = build()
+        batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
+        assert driver.wait(time.monotonic()) == 2
+        assert client.calls == ["sending_now", ("await", 1)]
+
+        def answer(_batches, _deadline):
+            client.send("t", (b"c", b"3"))
+            client.accepted(batch)
+
+        client.await_batches = answer
+        assert driver.wait(time.monotonic() + LONG_S) == 0
+        assert driver.pending() == 1
+
+    def test_a_wait_includes_what_is_sent_again(self, build):
+        """And the report after it counts each record once."""
+        client, driver = build()
+        batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
+        client.await_batches = lambda *_: client.refuse(batch, None, BAD)
+        assert driver.wait(time.monotonic() + LONG_S) == 0
+        report = driver.report(0)
+        assert (report.delivered, report.failed, report.pending) == (1, 1, 0)
+
+    def test_giving_up_settles_what_is_left(self, build):
+        """A batch that was never answered is in doubt or failed, and not open."""
+        client, driver = build(on_reject="dead_letter")
+        batch = client.send("t", (b"a", b"1"))
+        wait = threading.Event()
+        client.hand_over = lambda *_: wait.wait(LONG_S)
+        client.refuse(batch, BAD)
+        called = []
+        record = client.records[batch.items[0][0]]
+        driver.when_settled(record, lambda: called.append(1))
+        driver.give_up(time.monotonic() + LONG_S)
+        assert (record.outcome.ending, called) == (FAILED, [1])
+        wait.set()
+
+    @pytest.mark.parametrize("is_open", [True, False])
+    def test_the_end_stops_a_client_that_still_holds_something(self, build, is_open):
+        """One that has nothing left is left to close by itself."""
+        client, driver = build()
+        if is_open:
+            client.send("t", (b"a", b"1"))
+        driver.stop()
+        assert ("stop" in client.calls) is is_open
+
+    def test_an_accepted_batch_lets_facts_grow_old(self, build):
+        """Topics are looked at again from time to time."""
+        client, driver = build()
+        client.accepted(client.send("t", (b"a", b"1")))
+        assert driver._cache.looks == 1
+        assert driver.report(0).delivered == 1

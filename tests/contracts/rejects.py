@@ -1,0 +1,277 @@
+"""What every guarded producer does with records that are refused: `on_reject`."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kafkaguard import DeliveryFailed, DeliveryReport, errors
+from kafkaguard._delivery.dead_letters import read_headers
+from kafkaguard._retries.events import DeadLetterEvent, RejectEvent
+from tests.contracts.producer import (
+    COMPACTED,
+    SMALL,
+    TOO_LARGE,
+    read,
+    records,
+    stale_topic,
+)
+
+DEAD_LETTER = {"on_reject": "dead_letter"}
+DROP = {"on_reject": "drop"}
+
+#: Headers of a dead letter, as the tools of each dialect read them.
+DIALECTS = {
+    "spring": {
+        "kafka_dlt-original-topic": b"{topic}",
+        "kafka_dlt-original-partition": b"\x00\x00\x00\x00",
+        "kafka_dlt-exception-fqcn": b"kafkaguard.errors.InvalidRecordKeyError",
+    },
+    "connect": {
+        "__connect.errors.topic": b"{topic}",
+        "__connect.errors.partition": b"0",
+    },
+    "kip-1191": {"__dlq.errors.topic": b"{topic}", "__dlq.errors.partition": b"0"},
+}
+
+
+class RejectsContract:
+    """A guarded producer whose policy sets refused records aside."""
+
+    @pytest.fixture
+    def compacted(self, kafka_cluster):
+        """A compacted topic whose dead-letter topic is there."""
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+        kafka_cluster.create_topic(f"{topic}.dlq")
+        return topic
+
+    # --- dead letters -----------------------------------------------------------------
+
+    def test_a_null_key_that_the_call_would_refuse_is_a_dead_letter(
+        self, kafka_cluster, compacted
+    ):
+        """Not raised: the outcome is the error, once the dead letter is delivered."""
+        with self.open(kafka_cluster.bootstrap_servers, policy=DEAD_LETTER) as writer:
+            handle = writer.send(
+                compacted, b"v", headers=[("trace", b"1")], timestamp_ms=1234
+            )
+            error = writer.outcome(handle)
+            assert DeliveryReport(dead_lettered=1) == writer.flush()
+            rejected, lettered = writer.events
+        assert isinstance(error, errors.InvalidRecordKeyError)
+        assert isinstance(error, self.client_refusal)
+        assert (error.topic, error.verdict.action) == (compacted, "REJECT")
+        where = f"it was put into topic {compacted}.dlq, partition 0, offset 0"
+        assert where in str(error)
+        (letter,) = records(kafka_cluster, f"{compacted}.dlq")
+        assert (letter.key, letter.value, letter.timestamp) == (None, b"v", 1234)
+        assert letter.headers[0] == ("trace", b"1")
+        assert read_headers(letter.headers) == {
+            "reason": "NULL_KEY",
+            "topic": compacted,
+            "error": "INVALID_RECORD_KEY",
+            "code": "87",
+        }
+        assert read(kafka_cluster, compacted) == []
+        assert isinstance(rejected, RejectEvent)
+        assert rejected.on_reject == "dead_letter"
+        assert isinstance(lettered, DeadLetterEvent)
+        assert f"{compacted}.dlq" == lettered.dead_letter_topic
+        assert (lettered.error, lettered.context.topic) == (
+            "INVALID_RECORD_KEY",
+            compacted,
+        )
+
+    def test_a_null_key_that_the_broker_refuses_is_a_dead_letter(self, kafka_cluster):
+        """Its mates are delivered; it is not lost, and nobody has to look at it."""
+        topic, stale = stale_topic(kafka_cluster)
+        kafka_cluster.create_topic(f"{topic}.dlq")
+        with self.open(
+            kafka_cluster.bootstrap_servers, policy=DEAD_LETTER, topics=stale
+        ) as writer:
+            batch = [{"value": b"%d" % n, "key": b"k"} for n in range(20)]
+            batch.insert(11, {"value": b"no key", "headers": [("h", b"1")]})
+            handles = writer.send_all(topic, batch)
+            assert DeliveryReport(delivered=20, dead_lettered=1) == writer.flush()
+            refused = writer.outcome(handles.pop(11))
+            assert list(range(20)) == writer.outcomes(handles)
+        assert isinstance(refused, errors.InvalidRecordKeyError)
+        assert "it was put into topic" in str(refused)
+        (letter,) = records(kafka_cluster, f"{topic}.dlq")
+        assert (letter.key, letter.value) == (None, b"no key")
+        assert letter.headers[0] == ("h", b"1")
+        assert read_headers(letter.headers)["partition"] == "0"
+
+    def test_a_record_too_large_for_its_topic_is_a_dead_letter(self, kafka_cluster):
+        """A dead-letter topic that takes more gets it whole."""
+        topic = kafka_cluster.create_topic(config=SMALL)
+        dead = kafka_cluster.create_topic(f"{topic}.dlq")
+        with self.open(kafka_cluster.bootstrap_servers, policy=DEAD_LETTER) as writer:
+            handle = writer.send(topic, TOO_LARGE, b"key")
+            assert DeliveryReport(dead_lettered=1) == writer.flush()
+            error = writer.outcome(handle)
+        assert isinstance(error, errors.MessageTooLargeError)
+        assert "it was put into topic" in str(error)
+        assert read(kafka_cluster, dead) == [(b"key", TOO_LARGE)]
+
+    def test_a_record_too_large_for_the_client_is_a_dead_letter(
+        self, kafka_cluster, kafka_topic
+    ):
+        """The value is cut, and its full size is told; the key is whole."""
+        dead = kafka_cluster.create_topic(f"{kafka_topic}.dlq")
+        with self.open(
+            kafka_cluster.bootstrap_servers, policy=DEAD_LETTER, largest=5_000
+        ) as writer:
+            error = writer.outcome(writer.send(kafka_topic, b"x" * 9_000, b"key"))
+            assert DeliveryReport(dead_lettered=1) == writer.flush()
+        assert isinstance(error, errors.MessageTooLargeError)
+        (letter,) = records(kafka_cluster, dead)
+        assert (letter.key, letter.value) == (b"key", b"x" * 1024)
+        said = read_headers(letter.headers)
+        assert (said["reason"], said["value_bytes"]) == ("TOO_LARGE", "9000")
+
+    @pytest.mark.parametrize("dialect", DIALECTS)
+    def test_headers_in_the_dialect_of_the_policy(self, kafka_cluster, dialect):
+        """Read back as the tools of that dialect read them."""
+        topic, stale = stale_topic(kafka_cluster)
+        dead = kafka_cluster.create_topic(f"rejected-{topic}")
+        where = {"topic": "rejected-{topic}", "headers": dialect}
+        policy = {**DEAD_LETTER, "dead_letter": where}
+        with self.open(
+            kafka_cluster.bootstrap_servers, policy=policy, topics=stale
+        ) as writer:
+            writer.forget(topic, b"no key")
+            assert DeliveryReport(dead_lettered=1) == writer.flush()
+        (letter,) = records(kafka_cluster, dead)
+        headers = dict(letter.headers)
+        for name, value in DIALECTS[dialect].items():
+            assert value.replace(b"{topic}", topic.encode()) == headers[name]
+        message = next(v for name, v in headers.items() if name.endswith("message"))
+        assert message.startswith(b"NULL_KEY")
+
+    def test_an_override_decides_for_its_topics(self, kafka_cluster, compacted):
+        """By pattern; a record of another topic is refused by the call, as ever."""
+        other = kafka_cluster.create_topic(config=COMPACTED)
+        ruled = {"when": {"topic": f"{compacted[:-1]}*"}, **DEAD_LETTER}
+        policy = {"overrides": [ruled]}
+        with self.open(kafka_cluster.bootstrap_servers, policy=policy) as writer:
+            refused = writer.outcome(writer.send(compacted, b"v"))
+            assert isinstance(refused, errors.InvalidRecordKeyError)
+            with pytest.raises(errors.InvalidRecordKeyError):
+                writer.send(other, b"v")
+            assert DeliveryReport(dead_lettered=1) == writer.flush()
+
+    def test_a_dead_letter_that_would_be_refused_is_not_sent(
+        self, kafka_cluster, kafka_faults
+    ):
+        """Its topic is compacted, too: the record has failed, and it is said why."""
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+        dead = kafka_cluster.create_topic(f"{topic}.dlq", config=COMPACTED)
+        servers = kafka_faults.bootstrap_servers
+        with self.open(servers, policy=DEAD_LETTER) as writer:
+            writer.forget(topic, b"v")
+            error = undelivered(writer)
+        assert isinstance(error, errors.InvalidRecordKeyError)
+        assert f"topic {dead}" in str(error)
+        assert kafka_faults.requests("Produce") == []
+
+    def test_a_dead_letter_is_not_sent_to_the_records_own_topic(self, kafka_cluster):
+        """It would be refused again."""
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+        policy = {**DEAD_LETTER, "dead_letter": {"topic": topic}}
+        with self.open(kafka_cluster.bootstrap_servers, policy=policy) as writer:
+            writer.forget(topic, b"v")
+            said = str(undelivered(writer))
+        assert "dead_letter.topic is the record's own" in said
+
+    def test_a_dead_letter_is_never_dead_lettered(self, kafka_cluster):
+        """Known to be too large for its topic, it is not sent; and there is no third."""
+        topic = kafka_cluster.create_topic(config={"max.message.bytes": 3_000})
+        dead = kafka_cluster.create_topic(
+            f"{topic}.dlq", config={"max.message.bytes": 3_000}
+        )
+        third = kafka_cluster.create_topic(f"{dead}.dlq")
+        with self.open(kafka_cluster.bootstrap_servers, policy=DEAD_LETTER) as writer:
+            writer.forget(topic, b"v", TOO_LARGE)
+            error = undelivered(writer)
+        assert isinstance(error, errors.MessageTooLargeError)
+        assert "this record was not sent" in str(error)
+        assert (read(kafka_cluster, dead), read(kafka_cluster, third)) == ([], [])
+
+    def test_many_threads_lose_nothing(self, kafka_cluster):
+        """Good and bad records at once: each is in one topic, and counted once."""
+        topic, stale = stale_topic(kafka_cluster)
+        dead = kafka_cluster.create_topic(f"{topic}.dlq")
+
+        def work(thread):
+            for n in range(60):
+                name = b"%d-%d" % (thread, n)
+                writer.forget(topic, name, None if n % 20 == 7 else b"k%d" % thread)
+
+        with self.open(
+            kafka_cluster.bootstrap_servers,
+            policy=DEAD_LETTER,
+            topics=stale,
+            linger=0.005,
+        ) as writer:
+            workers = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join(120)
+            try:
+                report = writer.flush()
+            except DeliveryFailed as failure:  # a mate that is superseded, or in doubt
+                report = failure.report
+        assert (report.dead_lettered, report.pending) == (12, 0), report.errors
+        assert report.delivered + report.failed + report.in_doubt == 228
+        written = len(read(kafka_cluster, topic))
+        assert report.delivered <= written <= report.delivered + report.in_doubt
+        assert len({value for _, value in read(kafka_cluster, dead)}) == 12
+
+    # --- dropped records --------------------------------------------------------------
+
+    def test_a_dropped_record_is_counted_and_told_once(self, kafka_cluster, caplog):
+        """Whoever refuses it; one warning a topic, which has no word of a record."""
+        topic = kafka_cluster.create_topic()
+        with self.open(kafka_cluster.bootstrap_servers, policy=DROP) as writer:
+            assert writer.outcome(writer.send(topic, b"kept")) == 0
+            assert DeliveryReport(delivered=1) == writer.flush()
+            kafka_cluster.alter_topic(topic, COMPACTED)
+            with caplog.at_level("WARNING", "kafkaguard"):
+                by_broker = writer.send(topic, b"secret")
+                assert DeliveryReport(dropped=1) == writer.flush()
+                by_guard = writer.send(topic, b"secret")
+            for error in writer.outcomes([by_broker, by_guard]):
+                assert isinstance(error, errors.InvalidRecordKeyError)
+            assert DeliveryReport(dropped=1) == writer.flush()
+        said = [r.getMessage() for r in caplog.records if "drops" in r.getMessage()]
+        assert len(said) == 1
+        assert topic in said[0]
+        assert "secret" not in caplog.text
+
+    def test_the_count_of_dropped_records_is_in_what_a_flush_raises(
+        self, kafka_cluster
+    ):
+        """Beside a record that failed for another reason."""
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+        small = kafka_cluster.create_topic(config=SMALL)
+        ruled = {"when": {"code": 10}, "on_reject": "raise"}
+        policy = {**DROP, "overrides": [ruled]}
+        with self.open(kafka_cluster.bootstrap_servers, policy=policy) as writer:
+            writer.forget(topic, b"v")
+            writer.forget(small, TOO_LARGE, b"k")
+            with pytest.raises(DeliveryFailed, match="dropped 1") as caught:
+                writer.flush()
+        assert (caught.value.report.failed, caught.value.report.dropped) == (1, 1)
+
+
+def undelivered(writer):
+    """Flush, and return the one error that nobody has looked at."""
+    with pytest.raises(DeliveryFailed) as caught:
+        writer.flush()
+    report = caught.value.report
+    assert (report.failed, report.dead_lettered, report.dropped) == (1, 0, 0)
+    (error,) = report.errors
+    return error

@@ -1,0 +1,147 @@
+"""The page on access rights: each use works with exactly the rights that it names."""
+
+from __future__ import annotations
+
+import importlib.util
+import secrets
+import sys
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+from kafkaguard import guard
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard.testing import KafkaCluster
+
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("rights")]
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+TIMEOUT_S = 30
+
+
+def _uses():
+    sys.path.insert(0, str(DOCS))
+    try:
+        spec = importlib.util.spec_from_file_location("rights", DOCS / "rights.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["rights"] = module
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(DOCS))
+    return module.USES
+
+
+USES = _uses()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A broker with a user for each use, and one that may do nothing."""
+    names = [use.task for use in USES] + ["nobody"]
+    passwords = {name: secrets.token_urlsafe() for name in names}
+    with KafkaCluster(users=passwords) as running:
+        for topic in ("topic", "letters"):
+            config = {"cleanup.policy": "compact"} if topic == "topic" else {}
+            running.create_topic(topic, config=config)
+        servers = running.bootstrap_servers
+        with KafkaProducer(bootstrap_servers=servers) as producer:
+            producer.send("topic", b"1", key=b"k")
+        with KafkaConsumer(bootstrap_servers=servers, group_id="group") as consumer:
+            consumer.assign([TopicPartition("topic", 0)])
+            consumer.seek(TopicPartition("topic", 0), 0)
+            consumer.commit()
+        for use in USES:
+            for grant in use.grants:
+                running.grant(use.task, *grant)
+        yield running
+
+
+def send(config):
+    """A record with a key is delivered, one without a key is refused by the guard."""
+    with guard(KafkaProducer(**config)) as producer:
+        producer.send("topic", b"1", key=b"k").get(TIMEOUT_S)
+        with pytest.raises(KafkaGuardError) as refused:
+            producer.send("topic", b"1")
+    assert refused.value.name == "INVALID_RECORD_KEY"
+
+
+def dead_letter(config):
+    """The refused record arrives in the dead-letter topic."""
+    policy = {"on_reject": "dead_letter", "dead_letter": {"topic": "letters"}}
+    with guard(KafkaProducer(**config), policy=policy) as producer:
+        producer.send("topic", b"1")
+        assert producer.flush(TIMEOUT_S).dead_lettered == 1
+
+
+def transaction(config):
+    """A transaction is committed."""
+    client = KafkaProducer(**config, transactional_id="transaction")
+    with guard(client) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("topic", b"1", key=b"k")
+        producer.commit_transaction()
+
+
+def consume(config):
+    """A record is read and committed."""
+    client = KafkaConsumer(
+        "topic", **config, group_id="group", auto_offset_reset="earliest"
+    )
+    with guard(client) as consumer:
+        records = []
+        while not records:
+            for found in consumer.poll(timeout_ms=500).values():
+                records += found
+        consumer.commit()
+
+
+def lag(config):
+    """The group has a lag, and nothing is missing."""
+    with guard(KafkaAdminClient(**config)) as admin:
+        report = admin.lag("group")
+        report.raise_for_errors()
+        assert report.groups["group"].total is not None
+
+
+def lag_of_all(config):
+    """All groups are seen."""
+    with guard(KafkaAdminClient(**config)) as admin:
+        report = admin.lag()
+        report.raise_for_errors()
+        assert report.sees_all_groups
+        assert report.groups["group"].total is not None
+
+
+def offsets(config):
+    """Offsets are told."""
+    with guard(KafkaAdminClient(**config)) as admin:
+        report = admin.end_offsets([("topic", 0)])
+        report.raise_for_errors()
+        assert report.offsets
+
+
+def log_dirs(config):
+    """Directories are listed."""
+    with guard(KafkaAdminClient(**config)) as admin:
+        report = admin.log_dirs()
+        report.raise_for_errors()
+        assert report.brokers
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.task)
+def test_these_rights_are_enough(cluster, use):
+    """A user with exactly the rights of the row can do it."""
+    globals()[use.task](cluster.client_config("SASL_PLAIN", user=use.task))
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.task)
+def test_without_rights_it_is_refused(cluster, use):
+    """A user without any right cannot: the row is about rights at all."""
+    config = cluster.client_config("SASL_PLAIN", user="nobody")
+    if use.task in ("send", "dead_letter", "transaction"):
+        config["max_block_ms"] = config["delivery_timeout_ms"] = 5_000
+        config["request_timeout_ms"] = 4_000
+    with pytest.raises((KafkaGuardError, AssertionError, KeyError)):
+        globals()[use.task](config)

@@ -1,0 +1,130 @@
+"""The guarded producer of kafka-python keeps the contract of all guarded producers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import ClassVar
+
+import pytest
+from kafka import KafkaProducer
+from kafka import errors as kafka_errors
+
+from kafkaguard import guard
+from tests.contracts.producer import (
+    CallbacksContract,
+    ExpiryContract,
+    ProducerContract,
+    Writer,
+)
+from tests.contracts.rejects import RejectsContract
+
+pytestmark = pytest.mark.filterwarnings("ignore:retries = inf without:UserWarning")
+
+
+class KafkaPythonWriter(Writer):
+    """A guarded KafkaProducer."""
+
+    def send(
+        self,
+        topic,
+        value=None,
+        key=None,
+        *,
+        headers=None,
+        partition=None,
+        timestamp_ms=None,
+        on_outcome=None,
+    ):
+        """Send by position, and return the future."""
+        future = self.guarded.send(topic, value, key, headers, partition, timestamp_ms)
+        if on_outcome is not None:
+            future.add_callback(lambda _: on_outcome(None))
+            future.add_errback(on_outcome)
+        return future
+
+    def call(self, *args, **kwargs):
+        """Call `send`."""
+        return self.guarded.send(*args, **kwargs)
+
+    def outcome(self, handle, timeout=60.0):
+        """Wait on the future."""
+        try:
+            return handle.get(timeout).offset
+        except kafka_errors.KafkaError as error:
+            return error
+
+
+class TestKafkaPython(
+    ProducerContract, CallbacksContract, ExpiryContract, RejectsContract
+):
+    client_class = KafkaProducer
+    client_name = "kafka-python"
+    client_error = kafka_errors.KafkaError
+    client_refusal = kafka_errors.InvalidRecordError
+    dies_of_refusal = True
+    null_headers = False  # KafkaProducer.send takes (str, bytes) only
+    settings: ClassVar = {}
+
+    @contextmanager
+    def open(
+        self,
+        servers,
+        *,
+        policy="default",
+        topics=None,
+        users=None,
+        linger=0.1,
+        delivery_timeout=None,
+        largest=None,
+        built=None,
+        client_class=KafkaProducer,
+    ):
+        """Build one, guard it, and close it in the end."""
+        config = {
+            "bootstrap_servers": servers,
+            "linger_ms": round(linger * 1000),
+            **self.settings,
+        }
+        if users is not None:
+            config |= users.client_config("SASL_PLAIN", user="bob")
+        if delivery_timeout is not None:
+            config |= {
+                "delivery_timeout_ms": round(delivery_timeout * 1000),
+                "request_timeout_ms": round(delivery_timeout * 1000 / 3),
+                "bootstrap_timeout_ms": 15_000,
+                "reconnect_backoff_max_ms": 200,
+            }
+        if largest is not None:
+            config["max_request_size"] = largest
+        events = []
+        options = {"policy": policy, "topics": topics, "on_event": events.append}
+
+        def factory(**config):
+            built.append(client_class(**config))
+            return built[-1]
+
+        if built is None:
+            guarded = guard(client_class(**config), **options)
+        else:
+            guarded = guard(factory=factory, config=config, **options)
+        with guarded:
+            yield KafkaPythonWriter(guarded, events)
+
+    def own_signature(self, given):
+        """A `send` of its own."""
+
+        class Own(KafkaProducer):
+            def send(self, topic, value, key, **more):
+                given.append((topic, value, key, more))
+                return super().send(topic, value, key)
+
+        return Own
+
+
+class TestKafkaPythonNotIdempotent(TestKafkaPython):
+    """Without idempotence the client does not die, and one batch overtakes another."""
+
+    idempotent = False
+    dies_of_refusal = False
+    overtakes = True
+    settings: ClassVar = {"enable_idempotence": False, "retries": 0}

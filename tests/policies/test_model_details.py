@@ -1,0 +1,201 @@
+"""Each check of a policy's settings: what it says to the word, and where it ends."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Annotated
+
+import pytest
+from pydantic import Field, ValidationError
+
+from kafkaguard.policies import Backoff, PolicyError, RetryPolicy
+from kafkaguard_policies.model.base import Part
+from kafkaguard_policies.model.problems import Problem, problems_of
+
+
+def told(part=RetryPolicy, **settings):
+    """What is said about each of these settings: type, place and text."""
+    with pytest.raises(ValidationError) as caught:
+        part(**settings)
+    return [
+        (each["type"], each["loc"], each["msg"], each["input"])
+        for each in caught.value.errors()
+    ]
+
+
+def said(part=RetryPolicy, **settings):
+    """The one text that is said about these settings."""
+    ((_, _, text, _),) = told(part, **settings)
+    return text.removeprefix("Value error, ")
+
+
+class Short(Part):
+    """A part with a short text."""
+
+    word: Annotated[str, Field(max_length=3)] = ""
+
+
+def test_a_limit_of_a_text_is_in_the_words_about_it():
+    """Pydantic's own numbers are filled in."""
+    assert said(Short, word="long") == "must be shorter: at most 3 characters"
+
+
+def test_a_part_that_is_no_mapping_is_told_its_settings():
+    """With what stands there instead."""
+    names = "kind, base, factor, floor, cap, jitter, honour_throttle"
+    text = f"must be a mapping of {names}"
+    assert told(backoff=3) == [("policy_model_type", ("backoff",), text, 3)]
+
+
+def test_an_unknown_setting_without_a_near_one_is_told_what_is_allowed():
+    """A full stop, and all names."""
+    names = ", ".join(Backoff.model_fields)
+    assert said(backoff={"xyzzyx": 1}) == f"no such setting. Allowed here: {names}"
+    assert said(Short, xyzzyx=1) == "no such setting. Allowed here: word"
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        ("30s", "; write 30"),
+        ("500 ms", "; write 0.5"),
+        ("2H", "; write 7200"),
+        ("30", "; write 30 without quotes"),
+        ("30 parsecs", ""),
+        ("soon", ""),
+        (10**400, ""),
+        ([], ""),
+        (b"x", ""),
+    ],
+)
+def test_what_is_no_duration_is_told_what_it_seems_to_mean(value, meant):
+    """Only where that is clear."""
+    ((kind, _, text, _),) = told(deadline=value)
+    wanted = "must be a number of seconds from 0.001 to 604800, or the word 'unbounded'"
+    assert (kind, text) == ("policy_out_of_range", wanted + meant)
+
+
+def test_a_unit_of_time_says_nothing_about_a_count():
+    """Attempts are not counted in seconds."""
+    text = "must be a whole number of attempts from 1 to 10000, or the word 'unbounded'"
+    assert said(max_attempts="30s") == text
+    assert said(max_attempts="30") == f"{text}; write 30 without quotes"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"backoff": {"floor": 5, "cap": 5}},
+        {"backoff": {"base": 5, "cap": 5}},
+        {"deadline": 3, "attempt_timeout": 3},
+        {"budget": {"capacity": 1}},
+        {"dead_letter": {"topic": "t"}},
+        {"dead_letter": {"limit": {"ratio": 0.5}}},
+        {"dead_letter": {"limit": {"consecutive": 1}}},
+        {"overrides": [{"when": {"code": -192}, "max_attempts": 2}]},
+        {"overrides": [{"when": {"code": -1}, "max_attempts": 2}]},
+    ],
+)
+def test_bounds_belong_to_what_is_allowed(settings):
+    """The largest and the smallest that make sense."""
+    assert RetryPolicy(**settings) == RetryPolicy(**settings).replace()
+
+
+@pytest.mark.parametrize(
+    ("topic", "text"),
+    [
+        ("{0}.dlq", "the only placeholder is {topic}"),
+        ("{}.dlq", "the only placeholder is {topic}"),
+        ("{other}.dlq", "the only placeholder is {topic}"),
+        ("{topic", "the only placeholder is {topic}"),
+        ("{topic:>5}.dlq", "no topic can be called so: "),
+        ("{topic:.1}.dlq", "the placeholder is {topic}, as it stands"),
+        ("{topic}", "is the record's own topic, so "),
+        ("{{topic}}.dlq", "no topic can be called so: "),
+    ],
+)
+def test_a_pattern_of_a_topic_has_one_placeholder_as_it_stands(topic, text):
+    """Each other one is told what is wrong with it."""
+    assert said(dead_letter={"topic": topic}).startswith(text)
+
+
+def test_a_limit_that_limits_nothing_is_refused():
+    """It has neither of its two settings."""
+    text = said(dead_letter={"limit": {}})
+    assert text == "limits nothing; give ratio, consecutive, or both"
+
+
+@pytest.mark.parametrize("code", [0, 999])
+def test_what_is_no_error_code_is_none_in_an_override(code):
+    """0 is no error."""
+    text = said(overrides=[{"when": {"code": code}, "action": "RETRY"}])
+    assert f" has no error code {code}; the codes go from -1 to " in text
+
+
+def test_an_override_that_changes_nothing_is_told_what_it_could():
+    """All its settings, without the word that says about what it is."""
+    names = "action, max_attempts, deadline, backoff, in_doubt, on_reject, cost"
+    text = said(overrides=[{"when": {"code": 29}}])
+    assert text == f"changes nothing; give one of {names}"
+
+
+def test_a_name_that_is_no_error_of_kafkas_is_none_in_an_override():
+    """Whatever else the module has under that name."""
+    for name in ("annotations", "for_code"):
+        text = said(overrides=[{"when": {"error": name}, "action": "RETRY"}])
+        assert f"kafkaguard.errors has no class {name!r}" in text
+
+
+def test_only_decorrelated_waits_have_no_jitter_by_themselves():
+    """Whatever else is said."""
+    assert Backoff(base=0.2).jitter == "full"
+    assert Backoff(kind="linear").jitter == "full"
+    assert Backoff(kind="decorrelated", base=0.2).jitter == "none"
+
+
+def test_a_policy_with_changes_keeps_its_other_numbers():
+    """Only what is endless is written as the word."""
+    policy = RetryPolicy(max_attempts=3, deadline="unbounded", max_waits="unbounded")
+    changed = policy.replace(rescue="never")
+    assert (changed.max_attempts, changed.deadline, changed.max_waits) == (
+        policy.max_attempts,
+        policy.deadline,
+        policy.max_waits,
+    )
+    assert changed.model_dump()["deadline"] == "unbounded"
+
+
+def test_a_problem_is_one_line_with_its_place():
+    """File, line, path and words, as far as they are known."""
+    path = ("overrides", 1, "backoff", "base")
+    assert str(Problem("bad", path)) == "overrides[1].backoff.base: bad"
+    assert str(Problem("bad", path, 7)) == "line 7: overrides[1].backoff.base: bad"
+    assert str(Problem("bad", (), 7, "b.yaml")) == "b.yaml: line 7: bad"
+    assert str(Problem("bad")) == "bad"
+
+
+def test_problems_are_in_the_order_of_the_file():
+    """Those without a line first; of the file itself before those it extends."""
+    problems = [
+        Problem("c", line=2),
+        Problem("b", line=1),
+        Problem("a"),
+        Problem("d", line=1, source="base.yaml"),
+    ]
+    error = PolicyError("x.yaml", iter(problems))
+    assert [each.message for each in error.problems] == ["a", "b", "c", "d"]
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.source, again.problems) == (error.source, error.problems)
+    assert str(again) == (
+        "the policy in x.yaml cannot be used:\n  a\n  line 1: b\n  line 2: c\n"
+        "  base.yaml: line 1: d"
+    )
+
+
+def test_an_inherited_override_is_not_counted_in_a_place():
+    """The document's own come after those of what it extends."""
+    override = {"when": {"code": 29}, "max_attempts": 2}
+    with pytest.raises(ValidationError) as caught:
+        RetryPolicy(overrides=[override, override, {**override, "cost": -1}])
+    (problem,) = problems_of(caught.value, len, inherited=2)
+    assert (problem.path, problem.line) == (("overrides", 0, "cost"), 3)

@@ -1,0 +1,337 @@
+"""A task with a model of the client and its brokers: what is sent again, and counted."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError
+
+from kafkaguard import errors as e
+from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard._delivery.sizes import batch_size
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.executor import delivery as delivery_module
+from kafkaguard_adapters.spark.executor import known_topics
+from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
+from kafkaguard_adapters.spark.executor.delivery import Delivery, refusal
+from kafkaguard_adapters.spark.settings import make_settings
+
+INVALID_RECORD, TOO_LARGE, DENIED, TIMED_OUT = 87, 10, 29, -192
+DEAD = "dead"
+
+
+class Brokers:
+    """What a task asks brokers about topics."""
+
+    topics: dict[str, SinkTopic]
+
+    def __init__(self, _client):
+        """Take the client's settings, as the real ones do."""
+
+    def describe(self, names, _timeout):
+        """Return what they say."""
+        return {name: self.topics[name] for name in names}
+
+
+class Sender:
+    """A producer whose records between two flushes share a batch of each topic.
+
+    Attributes:
+        answers: What a topic's next batches are answered, before its own rules count.
+        log: What was written, in this order.
+        flushes: How many records each flush sent.
+    """
+
+    def __init__(self, topics):
+        self.topics = topics
+        self.answers = {}
+        self.log, self.flushes, self.ended = [], [], []
+        self._open, self._failed = [], []
+
+    def produce(self, records):
+        """Take records in."""
+        self._open += records
+
+    def produce_plain(self, rows):
+        """Take rows in."""
+        self._open += [Record(topic, key, value) for topic, value, key in rows]
+
+    @property
+    def has_failed(self):
+        """Whether something has failed already."""
+        return bool(self._failed)
+
+    def flush(self):
+        """Have every record answered."""
+        sent, self._open = self._open, []
+        self.flushes.append(len(sent))
+        for name in dict.fromkeys(record.topic for record in sent):
+            batch = [record for record in sent if record.topic == name]
+            if code := self._answer(name, batch):
+                self._failed += [(KafkaError(code), record) for record in batch]
+            else:
+                self.log += batch
+
+    def _answer(self, name, batch):
+        if answers := self.answers.get(name):
+            return answers.pop(0)
+        topic = self.topics[name]
+        if topic.compacted and any(record.key is None for record in batch):
+            return INVALID_RECORD
+        size = batch_size(batch[0].key, batch[0].value, batch[0].headers or ())
+        if topic.max_message_bytes and size > topic.max_message_bytes:
+            return TOO_LARGE
+        return 0
+
+    def take_failed(self):
+        """Return what has failed."""
+        failed, self._failed = self._failed, []
+        return failed
+
+    def keep(self):
+        """The task has ended well."""
+        self.ended.append("kept")
+
+    def discard(self):
+        """The task has failed."""
+        self.ended.append("discarded")
+
+    def of(self, topic):
+        """Return the keys and values that were written to a topic."""
+        return [(r.key, r.value) for r in self.log if r.topic == topic]
+
+
+class Task:
+    """A task that believes that no topic is compacted.
+
+    Attributes:
+        sender: Its producer.
+        counts: What it has counted.
+    """
+
+    def __init__(self, topics, monkeypatch, **settings):
+        self.sender = Sender({topic.name: topic for topic in topics})
+        monkeypatch.setattr(delivery_module, "borrow", self._borrow)
+        monkeypatch.setattr(known_topics, "Brokers", Brokers)
+        monkeypatch.setattr(Brokers, "topics", self.sender.topics, raising=False)
+        self._settings = make_settings("localhost:1", **settings)
+        self._believed = {
+            topic.name: SinkTopic(topic.name, topic.partitions, compacted=False)
+            for topic in topics
+        }
+
+    def _borrow(self, config):
+        self.config = config
+        return self.sender
+
+    def run(self, *batches, window=100):
+        """Send batches; each is a list of topic, key and value."""
+        with Delivery(self._settings, self._believed, window) as delivery:
+            self.counts = delivery.counts
+            for rows in batches:
+                delivery.send(arrow(rows))
+            delivery.settle()
+        settled = self.counts.dead_lettered.total() + self.counts.in_doubt.total()
+        assert self.counts.read == self.counts.delivered + settled
+        return self.counts
+
+
+def arrow(rows, **more):
+    """Make an Arrow batch."""
+    names = "topic", "key", "value"
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    return pa.record_batch(
+        {name: pa.array(column, pa.string()) for name, column in columns.items()} | more
+    )
+
+
+@pytest.fixture
+def task(monkeypatch):
+    """Make a task with a compacted and a plain topic, and one for dead letters."""
+
+    def make(*more, **settings):
+        topics = [
+            SinkTopic("latest", 3, compacted=True),
+            SinkTopic("events", 3, compacted=False),
+            SinkTopic(DEAD, 1, compacted=False, max_message_bytes=10_000),
+            *more,
+        ]
+        return Task(topics, monkeypatch, **settings)
+
+    return make
+
+
+KEYLESS = ("latest", None, "no key")
+
+
+def test_records_of_a_refused_batch_are_sent_again_in_their_order(task):
+    """All but the one to blame, which becomes a dead letter."""
+    one = task(dead_letter_topic=DEAD)
+    rows = [("latest", f"k{n % 2}", f"{n}") for n in range(6)]
+    counts = one.run([*rows[:3], KEYLESS, *rows[3:]])
+    keys = [(f"k{n % 2}".encode(), b"%d" % n) for n in range(6)]
+    for key in (b"k0", b"k1"):
+        mine = [pair for pair in one.sender.of("latest") if pair[0] == key]
+        assert mine == [pair for pair in keys if pair[0] == key]
+    assert (counts.delivered, counts.dead_lettered) == (6, {"NULL_KEY": 1})
+    assert one.sender.of(DEAD) == [(None, b"no key")]
+    assert counts.resent >= 6
+    assert one.sender.ended == ["kept"]
+
+
+def test_a_later_record_of_the_key_supersedes_one_of_its_topic_only(task):
+    """What was accepted on another topic says nothing about this one."""
+    one = task(dead_letter_topic=DEAD)
+    counts = one.run([("latest", "k", "old"), KEYLESS, ("events", "k", "1")])
+    assert one.sender.of("latest") == [(b"k", b"old")]
+    assert one.sender.of("events") == [(b"k", b"1")]
+    assert counts.dead_lettered == {"NULL_KEY": 1}
+
+
+def test_an_older_record_of_a_key_never_lands_behind_a_newer_one(task, monkeypatch):
+    """Of two batches of a topic the first was refused, and the second accepted."""
+    one = task(dead_letter_topic=DEAD)
+    flush = Sender.flush
+
+    def in_two_batches(sender):
+        sent, sender._open = sender._open, []
+        for part in (sent[:2], sent[2:]):
+            sender._open = part
+            flush(sender)
+
+    monkeypatch.setattr(Sender, "flush", in_two_batches)
+    rows = [KEYLESS, ("latest", "k", "old"), ("latest", "k", "new")]
+    counts = one.run(rows)
+    assert one.sender.of("latest") == [(b"k", b"new")]
+    assert counts.dead_lettered == {"NULL_KEY": 1, "SUPERSEDED": 1}
+    assert counts.delivered == 1
+
+
+def test_without_a_dead_letter_topic_the_task_fails_with_what_was_said(task):
+    """The producer is not left to the next task then."""
+    one = task()
+    with pytest.raises(e.InvalidRecordKeyError) as caught:
+        one.run([KEYLESS, ("latest", "k", "v")])
+    assert (caught.value.topic, caught.value.code) == ("latest", INVALID_RECORD)
+    assert one.sender.ended == ["discarded"]
+
+
+def test_after_a_refused_key_the_topic_is_looked_up_again(task):
+    """The next batch's records without a key are not sent any more."""
+    one = task(dead_letter_topic=DEAD)
+    counts = one.run([KEYLESS], [("latest", "k", "v"), KEYLESS], window=1)
+    assert counts.dead_lettered == {"NULL_KEY": 2}
+    assert one.sender.of("latest") == [(b"k", b"v")]
+    assert counts.resent == 0
+
+
+def test_other_refusals_are_no_reason_to_look_again(task):
+    """A record without a key may be refused for other reasons."""
+    one = task(dead_letter_topic=DEAD)
+    one.sender.answers["events"] = [DENIED]
+    with pytest.raises(e.TopicAuthorizationFailedError):
+        one.run([("events", None, "v")])
+    assert "events" in one._believed
+
+
+@pytest.mark.parametrize("in_doubt", ["raise", "report", "resend"])
+def test_what_may_be_written_is_raised_reported_or_sent_again(task, in_doubt):
+    """As the settings say; never sent again otherwise."""
+    one = task(in_doubt=in_doubt)
+    one.sender.answers["events"] = [TIMED_OUT]
+    rows = [("events", "k", "1"), ("events", "l", "2")]
+    if in_doubt == "raise":
+        with pytest.raises(e.ClientTimeoutError):
+            one.run(rows)
+        assert one.sender.log == []
+        return
+    counts = one.run(rows)
+    again = in_doubt == "resend"
+    assert (counts.delivered, counts.in_doubt.total()) == ((2, 0) if again else (0, 2))
+    assert one.sender.of("events") == ([(b"k", b"1"), (b"l", b"2")] if again else [])
+    assert counts.resent == (2 if again else 0)
+
+
+def test_a_dead_letter_that_is_refused_says_whose_it_was(task):
+    """It is never dropped."""
+    one = task(dead_letter_topic=DEAD)
+    one.sender.answers[DEAD] = [DENIED]
+    with pytest.raises(e.TopicAuthorizationFailedError) as caught:
+        one.run([KEYLESS])
+    said = "the dead letter of a record for latest (NULL_KEY) was not accepted"
+    assert (caught.value.topic, caught.value.summary) == (DEAD, said)
+
+
+def test_windows_end_when_they_are_full_or_something_has_failed(task, monkeypatch):
+    """By records, by bytes, and at the first failure that is heard of."""
+    one = task(dead_letter_topic=DEAD)
+    assert one.run(*[[("events", "k", "v")] * 2] * 5, window=4).delivered == 10
+    assert one.sender.flushes == [4, 4, 2]
+    rows = [("events", "k", "v" * 30)]
+    monkeypatch.setattr(delivery_module, "WINDOW_BYTES", arrow(rows).nbytes * 2)
+    two = task(dead_letter_topic=DEAD)
+    two.run(rows, rows, rows)
+    assert two.sender.flushes == [2, 1]
+    three = task(dead_letter_topic=DEAD)
+    three.sender._failed = [(KafkaError(DENIED), Record("events", b"k", b"v"))]
+    with pytest.raises(e.TopicAuthorizationFailedError):
+        three.run([("events", "k", "v")])
+    assert three.sender.flushes == [1]
+
+
+def test_records_refused_before_wait_for_the_window_with_their_letters(task):
+    """They are read and dead-lettered, and take no part in a window."""
+    one = task(dead_letter_topic=DEAD)
+    rows = [(None, "k", "1"), ("events", "k", "2"), (DEAD, "k", "3"), ("a b", "k", "4")]
+    counts = one.run(rows)
+    reasons = ["NULL_TOPIC", "DEAD_LETTER_TOPIC", "UNKNOWN_TOPIC"]
+    assert counts.dead_lettered == dict.fromkeys(reasons, 1)
+    assert (counts.read, counts.delivered, counts.resent) == (4, 1, 0)
+    assert sorted(one.sender.of(DEAD)) == [(b"k", b"1"), (b"k", b"3"), (b"k", b"4")]
+    assert (one.sender.flushes[0], sum(one.sender.flushes)) == (1, 4)
+
+
+def test_a_record_that_is_sent_again_keeps_partition_headers_and_time(task):
+    """And one that had none gets none."""
+    one = task(dead_letter_topic=DEAD)
+    rows = [("latest", "k", "1"), ("latest", "l", "2"), KEYLESS]
+    kinds = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    more = {
+        "partition": pa.array([2, None, None], pa.int32()),
+        "timestamp": pa.array([1_500_000, None, None], pa.timestamp("us", "UTC")),
+        "headers": pa.array([[{"key": "h", "value": b"1"}], None, None], kinds),
+    }
+    with Delivery(one._settings, one._believed) as delivery:
+        delivery.send(arrow(rows, **more))
+        delivery.settle()
+    first, second = (r for r in one.sender.log if r.topic == "latest")
+    assert first == Record("latest", b"k", b"1", [("h", b"1")], 2, 1_500)
+    assert second == Record("latest", b"l", b"2", None, ANY_PARTITION, NOW)
+
+
+@pytest.mark.parametrize("reason", list(delivery_module._SAID))
+def test_each_reason_has_an_error_that_names_it_and_the_topic(reason):
+    """The class, the text and the verdict are about the same."""
+    error = refusal(reason, "t")
+    assert (error.topic, error.api) == ("t", "Produce")
+    assert error.summary.startswith(f"{reason}: ")
+    assert str(refusal(reason, "t", "said")) != str(error)
+    assert error.verdict.action.value in {"REJECT", "CONFIGURE", "RETRY"}
+
+
+def test_a_record_that_is_too_large_says_by_how_much(task):
+    """The size that was measured, beside the limit."""
+    one = task(max_record_bytes=10)
+    with pytest.raises(e.MessageTooLargeError, match="have 21 bytes") as caught:
+        one.run([("events", "k", "v" * 20)])
+    assert caught.value.summary.startswith(Reason.TOO_LARGE)
+
+
+def test_the_producer_takes_what_the_largest_topic_does(task):
+    """And its batches fit into the smallest one."""
+    one = task()
+    one._believed["events"] = SinkTopic("events", 1, max_message_bytes=3_000_000)
+    one._believed["latest"] = SinkTopic("latest", 1, max_message_bytes=2_000)
+    one.run([("events", "k", "v")])
+    sizes = one.config["message.max.bytes"], one.config["batch.size"]
+    assert sizes == ("3000000", "2000")
