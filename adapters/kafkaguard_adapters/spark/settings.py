@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_policies import RetryPolicy
 
-#: librdkafka's own default of ``delivery.timeout.ms``, in seconds, is 300.
+#: The most that an attempt of the client may take by default, in seconds.
 _DELIVERY_S = 120.0
 #: librdkafka waits no longer for an answer.
 _LONGEST_S = 3600.0
