@@ -155,10 +155,9 @@ def test_s09_s54_missing_topic_is_found_before_the_job_starts(
 ):
     """Spark's own sink waits a minute, four times."""
     started = time.monotonic()
-    for arguments in [("nope",), (kafka_topic, "nope")]:
-        topic, dead = (*arguments, None)[:2]
+    for topic, policy in [("nope", None), (kafka_topic, letters_to("nope"))]:
         with pytest.raises(e.UnknownTopicOrPartitionError) as caught:
-            write(some(spark), topic, policy=letters_to(dead))
+            write(some(spark), topic, policy=policy)
         assert caught.value.topic == "nope"
         assert caught.value.verdict.action is Action.CONFIGURE
         assert "refresh" not in str(caught.value)
