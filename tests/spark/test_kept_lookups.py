@@ -143,7 +143,7 @@ def test_stream_writer_asks_when_it_is_pickled_and_never_to_commit(monkeypatch):
     """A commit that fails would write the batch again."""
     asked = []
 
-    def look_up(settings):
+    def look_up(settings, _keep_s):
         asked.append(settings.topic)
         return {settings.topic: SinkTopic(settings.topic, 1)}
 

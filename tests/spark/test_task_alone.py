@@ -29,7 +29,7 @@ class Brokers:
     def __init__(self, _client):
         """Take the client's settings, as the real ones do."""
 
-    def describe(self, names, _timeout):
+    def find(self, names, *, timeout):
         """Return what they say."""
         return {name: self.topics[name] for name in names}
 
@@ -113,13 +113,19 @@ class Task:
     def __init__(self, topics, monkeypatch, **settings):
         self.sender = Sender({topic.name: topic for topic in topics})
         monkeypatch.setattr(delivery_module, "borrow", self._borrow)
-        monkeypatch.setattr(known_topics, "Brokers", Brokers)
+        monkeypatch.setattr(known_topics, "kept_for", Brokers)
         monkeypatch.setattr(Brokers, "topics", self.sender.topics, raising=False)
         self._settings = make_settings("localhost:1", **settings)
         self._believed = {
             topic.name: SinkTopic(topic.name, topic.partitions, compacted=False)
             for topic in topics
         }
+
+    def believe(self, topic, *, is_stream):
+        """Have the driver know something else of a topic."""
+        self._believed[topic.name] = topic
+        if is_stream:
+            self._settings = self._settings.of_stream()
 
     def _borrow(self, config):
         self.config = config
@@ -336,3 +342,14 @@ def test_the_producer_takes_what_the_largest_topic_does(task):
     one.run([("events", "k", "v")])
     sizes = one.config["message.max.bytes"], one.config["batch.size"]
     assert sizes == ("3000000", "2000")
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_stream_looks_a_topic_up_again_before_it_refuses_a_record(task, is_stream):
+    """What it has known for a while may be wrong: here the topic was compacted."""
+    one = task(topic="events", policy=letters_to(DEAD))
+    one.believe(SinkTopic("events", 3, compacted=True), is_stream=is_stream)
+    counts = one.run([("events", None, "1"), ("events", "k", "2")])
+    letters = {} if is_stream else {"NULL_KEY": 1}
+    assert counts.dead_lettered == letters
+    assert counts.delivered == 2 - len(letters)

@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.batch_notes import Notes
 from kafkaguard_adapters.spark.driver.columns import check_columns
+from kafkaguard_adapters.spark.driver.kept import KEEP_S
 from kafkaguard_adapters.spark.driver.options import CHECKPOINT, from_options
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import Growth, make_report, tell_once
@@ -146,7 +147,7 @@ class StreamWriter(StreamArrowWriter):
         """Ask the brokers, once, on the way to the tasks."""
         if self._topics is None:
             with _told():
-                self._topics = look_up(self._settings)
+                self._topics = look_up(self._settings, KEEP_S)
             if self._settings.report is not None:
                 self._growth = self._planned()
         return vars(self)

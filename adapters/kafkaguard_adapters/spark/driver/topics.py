@@ -264,7 +264,7 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
         old_timeout=ANSWER_TIMEOUT_S if settings.patience_s else None,
     )
     if settings.topic:
-        topics[settings.topic] = _declared(topics[settings.topic], settings.compacted)
+        topics[settings.topic] = as_declared(topics[settings.topic], settings.compacted)
     if settings.dead_letter_topic and topics[settings.dead_letter_topic].compacted:
         raise refuse(
             "a dead-letter topic that is compacted cannot take records without a key: "
@@ -275,7 +275,12 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
     return topics
 
 
-def _declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:
+def as_declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:
+    """Return what is known of a topic with what the caller declares about it.
+
+    Raises:
+        KafkaGuardError: They do not agree.
+    """
     if compacted is None or topic.compacted == compacted:
         return topic
     if topic.compacted is None:

@@ -165,7 +165,10 @@ class Delivery:
         columns = Columns(batch, self._settings.topic)
         self.counts.read += len(columns)
         self.counts.collapsed_keys += columns.collapsed_keys()
-        if refused := find_refused(columns, self._known):
+        refused = find_refused(columns, self._known)
+        if refused and self._known.renew():
+            refused = find_refused(columns, self._known)
+        if refused:
             self._refuse(columns, refused)
             columns = columns.without(refused)
         self._sent.append(columns)
