@@ -152,7 +152,7 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
         ({"select": {"key": "at", "value": "k"}}, "column key is bigint"),
         ({"select": {"key": "k"}}, "select.value: must be given"),
         ({"policy": "spark-snik"}, "did you mean 'spark-sink'?"),
-        ({"policy": 5}, "policy"),
+        ({"policy": 5}, "policy: must be a preset's name, a file, or"),
         ({"policy": {"on_reject": "fail"}}, "policy.on_reject: must be 'raise', "),
         ({"policy": {"on_rejct": "drop"}}, "did you mean 'on_reject'?"),
         ({"stream": {"order_by": ["k"]}}, "'order_by' belongs at the top level. "),

@@ -190,8 +190,8 @@ def _is_one_of(refused: Iterable[Refused]) -> Column:
     return F.coalesce(found, F.lit(False))
 
 
-def _names(refused: Iterable[Refused]) -> list[Reason]:
-    return list(dict.fromkeys(each.reason for each in refused))
+def _names(refused: Iterable[Refused]) -> list[str]:
+    return list(dict.fromkeys(str(each.reason) for each in refused))
 
 
 def _letter(
@@ -223,16 +223,16 @@ def _letter(
     }
 
 
-def _why(topic: str, reasons: Iterable[Reason], dialect: Dialect) -> Column:
+def _why(topic: str, reasons: Iterable[str], dialect: Dialect) -> Column:
     """Return the headers that say why a record was refused."""
     said: Column = F.array().cast(_HEADERS)
     for reason in reasons:
         known = reason_headers(
-            reason, topic=topic, error=refusal(reason, topic), dialect=dialect
+            reason, topic=topic, error=refusal(Reason(reason), topic), dialect=dialect
         )
         texts = [(name, F.lit((value or b"").decode())) for name, value in known]
         made = F.array(*[_header(name, text) for name, text in texts])
-        said = F.when(F.col(_REASON) == str(reason), made).otherwise(said)
+        said = F.when(F.col(_REASON) == reason, made).otherwise(said)
     return said
 
 

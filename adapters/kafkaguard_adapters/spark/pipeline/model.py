@@ -23,6 +23,13 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _policy(value: Any) -> Any:
+    """Take a policy's name or content; no other kind is explained three times."""
+    if not isinstance(value, str | dict):
+        raise ValueError("must be a preset's name, a file, or the policy's settings")  # noqa: TRY004 - pydantic shows a ValueError
+    return value
+
+
 def _expanded(value: str) -> str:
     """Put in environment variables, so that a password need not stand in the file."""
     try:
@@ -54,7 +61,9 @@ Expression = Annotated[Text, AfterValidator(_expression)]
 #: A mapping is taken as it is, and checked when the policy is loaded: it may extend
 #: another. The document stands here to tell where a misplaced key belongs.
 PolicyText = Annotated[
-    str | dict[str, Any] | PolicyDocument, Field(union_mode="left_to_right")
+    str | dict[str, Any] | PolicyDocument,
+    Field(union_mode="left_to_right"),
+    BeforeValidator(_policy),
 ]
 ExpandedPath = Annotated[Text, AfterValidator(_expanded), Field(min_length=1)]
 
