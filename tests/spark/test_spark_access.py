@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.xdist_group("spark_access"), pytest.mark.java]
 
 @pytest.fixture(scope="module")
 def secured():
-    """A cluster with two users and TLS."""
+    """A cluster with three users and TLS; kim has no rights at all."""
     with KafkaCluster(
-        users={"bob": "b-secret", "eve": "e-secret"}, tls=True
+        users={"bob": "b-secret", "eve": "e-secret", "kim": "k-secret"}, tls=True
     ) as cluster:
         yield cluster
 
@@ -148,7 +148,7 @@ def test_right_that_comes_later_is_waited_for_where_the_policy_says_so(secured):
 def test_client_that_may_not_write_at_all_fails_with_what_the_brokers_said(secured):
     """Its producer is dead from the beginning, and every record fails with that."""
     topic = secured.create_topic()
-    given = options(secured, "SASL_PLAIN", "eve", topic)
+    given = options(secured, "SASL_PLAIN", "kim", topic)
     topics = {topic: SinkTopic(topic, 1, compacted=False)}
     columns = {"key": pa.array(["k"]), "value": pa.array(["v"])}
     delivery = Delivery(from_options(given), topics)
