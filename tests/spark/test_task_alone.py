@@ -14,6 +14,7 @@ from kafkaguard_adapters.spark.executor import delivery as delivery_module
 from kafkaguard_adapters.spark.executor import known_topics
 from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
 from kafkaguard_adapters.spark.executor.delivery import Delivery, refusal
+from kafkaguard_adapters.spark.executor.window import Window
 from kafkaguard_adapters.spark.settings import make_settings
 from tests.spark.spark_reading import letters_to
 
@@ -25,12 +26,14 @@ class Brokers:
     """What a task asks brokers about topics."""
 
     topics: dict[str, SinkTopic]
+    asked: list[str]
 
     def __init__(self, _client):
         """Take the client's settings, as the real ones do."""
 
     def find(self, names, *, timeout):
         """Return what they say."""
+        self.asked.extend(names)
         return {name: self.topics[name] for name in names}
 
 
@@ -115,6 +118,7 @@ class Task:
         monkeypatch.setattr(delivery_module, "borrow", self._borrow)
         monkeypatch.setattr(known_topics, "kept_for", Brokers)
         monkeypatch.setattr(Brokers, "topics", self.sender.topics, raising=False)
+        monkeypatch.setattr(Brokers, "asked", [], raising=False)
         self._settings = make_settings("localhost:1", **settings)
         self._believed = {
             topic.name: SinkTopic(topic.name, topic.partitions, compacted=False)
@@ -229,16 +233,25 @@ def test_after_a_refused_key_the_topic_is_looked_up_again(task):
     counts = one.run([KEYLESS], [("latest", "k", "v"), KEYLESS], window=1)
     assert counts.dead_lettered == {"NULL_KEY": 2}
     assert one.sender.of("latest") == [(b"k", b"v")]
+    assert Brokers.asked.count("latest") == 1
     assert counts.resent == 0
 
 
-def test_other_refusals_are_no_reason_to_look_again(task):
-    """A record without a key may be refused for other reasons."""
-    one = task(policy=letters_to(DEAD))
-    one.sender.answers["events"] = [DENIED]
-    with pytest.raises(e.TopicAuthorizationFailedError):
-        one.run([("events", None, "v")])
-    assert "events" in one._believed
+@pytest.mark.parametrize(("code", "key"), [(DENIED, None), (INVALID_RECORD, "k")])
+def test_other_refusals_are_no_reason_to_look_again(task, code, key):
+    """A record without a key is refused for other reasons, and one with a key is."""
+    one = task()
+    one.sender.answers["events"] = [code, code]
+    with pytest.raises(e.KafkaGuardError):
+        one.run([("events", key, "v")])
+    assert Brokers.asked == []
+
+
+def test_records_that_differ_in_their_headers_only_are_told_apart():
+    """A delivery report that has them says which one has failed."""
+    first, second = (Record("t", b"k", b"v", [("n", value)]) for value in (b"1", b"2"))
+    window = Window("t", 1, [first, second], [("error", first)])
+    assert [refusal.index for refusal in window.refusals()] == [0]
 
 
 @pytest.mark.parametrize("in_doubt", ["raise", "report", "resend"])
