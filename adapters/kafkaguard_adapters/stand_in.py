@@ -143,6 +143,13 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
         """Whether it was closed, or did not start."""
         return self._has_failed or self.cluster_view.is_closed
 
+    @property
+    def how_it_ended(self) -> str:
+        """What an ended client's calls are told, and what to do."""
+        if self._has_failed:
+            return "did not start: mend what start() said, and start it again"
+        return "was closed: build a new one"
+
     async def __aexit__(self, *_: object) -> None:
         """Close."""
         await self._end()

@@ -8,8 +8,8 @@ from operator import index
 from typing import TYPE_CHECKING, Any, get_args
 
 from kafkaguard import errors as e
-from kafkaguard._common.closest import did_you_mean
 from kafkaguard._verdicts.apis import API_KEYS
+from kafkaguard._verdicts.request_names import no_such_request
 from kafkaguard._verdicts.rules import RULES, Rule
 from kafkaguard._verdicts.signals import IMPLIED, REPORTED, quick_signal, signal_of
 from kafkaguard._verdicts.verdict import (
@@ -208,8 +208,7 @@ def _decide(key: _Key) -> Verdict:
 
 def _check(api: str | None, phase: str | None) -> None:
     if api is not None and api not in API_KEYS:
-        hint = did_you_mean(str(api), API_KEYS)
-        raise ValueError(f"Kafka has no request named {api!r}{hint}")
+        raise ValueError(no_such_request(api))
     if phase is not None and phase not in _PHASES:
         allowed = ", ".join(sorted(_PHASES))
         raise ValueError(f"there is no phase {phase!r}; the phases are {allowed}")

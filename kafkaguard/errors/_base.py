@@ -63,6 +63,9 @@ class KafkaGuardError(Exception):
     #: ``"broker"`` for a code that came (or would come) over the wire, ``"client"``
     #: for a condition that the client library found by itself.
     origin: ClassVar[str] = "broker"
+    #: Where a guarded admin's creation finds it there: how it differs from what was
+    #: asked for, an empty text if it does not; None: nobody looked.
+    differences: str | None = None
 
     def __init__(  # noqa: PLR0913 - one for each attribute
         self,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard.protocol._errors import MalformedError, ProtocolError
 from kafkaguard.protocol._layout import layout
-from kafkaguard.protocol._scalars import refuse
+from kafkaguard.protocol._scalars import raise_wrong_type
 from kafkaguard.protocol._schema import load
 from kafkaguard.protocol._source import Source
 
@@ -150,7 +150,7 @@ def _apart(content: object) -> tuple[dict[str, Any], Mapping[str, Any]]:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        refuse("a dict", value)
+        raise_wrong_type("a dict", value)
     return value
 
 

@@ -6,8 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.arguments import wrong_type
-from kafkaguard._common.closest import did_you_mean
-from kafkaguard._verdicts.apis import API_KEYS, API_NAMES
+from kafkaguard._verdicts.apis import API_KEYS
+from kafkaguard._verdicts.request_names import no_such_request, request_named
 from kafkaguard.protocol._direction import Direction
 from kafkaguard.protocol._errors import ProtocolError
 from kafkaguard.protocol._schema import load, names
@@ -137,14 +137,9 @@ def message(name: str | int) -> Message:
     """
     if not isinstance(name, str | int):
         raise wrong_type("message()", "a name (str) or a number (int)", name)
-    if isinstance(name, int):
-        known = API_NAMES.get(name)
-    else:
-        squeezed = name.replace("_", "").replace("-", "").lower()
-        known = {each.lower(): each for each in API_KEYS}.get(squeezed)
+    known = request_named(name)
     if known is None:
-        hint = did_you_mean(str(name), API_KEYS)
-        raise ProtocolError(f"Kafka has no message {name!r}{hint}")
+        raise ProtocolError(no_such_request(name))
     return _message(known)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard.protocol._errors import MalformedError
-from kafkaguard.protocol._scalars import refuse
+from kafkaguard.protocol._scalars import raise_wrong_type
 from kafkaguard.protocol._source import put_unsigned
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Array:
         if value is None:
             return self._length.write(target, None)
         if not isinstance(value, (list, tuple)):
-            refuse("a list", value)
+            raise_wrong_type("a list", value)
         self._length.write(target, len(value))
         for place, element in enumerate(value):
             try:
@@ -212,7 +212,7 @@ class Struct:
     def write(self, target: bytearray, value: object) -> None:
         """Append a struct."""
         if not isinstance(value, Mapping):
-            refuse("a dict", value)
+            raise_wrong_type("a dict", value)
         if not self._names.issuperset(value):
             self._refuse_unknown(value)
         for slot in self._placed:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _COMPACT_MAX = 2**31 - 2
 
 
-def refuse(wanted: str, value: object) -> NoReturn:
-    """Refuse a value by its type; never by its content, which may be confidential."""
+def raise_wrong_type(wanted: str, value: object) -> NoReturn:
+    """Raise for a value's type; never show its content, which may be confidential."""
     raise MalformedError(f"{wanted} needed, not {type(value).__name__}")
 
 
@@ -41,7 +41,7 @@ class Integer:
     def write(self, target: bytearray, value: object) -> None:
         """Append a number."""
         if isinstance(value, bool) or not hasattr(value, "__index__"):
-            refuse("a whole number", value)
+            raise_wrong_type("a whole number", value)
         try:
             target += self._layout.pack(index(value))
         except struct.error:
@@ -60,7 +60,7 @@ class Boolean:
     def write(self, target: bytearray, value: object) -> None:
         """Append a truth value."""
         if not isinstance(value, bool):
-            refuse("True or False", value)
+            raise_wrong_type("True or False", value)
         target.append(value)
 
 
@@ -77,7 +77,7 @@ class Float:
     def write(self, target: bytearray, value: object) -> None:
         """Append a number."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            refuse("a number", value)
+            raise_wrong_type("a number", value)
         try:
             target += struct.pack(">d", value)
         except struct.error:
@@ -181,7 +181,7 @@ class Text:
         if value is None:
             return self._length.write(target, None)
         if not isinstance(value, str):
-            refuse("a string", value)
+            raise_wrong_type("a string", value)
         try:
             encoded = value.encode()
         except UnicodeEncodeError:
@@ -208,7 +208,7 @@ class Blob:
         if value is None:
             return self._length.write(target, None)
         if not isinstance(value, (bytes, bytearray, memoryview)):
-            refuse("bytes", value)
+            raise_wrong_type("bytes", value)
         self._length.write(target, memoryview(value).nbytes)
         target += value
         return None

@@ -14,7 +14,9 @@ import pytest
 from kafka import KafkaProducer
 
 from kafkaguard import errors
+from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard.testing import FaultProxy, KafkaCluster
+from kafkaguard_adapters.asking import remote_storage
 from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.asking.remote_storage import RemoteStorageWatch
 from tests.asking.cluster_clients import CLIENTS, admin_of, commit, words_of
@@ -277,6 +279,30 @@ async def test_readers_at_the_end_or_of_plain_topics_are_left_alone(watched, top
     now[0] = 2.0
     assert await watch.look(positions) == []
     assert [r.partitions for r in proxy.requests("Fetch")] == []
+    await view.close()
+
+
+async def test_leader_that_is_elected_meanwhile_is_asked_another_time(
+    watched, topics, monkeypatch
+):
+    """The end is known by then, and who led before was nobody."""
+    proxy, view = watched
+    remote, _ = topics
+    known = remote_storage.leaders
+
+    async def before_the_election(cluster, topics, deadline):
+        found = await known(cluster, topics, deadline)
+        lost = errors.LeaderNotAvailableError(topic=remote, partition=0)
+        found.partitions[TopicPartition(remote, 0)] = lost
+        return found
+
+    now = [0.0]
+    watch = RemoteStorageWatch(view, patience=1.0, clock=lambda: now[0])
+    await watch.look({(remote, 0): 0})
+    monkeypatch.setattr(remote_storage, "leaders", before_the_election)
+    now[0] = 2.0
+    assert await watch.look({(remote, 0): 0}) == []
+    assert proxy.requests("Fetch") == []
     await view.close()
 
 

@@ -156,7 +156,11 @@ def test_long_bytes_are_shortened_for_people_only():
         (["zz"], None, "the argument: no such file, and no hexadecimal digits"),
         (["-"], b"", "standard input: no bytes, and no hexadecimal digits"),
         (["00"], None, "1 bytes are no message of Kafka"),
-        (["7fff00040000"], None, "no header of a request: Kafka has no message 32767"),
+        (
+            ["7fff00040000"],
+            None,
+            "no header of a request: Kafka has no request named 32767",
+        ),
         (["00340000000000000000"], None, "the schema of Vote (52) is not known here"),
         (
             ["003e000900000000"],

@@ -410,8 +410,8 @@ def test_message_is_found_by_any_spelling_and_by_number():
     ("name", "words"),
     [
         ("DescribeLogDir", "did you mean 'DescribeLogDirs'?"),
-        ("", "Kafka has no message ''"),
-        (12345, "Kafka has no message 12345"),
+        ("", "Kafka has no request named ''"),
+        (12345, "Kafka has no request named 12345"),
         ("Vote", "the schema of Vote (52) is not known here"),
     ],
 )

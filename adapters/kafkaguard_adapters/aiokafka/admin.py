@@ -2,16 +2,62 @@
 
 from __future__ import annotations
 
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import IllegalStateError, KafkaError
+
+from kafkaguard.errors import ClientClosedError, ClientStateError
+from kafkaguard_adapters import admin_calls
+from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.stand_in import wrapper
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class GuardedAdmin(AsyncClusterCalls, StandIn):
-    """An AIOKafkaAdminClient that can also ask for log directories, lag and offsets."""
+    """An AIOKafkaAdminClient that can also ask for log directories, lag and offsets.
+
+    What its calls raise is a ``KafkaGuardError`` as well; one not started says so.
+    """
 
     _ends_with = "close"
+
+    def __getattr__(self, name: str) -> Any:
+        """Hand everything else on to the client."""
+        found = super().__getattr__(name)
+        is_call = iscoroutinefunction(found) and not name.startswith("_")
+        return self._judged(found, admin_calls.REQUESTS.get(name)) if is_call else found
+
+    def _judged(self, call: Callable[..., Any], api: str | None) -> Callable[..., Any]:
+        @wraps(call)
+        async def judged(*args: Any, **kwargs: Any) -> Any:
+            self._check_started()
+            try:
+                return await call(*args, **kwargs)
+            except KafkaError as error:
+                raise admin_calls.refusal(errors, error, api) from error
+
+        return judged
+
+    def _check_started(self) -> None:
+        """Refuse a call that the client would not understand itself.
+
+        Raises:
+            ClientClosedError: It was closed, or its start failed.
+            ClientStateError: It was not started.
+        """
+        if self.is_ended:
+            text = f"the admin client {self.how_it_ended}; nothing was asked"
+            raise errors.make(ClientClosedError, text, theirs=IllegalStateError)
+        if not getattr(self.client, "_started", True):
+            text = "the admin client was not started: await admin.start() first"
+            raise errors.make(ClientStateError, text, theirs=IllegalStateError)
 
     async def close(self) -> None:
         """Close our own connections, then the client, within 30 s."""

@@ -158,7 +158,7 @@ class GuardedConsumer(StandIn):
         if self.is_ended:
             raise errors.make(
                 ClientClosedError,
-                "the consumer was stopped, or did not start: nothing can be read",
+                f"the consumer {self.how_it_ended}; nothing can be read",
                 theirs=ConsumerStoppedError,
             )
         self._check_loop()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_adapters.asking.answers import Fetched, FetchedPartition
     from kafkaguard_adapters.wire.cluster import Cluster
 
 API: Final = "Fetch"
@@ -64,7 +65,7 @@ async def peek_ends(
     }
 
 
-def _ends(each: Any) -> Iterator[tuple[str, int]]:
+def _ends(each: FetchedPartition) -> Iterator[tuple[str, int]]:
     """Name what a partition of an answer tells; an old version tells less."""
     told = {
         "high_watermark": each.high_watermark,
@@ -171,11 +172,14 @@ def answer_error(
     )
 
 
-async def _send(cluster: Cluster, request: Any, leader: int, deadline: float) -> Any:
+async def _send(
+    cluster: Cluster, request: Any, leader: int, deadline: float
+) -> Fetched:
     least = _FIRST_WITH_ISOLATION if request.isolation_level else 0
-    return await cluster.ask(
+    answer: Fetched = await cluster.ask(
         request, leader, deadline, max_version=_LAST_WITH_NAMES, min_version=least
     )
+    return answer
 
 
 def _request(
@@ -207,7 +211,7 @@ def _request(
     )
 
 
-def _partitions(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
+def _partitions(answer: Fetched) -> Iterator[tuple[TopicPartition, FetchedPartition]]:
     for topic in answer.responses:
         for each in topic.partitions:
             yield TopicPartition(topic.topic, each.partition_index), each

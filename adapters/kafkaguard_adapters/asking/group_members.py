@@ -21,6 +21,7 @@ from kafkaguard_adapters.wire.schemas import ConsumerGroupDescribeRequest
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from kafkaguard_adapters.asking.answers import ClassicGroup, NewGroup
     from kafkaguard_adapters.wire.cluster import Cluster
 
 _NOT_FOUND = 69
@@ -67,7 +68,7 @@ async def _of_coordinator(
     cluster: Cluster, coordinator: int, groups: Collection[str], deadline: float
 ) -> dict[str, Described]:
     """Describe the groups of the new protocol; what is none is one of the old."""
-    new = await _ask(
+    new: list[NewGroup] = await _ask(
         cluster,
         ConsumerGroupDescribeRequest(group_ids=list(groups)),
         coordinator,
@@ -77,7 +78,7 @@ async def _of_coordinator(
     others = [group for group in groups if group not in found]
     if others:
         request = DescribeGroupsRequest(groups=others)
-        old = await _ask(cluster, request, coordinator, deadline)
+        old: list[ClassicGroup] = await _ask(cluster, request, coordinator, deadline)
         found.update({each.group_id: _classic(each) for each in old})
     return found
 
@@ -92,7 +93,7 @@ async def _ask(
     return groups
 
 
-def _new(group: Any) -> Described:
+def _new(group: NewGroup) -> Described:
     """Read a group of the new protocol; one that reads by pattern may read anything."""
     has_pattern = any(each.subscribed_topic_regex for each in group.members)
     assigned = (
@@ -112,7 +113,7 @@ def _new(group: Any) -> Described:
     )
 
 
-def _assigned(group: Any) -> Iterator[tuple[TopicPartition, Member]]:
+def _assigned(group: NewGroup) -> Iterator[tuple[TopicPartition, Member]]:
     for each in group.members:
         member = Member(
             each.member_id,
@@ -125,7 +126,7 @@ def _assigned(group: Any) -> Iterator[tuple[TopicPartition, Member]]:
                 yield TopicPartition(topic.topic_name, partition), member
 
 
-def _classic(group: Any) -> Described:
+def _classic(group: ClassicGroup) -> Described:
     if group.error_code:
         return Described(_UNKNOWN if group.error_code == _NOT_FOUND else None)
     if (
@@ -137,7 +138,7 @@ def _classic(group: Any) -> Described:
 
 
 def _topics_of(
-    group: Any, members: Mapping[TopicPartition, Member]
+    group: ClassicGroup, members: Mapping[TopicPartition, Member]
 ) -> frozenset[str] | None:
     """Say what members read; None: it is just being negotiated, or not told."""
     if group.group_state != _STABLE:
@@ -154,7 +155,9 @@ def _topics_of(
     }
 
 
-def _assigned_by_leader(group: Any) -> Iterator[tuple[TopicPartition, Member]]:
+def _assigned_by_leader(
+    group: ClassicGroup,
+) -> Iterator[tuple[TopicPartition, Member]]:
     for each in group.members:
         member = Member(
             each.member_id,

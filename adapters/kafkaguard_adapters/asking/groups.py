@@ -19,6 +19,11 @@ from kafkaguard_adapters.asking.retrying import ask_until_answered
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from kafkaguard_adapters.asking.answers import (
+        CommittedGroup,
+        Coordinator,
+        ListedGroups,
+    )
     from kafkaguard_adapters.wire.cluster import Cluster
 
 _GROUP: Final = 0
@@ -101,17 +106,19 @@ async def sees_all_groups(cluster: Cluster, deadline: float) -> bool | None:
 
 async def _list_groups(
     cluster: Cluster, brokers: Collection[int], deadline: float
-) -> dict[int, Any]:
-    async def ask(broker: int) -> Any:
+) -> dict[int, ListedGroups | KafkaGuardError]:
+    async def ask(broker: int) -> ListedGroups | KafkaGuardError:
         try:
-            answer = await cluster.ask(ListGroupsRequest(), broker, deadline)
+            answer: ListedGroups = await cluster.ask(
+                ListGroupsRequest(), broker, deadline
+            )
         except KafkaGuardError as error:
             return error
         if answer.error_code:
             return cluster.make(answer.error_code, api="ListGroups", broker=broker)
         return answer
 
-    answers: list[Any] = await asyncio.gather(*map(ask, brokers))
+    answers = await asyncio.gather(*map(ask, brokers))
     return dict(zip(brokers, answers, strict=True))
 
 
@@ -138,8 +145,10 @@ class CommittedReader:
             dict.fromkeys(groups), self._ask, self._deadline, error_of=_open_error
         )
 
-    async def _ask(self, groups: Collection[str], _: int) -> dict[str, Any]:
-        answers: dict[str, Any] = {}
+    async def _ask(
+        self, groups: Collection[str], _: int
+    ) -> dict[str, Committed | KafkaGuardError]:
+        answers: dict[str, Committed | KafkaGuardError] = {}
         by_coordinator: dict[int, list[str]] = defaultdict(list)
         found = await coordinators(self._cluster, groups, self._deadline)
         for group, coordinator in found.items():
@@ -159,7 +168,7 @@ class CommittedReader:
 
     async def _ask_coordinator(
         self, coordinator: int, groups: Collection[str]
-    ) -> dict[str, Any]:
+    ) -> dict[str, Committed | KafkaGuardError]:
         try:
             version = await self._cluster.version(
                 OffsetFetchRequest, coordinator, self._deadline
@@ -172,7 +181,7 @@ class CommittedReader:
 
     async def _ask_for_many(
         self, coordinator: int, groups: Collection[str]
-    ) -> dict[str, Any]:
+    ) -> dict[str, Committed | KafkaGuardError]:
         named = OffsetFetchRequest.OffsetFetchRequestGroup
         request = OffsetFetchRequest(
             groups=[named(group_id=group, topics=None) for group in groups],
@@ -184,7 +193,9 @@ class CommittedReader:
             for each in answer.groups
         }
 
-    async def _ask_for_one(self, coordinator: int, group: str) -> Any:
+    async def _ask_for_one(
+        self, coordinator: int, group: str
+    ) -> Committed | KafkaGuardError:
         request = OffsetFetchRequest(
             group_id=group, topics=None, require_stable=self._stable
         )
@@ -200,7 +211,7 @@ class CommittedReader:
         )
 
     def _judge(
-        self, group: str, coordinator: int, answer: Any
+        self, group: str, coordinator: int, answer: CommittedGroup
     ) -> Committed | KafkaGuardError:
         if answer.error_code:
             text = f"group {group}"
@@ -249,18 +260,20 @@ async def coordinators(
 
 async def _find_many(
     cluster: Cluster, groups: Collection[str], deadline: float
-) -> dict[str, Any]:
+) -> dict[str, int | KafkaGuardError]:
     request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=list(groups))
     answer = await cluster.ask(request, None, deadline)
     return {each.key: _node(cluster, each.key, each) for each in answer.coordinators}
 
 
-async def _find_one(cluster: Cluster, group: str, deadline: float) -> Any:
+async def _find_one(
+    cluster: Cluster, group: str, deadline: float
+) -> int | KafkaGuardError:
     request = FindCoordinatorRequest(key_type=_GROUP, key=group)
     return _node(cluster, group, await cluster.ask(request, None, deadline))
 
 
-def _node(cluster: Cluster, group: str, answer: Any) -> int | KafkaGuardError:
+def _node(cluster: Cluster, group: str, answer: Coordinator) -> int | KafkaGuardError:
     if answer.error_code:
         text = answer.error_message or f"group {group}"
         return cluster.make(answer.error_code, text, api="FindCoordinator")
@@ -272,7 +285,9 @@ def _node(cluster: Cluster, group: str, answer: Any) -> int | KafkaGuardError:
     return node
 
 
-def by_coordinator(committed: Mapping[str, Any]) -> dict[int, list[str]]:
+def by_coordinator(
+    committed: Mapping[str, Committed | KafkaGuardError],
+) -> dict[int, list[str]]:
     """Sort groups by the broker that answered for them."""
     found: dict[int, list[str]] = defaultdict(list)
     for group, answer in committed.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkaguard._cluster.numbers import known
 from kafkaguard._cluster.reports import TopicPartition
@@ -15,6 +15,7 @@ from kafkaguard.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkaguard_adapters.asking.answers import Metadata, MetadataPartition
     from kafkaguard_adapters.wire.cluster import Cluster
 
 METADATA = "Metadata"
@@ -30,7 +31,7 @@ class Leaders:
         topics: Errors of whole topics.
     """
 
-    def __init__(self, answer: Any, cluster: Cluster) -> None:
+    def __init__(self, answer: Metadata, cluster: Cluster) -> None:
         self.partitions: dict[TopicPartition, int | KafkaGuardError] = {}
         self.topics: dict[str, KafkaGuardError] = {}
         for topic in answer.topics:
@@ -63,7 +64,7 @@ class Leaders:
 
 
 def _leader(
-    place: TopicPartition, each: Any, cluster: Cluster
+    place: TopicPartition, each: MetadataPartition, cluster: Cluster
 ) -> int | KafkaGuardError:
     leader = known(each.leader_id)
     if leader is not None and each.error_code in {0, *_HARMLESS}:

@@ -35,6 +35,8 @@ from kafkaguard_adapters.asking.retrying import ask_until_answered
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_adapters.asking.answers import ListedOffset
     from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster
 
@@ -81,7 +83,9 @@ class OffsetLister:
                 negative numbers (latest, earliest ...).
         """
 
-        async def ask(places: Collection[TopicPartition], tries: int) -> dict[Any, Any]:
+        async def ask(
+            places: Collection[TopicPartition], tries: int
+        ) -> dict[TopicPartition, PartitionOffset]:
             return await self._ask({place: wanted[place] for place in places}, tries)
 
         return await ask_until_answered(
@@ -123,7 +127,7 @@ class OffsetLister:
             )
         except KafkaGuardError as error:
             return dict.fromkeys(wanted, PartitionOffset(error=error))
-        found = {
+        found: dict[TopicPartition, ListedOffset] = {
             TopicPartition(topic.name, each.partition_index): each
             for topic in answer.topics
             for each in topic.partitions
@@ -151,8 +155,10 @@ class OffsetLister:
         )
 
     async def _facts_for(
-        self, found: Mapping[TopicPartition, Any], wanted: Mapping[TopicPartition, int]
-    ) -> Mapping[str, Any]:
+        self,
+        found: Mapping[TopicPartition, ListedOffset],
+        wanted: Mapping[TopicPartition, int],
+    ) -> Mapping[str, TopicFacts]:
         topics = {
             place.topic
             for place, each in found.items()
@@ -163,10 +169,10 @@ class OffsetLister:
     def _judge(
         self,
         place: TopicPartition,
-        each: Any,
+        each: ListedOffset,
         leader: int,
         time: int,
-        facts: Mapping[str, Any],
+        facts: Mapping[str, TopicFacts],
     ) -> PartitionOffset:
         topic = facts.get(place.topic)
         if each.error_code:

@@ -19,6 +19,8 @@ from kafkaguard.errors import CorruptMessageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kafkaguard_adapters.asking.answers import AbortedTransaction, FetchedPartition
+
 
 @dataclass(frozen=True, slots=True)
 class Next:
@@ -42,7 +44,7 @@ class Onward:
     offset: int
 
 
-def find_next(answer: Any, offset: int, stop: int) -> Next | Onward | int:
+def find_next(answer: FetchedPartition, offset: int, stop: int) -> Next | Onward | int:
     """Find the next record in one partition of a Fetch answer.
 
     Args:
@@ -75,7 +77,7 @@ def find_next(answer: Any, offset: int, stop: int) -> Next | Onward | int:
 class _Aborted:
     """Which batches belong to aborted transactions, seen in the order of the log."""
 
-    def __init__(self, transactions: Iterable[Any]) -> None:
+    def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
         by_offset = sorted(transactions, key=lambda each: each.first_offset)
         self._coming = deque(by_offset)
         self._producers: set[int] = set()
@@ -115,7 +117,7 @@ def _record(batch: Any, offset: int) -> Next | None:
     return None if found is None else Next(known_time(found.timestamp))
 
 
-def _batches(records: Any) -> Iterator[Any]:
+def _batches(records: bytes | None) -> Iterator[Any]:
     buffer = MemoryRecords(bytes(records or b""))
     while buffer.has_next():
         yield buffer.next_batch()

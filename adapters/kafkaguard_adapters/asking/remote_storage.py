@@ -121,11 +121,13 @@ class RemoteStorageWatch:
     async def _probe(
         self,
         cluster: Cluster,
-        leader: Any,
+        leader: int | KafkaGuardError,
         place: TopicPartition,
         at: int,
         deadline: float,
     ) -> KafkaGuardError | None:
+        if isinstance(leader, KafkaGuardError):
+            return leader
         facts = await self._view.facts.get(cluster, [place.topic], deadline)
         return await probe(
             cluster, leader, place, at, deadline=deadline, facts=facts[place.topic]

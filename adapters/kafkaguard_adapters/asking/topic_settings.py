@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kafkaguard._cluster.reports import Make
+    from kafkaguard_adapters.asking.answers import DescribedConfigs
     from kafkaguard_adapters.wire.settings import Settings
 
 _API: Final = "DescribeConfigs"
@@ -91,7 +92,9 @@ async def ask(
     return {each.resource_name: _told(each, cluster) for each in answer.results}
 
 
-def _told(result: Any, cluster: Cluster) -> TopicSettings | KafkaGuardError:
+def _told(
+    result: DescribedConfigs, cluster: Cluster
+) -> TopicSettings | KafkaGuardError:
     code, topic = result.error_code, result.resource_name
     if code:
         return cluster.make(code, result.error_message, api=_API, topic=topic)

@@ -2,17 +2,103 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException
+
+from kafkaguard_adapters import admin_calls
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+from kafkaguard_adapters.asking.created_topics import AskedTopic, differences
+from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.stand_in import GuardedClient, wrapper
+from kafkaguard_adapters.wire.io_thread import start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard.errors import KafkaGuardError
 
 
 class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
     """An AdminClient that can also ask for log directories, lag and offsets.
 
-    ``close()`` closes our own connections; an AdminClient closes its own when freed.
+    What the futures of its calls that change something raise is a ``KafkaGuardError``
+    as well. ``close()`` closes our own connections; an AdminClient closes its own when
+    freed.
     """
+
+    def __getattr__(self, name: str) -> Any:
+        """Hand everything else on to the client."""
+        found = super().__getattr__(name)
+        api = admin_calls.REQUESTS.get(name)
+        return found if api is None else self._judged(found, api)
+
+    def _judged(self, call: Callable[..., Any], api: str) -> Callable[..., Any]:
+        @wraps(call)
+        def judged(*args: Any, **kwargs: Any) -> Any:
+            try:
+                futures = call(*args, **kwargs)
+            except KafkaException as error:
+                raise admin_calls.refusal(errors, error, api) from error
+            asked = _asked(*args, **kwargs) if api == "CreateTopics" else {}
+            return {
+                item: self._following(future, api, asked.get(item))
+                for item, future in futures.items()
+            }
+
+        return judged
+
+    def _following(
+        self, future: Future[Any], api: str, asked: AskedTopic | None
+    ) -> Future[Any]:
+        """Make a future that fails with errors of ours where the client's one fails."""
+        ours: Future[Any] = Future()
+        ours.set_running_or_notify_cancel()
+
+        def done(theirs: Future[Any]) -> None:
+            error = theirs.exception()
+            if not isinstance(error, KafkaException):
+                _settle(ours, theirs)
+                return
+            known = admin_calls.refusal(errors, error, api)
+            if asked is not None and admin_calls.finds_it_there(known):
+                # Not here: it is the client's thread, which must go on.
+                start(self._compared(ours, known, asked))
+            else:
+                ours.set_exception(known)
+
+        future.add_done_callback(done)
+        return ours
+
+    async def _compared(
+        self, future: Future[Any], error: KafkaGuardError, asked: AskedTopic
+    ) -> None:
+        try:
+            error.differences = await differences(self.cluster_view, [asked])
+        finally:
+            future.set_exception(error)
+
+
+def _settle(ours: Future[Any], theirs: Future[Any]) -> None:
+    error = theirs.exception()
+    if error is None:
+        ours.set_result(theirs.result())
+    else:
+        ours.set_exception(error)
+
+
+def _asked(new_topics: Any, **_: Any) -> dict[str, AskedTopic]:
+    """Read what ``create_topics`` takes."""
+    return {
+        each.topic: AskedTopic(
+            each.topic, each.num_partitions, each.replication_factor, each.config or {}
+        )
+        for each in new_topics
+    }
 
 
 wrap = wrapper(GuardedAdmin, view_of)

@@ -2,13 +2,70 @@
 
 from __future__ import annotations
 
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from kafka.errors import KafkaError
+
+from kafkaguard_adapters import admin_calls
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+from kafkaguard_adapters.asking.created_topics import AskedTopic, differences
+from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.view import view_of
 from kafkaguard_adapters.stand_in import GuardedClient, wrapper
+from kafkaguard_adapters.wire.io_thread import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class GuardedAdmin(ClusterCalls, GuardedClient):
-    """A KafkaAdminClient that can also ask for log directories, lag and offsets."""
+    """A KafkaAdminClient that can also ask for log directories, lag and offsets.
+
+    What its calls that change something raise is a ``KafkaGuardError`` as well.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        """Hand everything else on to the client."""
+        found = super().__getattr__(name)
+        api = admin_calls.REQUESTS.get(name)
+        return found if api is None else self._judged(found, api)
+
+    def _judged(self, call: Callable[..., Any], api: str) -> Callable[..., Any]:
+        @wraps(call)
+        def judged(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return call(*args, **kwargs)
+            except KafkaError as error:
+                known = admin_calls.refusal(errors, error, api)
+                if admin_calls.finds_it_there(known):
+                    asked = _asked(*args, **kwargs)
+                    known.differences = run(differences(self.cluster_view, asked))
+                raise known from error
+
+        return judged
+
+
+def _asked(new_topics: Any, *_: Any, **__: Any) -> list[AskedTopic]:
+    """Read what ``create_topics`` takes: names, names with options, or NewTopics."""
+    if isinstance(new_topics, dict):
+        return [
+            AskedTopic(
+                name,
+                options.get("num_partitions", -1),
+                options.get("replication_factor", -1),
+                options.get("configs", {}),
+            )
+            for name, options in new_topics.items()
+        ]
+    return [
+        AskedTopic(each, -1, -1, {})
+        if isinstance(each, str)
+        else AskedTopic(
+            each.name, each.num_partitions, each.replication_factor, each.topic_configs
+        )
+        for each in new_topics
+    ]
 
 
 wrap = wrapper(GuardedAdmin, view_of)

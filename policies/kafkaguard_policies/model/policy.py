@@ -24,6 +24,7 @@ from kafkaguard._delivery.shell import Rescue
 from kafkaguard._retries.machine import InDoubt, OnReject
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.request_names import no_such_request
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.fields import (
@@ -280,9 +281,7 @@ class When(Part):
     def _known_apis(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if name not in API_KEYS:
-                raise ValueError(
-                    f"Kafka has no request {name!r}{did_you_mean(name, API_KEYS)}"
-                )
+                raise ValueError(no_such_request(name))
         return names
 
     @field_validator("rule")

@@ -11,10 +11,10 @@ from kafkaguard._verdicts.classification import classify
 from kafkaguard_policies.reading.reload import PolicyWatcher
 from kafkaguard_policies.reading.sources import load_policy
 from kafkaguard_policies.running.not_repeatable import (
+    check_callable,
     is_generator,
-    refuse_generator,
-    refuse_no_function,
-    refuse_timeout,
+    raise_generator,
+    raise_timeout,
 )
 from kafkaguard_policies.running.retrier import Retrier
 
@@ -101,9 +101,9 @@ def retry(  # noqa: PLR0913 - what is known about the calls, by name
 
 
 def _decorated(retrier: Retrier, fn: Any) -> Any:
-    refuse_no_function(fn)
+    check_callable(fn)
     if is_generator(fn):
-        refuse_generator(fn)
+        raise_generator(fn)
     if inspect.iscoroutinefunction(fn):
         arun = retrier.arun
 
@@ -112,7 +112,7 @@ def _decorated(retrier: Retrier, fn: Any) -> Any:
 
         return functools.wraps(fn)(awaited)
     if retrier.policy.attempt_timeout is not None:
-        refuse_timeout(fn)
+        raise_timeout(fn)
 
     def called(*args: Any, **kwargs: Any) -> Any:
         return retrier.run(fn, args, kwargs)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from kafkaguard._retries.machine import DONE
 from kafkaguard_policies.running import testing
-from kafkaguard_policies.running.not_repeatable import LAZY, name_of, refuse_lazy
+from kafkaguard_policies.running.not_repeatable import LAZY, name_of, raise_lazy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -112,7 +112,7 @@ class Driver(_Driver[T]):
             raise forced
         result = self._fn(*self._args, **self._kwargs)
         if result.__class__ in LAZY:
-            refuse_lazy(result, self._fn)
+            raise_lazy(result, self._fn)
         return result
 
     def _repaired(self) -> bool:

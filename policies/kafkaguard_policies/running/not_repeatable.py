@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 LAZY = frozenset({AsyncGeneratorType, CoroutineType, GeneratorType})
 
 
-def refuse_lazy(result: Any, fn: Any) -> NoReturn:
-    """Refuse the result of a function that only began.
+def raise_lazy(result: Any, fn: Any) -> NoReturn:
+    """Raise for the result of a function that only began.
 
     Raises:
         TypeError: Always.
@@ -20,11 +20,11 @@ def refuse_lazy(result: Any, fn: Any) -> NoReturn:
     if isinstance(result, CoroutineType):
         result.close()
         raise TypeError(f"{name_of(fn)} is a coroutine function: await policy.acall()")
-    refuse_generator(fn)
+    raise_generator(fn)
 
 
-def refuse_generator(fn: Any) -> NoReturn:
-    """Refuse a generator function.
+def raise_generator(fn: Any) -> NoReturn:
+    """Raise for a generator function.
 
     Raises:
         TypeError: Always.
@@ -36,8 +36,8 @@ def refuse_generator(fn: Any) -> NoReturn:
     )
 
 
-def refuse_no_function(fn: Any) -> None:
-    """Refuse what cannot be decorated.
+def check_callable(fn: Any) -> None:
+    """Check that something can be decorated.
 
     Raises:
         TypeError: It is no function, or the object that ``@classmethod`` makes of one.
@@ -54,8 +54,8 @@ def refuse_no_function(fn: Any) -> None:
         )
 
 
-def refuse_timeout(fn: Any) -> NoReturn:
-    """Refuse ``attempt_timeout`` for a plain function.
+def raise_timeout(fn: Any) -> NoReturn:
+    """Raise for ``attempt_timeout`` of a plain function.
 
     Raises:
         TypeError: Always.

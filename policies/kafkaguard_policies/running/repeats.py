@@ -2,7 +2,7 @@
 
 A create, delete or alter whose answer was lost is repeated; "exists already" and "is
 not there" are then its success. Whether what is there is what was asked for, only a
-look can tell: the caller's ``confirm``.
+look can tell: the caller's ``confirm``, or that of a guarded admin.
 """
 
 from __future__ import annotations
@@ -53,15 +53,17 @@ def tell_done(
     if verdict.rule.id == "deleted-already":
         _log.info("%s: %s", verdict.rule.sentence, error)
         return
-    if confirm is None:
+    found = getattr(error, "differences", None)
+    if confirm is None and found is None:
         _log.warning(
             "an earlier attempt has made it, and its answer was lost (%s): nobody "
-            "looked whether it is as it was asked for; retry(confirm=) can",
+            "looked whether it is as it was asked for; a guarded admin, or "
+            "retry(confirm=), does",
             error,
         )
         return
     try:
-        answer = confirm()
+        answer = (found or None) if confirm is None else confirm()
     except Exception:  # noqa: BLE001 - the look is the caller's
         _log.exception("an earlier attempt has made it, and confirm() raised")
         return

@@ -22,8 +22,8 @@ from kafkaguard_policies.running.drivers import AsyncDriver, Driver
 from kafkaguard_policies.running.not_repeatable import (
     LAZY,
     checked_hooks,
-    refuse_lazy,
-    refuse_timeout,
+    raise_lazy,
+    raise_timeout,
 )
 from kafkaguard_policies.running.retried_call import RetriedCall
 from kafkaguard_policies.running.shared_limits import SharedLimits
@@ -184,7 +184,7 @@ class Retrier:
             failure = error
         else:
             if result.__class__ in LAZY:
-                refuse_lazy(result, fn)
+                raise_lazy(result, fn)
             shared.count_success()
             if self._on_success:
                 self._tell_success(started, shared.policy_id)
@@ -206,7 +206,7 @@ class Retrier:
     ) -> T:
         """Call under the breaker's eyes, or in a test."""
         if self.shared.refuses:
-            refuse_timeout(fn)
+            raise_timeout(fn)
         return Driver(self, fn, args, kwargs, self.start_call(deadline=deadline)).run()
 
     def _began(

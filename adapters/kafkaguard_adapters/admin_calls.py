@@ -1,0 +1,50 @@
+"""What administrators ask for: errors that say which request it was, and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaguard.errors import KafkaGuardError, TopicAlreadyExistsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard_adapters.client_errors import ClientErrors
+
+#: Kafka's request by the call that makes it, as the clients name it.
+REQUESTS: Final[Mapping[str, str]] = {
+    "alter_configs": "AlterConfigs",
+    "alter_consumer_group_offsets": "OffsetCommit",
+    "alter_group_offsets": "OffsetCommit",
+    "alter_partition_reassignments": "AlterPartitionReassignments",
+    "alter_replica_log_dirs": "AlterReplicaLogDirs",
+    "alter_user_scram_credentials": "AlterUserScramCredentials",
+    "create_acls": "CreateAcls",
+    "create_partitions": "CreatePartitions",
+    "create_topics": "CreateTopics",
+    "delete_acls": "DeleteAcls",
+    "delete_consumer_groups": "DeleteGroups",
+    "delete_group_offsets": "OffsetDelete",
+    "delete_groups": "DeleteGroups",
+    "delete_records": "DeleteRecords",
+    "delete_topics": "DeleteTopics",
+    "elect_leaders": "ElectLeaders",
+    "incremental_alter_configs": "IncrementalAlterConfigs",
+    "reset_group_offsets": "OffsetCommit",
+    "update_features": "UpdateFeatures",
+}
+
+
+def refusal(errors: ClientErrors, error: Any, api: str | None) -> KafkaGuardError:
+    """Make the error for what an administrator's call has raised.
+
+    Who asks is no member of the group concerned, so "poll first" would be no help.
+    """
+    if isinstance(error, KafkaGuardError):
+        return error
+    return errors.translate(error, api=api, context={"phase": "admin"})
+
+
+def finds_it_there(error: KafkaGuardError) -> bool:
+    """Say whether a creation finds that there is one already."""
+    return isinstance(error, TopicAlreadyExistsError)
