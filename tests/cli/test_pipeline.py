@@ -415,10 +415,9 @@ def yaml_of(page):
     "text",
     [
         EXAMPLE.read_text(),
-        "source:" + yaml_of(ROOT / "README.md"),
         "source:" + yaml_of(ROOT / "docs" / "spark.md"),
     ],
-    ids=["examples", "README", "docs"],
+    ids=["examples", "docs"],
 )
 def test_example_runs(text, run, kafka_cluster, tmp_path, monkeypatch):
     """Each file that is shown, over the first five thousand flights."""

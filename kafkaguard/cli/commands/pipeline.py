@@ -1,4 +1,4 @@
-"""``kafkaguard pipeline``: a file that says what goes from where into which topic."""
+"""``kafkaguard pipeline``: run a pipeline file with Spark."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Interrupted(Problem):
 
 @click.group()
 def pipeline() -> None:
-    """Run a file that says what goes from where into which topic."""
+    """Run a pipeline file: from a source, with Spark, into a topic."""
 
 
 @pipeline.command()
@@ -113,7 +113,7 @@ def _load(file: Path) -> Pipeline:
 
 @contextmanager
 def _session(definition: Pipeline, file: Path) -> Iterator[SparkSession]:
-    """Start Spark; where it does not, say which key of the file is the cause."""
+    """Start Spark; if it fails, name the key of the file that is the cause."""
     try:
         with spark_session(definition.name, settings=_settings(definition)) as spark:
             yield spark
@@ -149,7 +149,7 @@ def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
 
 
 def _as_advice(error: MistakeError) -> MistakeError:
-    """Tell people what to do where the verdict is about the request, not about them."""
+    """Add what people can do, where a verdict is only about the request."""
     cause = error.__cause__
     if not isinstance(cause, KafkaGuardError) or not cause.verdict.retriable:
         return error
