@@ -13,6 +13,7 @@ from kafkaguard._common.arguments import hook, mapping
 from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._made import module_of
+from kafkaguard_adapters.building import build
 from kafkaguard_adapters.stacking import compare
 from kafkaguard_adapters.wire.client_settings import SettingError, check_names
 from kafkaguard_policies import load_policy, presets
@@ -34,6 +35,7 @@ _HOMES = {
     ("aiokafka", "AIOKafkaAdminClient"): "kafkaguard_adapters.aiokafka.admin",
     ("aiokafka", "AIOKafkaConsumer"): "kafkaguard_adapters.aiokafka.consumer",
     ("aiokafka", "AIOKafkaProducer"): "kafkaguard_adapters.aiokafka.producer",
+    ("confluent_kafka", "AIOProducer"): "kafkaguard_adapters.confluent.aio_producer",
     ("confluent_kafka", "AdminClient"): "kafkaguard_adapters.confluent.admin",
     ("confluent_kafka", "Consumer"): "kafkaguard_adapters.confluent.consumer",
     ("confluent_kafka", "Producer"): "kafkaguard_adapters.confluent.producer",
@@ -92,7 +94,7 @@ def guard(
         mapping("guard(): config", config, "a mapping of the client's settings")
     if factory is not None:
         config = _prepared(factory, config or {})
-        client = _built(factory, dict(config))
+        client = build(factory, config)
     home = _home_of(client)
     if config is not None and factory is None:
         _check_names(client, home, config)
@@ -165,11 +167,6 @@ def _check_topics(topics: Any) -> None:
                 f"guard(): topics={{{topic!r}: ...}} takes TopicFacts(compacted=..., "
                 f"tiered=...), not {facts!r}"
             )
-
-
-def _built(factory: Callable[..., Any], config: dict[str, Any]) -> Any:
-    """Build a client; settings with dots in their names go in one dict (librdkafka)."""
-    return factory(config) if any("." in each for each in config) else factory(**config)
 
 
 def _prepared(factory: Any, config: Mapping[str, Any]) -> Mapping[str, Any]:

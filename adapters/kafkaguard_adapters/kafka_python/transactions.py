@@ -36,6 +36,7 @@ from kafkaguard_adapters.kafka_python.transaction_errors import (
     Call,
 )
 from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.transaction_block import GivenUp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +157,11 @@ class Transactions:
         self._raise_doubt()
         self._abort_within(None)
 
-    def give_up(self, seconds: float) -> bool:
+    def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the state tells
+        """Tell whether the call that has just failed can be made again."""
+        return self._lost_commit is None
+
+    def give_up(self, seconds: float) -> GivenUp | None:
         """Abort what is open when the producer is closed, as Java's producer does.
 
         Until then, whoever reads only what is committed gets nothing that came later.
@@ -165,20 +170,17 @@ class Transactions:
             seconds: The time that it has.
 
         Returns:
-            Whether a transaction was open that had not failed.
+            What became of the transaction; None: none was open, or one that had failed
+            is aborted now.
         """
         if not reading.is_in_transaction(self._shell.producer):
-            return False
+            return None
         was_sound = not self.has_failed()
         try:
             self._abort_within(seconds)
         except KafkaGuardError as error:
-            _log.warning(
-                "an open transaction could not be aborted on closing (%s): its "
-                "records hide later ones from readers until transaction_timeout_ms",
-                error,
-            )
-        return was_sound
+            return GivenUp(error)
+        return GivenUp() if was_sound else None
 
     def _abort_within(self, seconds: float | None) -> None:
         with self._judging(ABORT):
@@ -301,6 +303,8 @@ class Transactions:
             inside.condemn(old, error)
         if made.verdict.action is Action.FENCED:
             self._explain(made)
+        if made.verdict.action is Action.ABORT:  # which is what was just refused
+            made = transaction_errors.not_aborted(error)
         return made
 
     def _is_over_for_good(self) -> bool:
@@ -381,6 +385,9 @@ class Transactions:
         has_failed = cause is not None and (
             reading.is_in_transaction(producer) or self._is_open()
         )
+        if (self._failure is not None or has_failed) and call is ABORT:
+            self._is_stuck = True
+            return transaction_errors.not_aborted(error)
         if self._failure is not None or has_failed:
             return transaction_errors.abort_first(error, self._failure or judged, call)
         if transaction_errors.is_out_of_order(error):
