@@ -17,6 +17,9 @@ import aiokafka
 from kafkaguard._delivery.report import DeliveryReport
 from kafkaguard._retries.events import Event
 from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard_adapters.aiokafka.guarded_producer import (
+    GuardedProducer as AiokafkaProducer,
+)
 from kafkaguard_adapters.asking.cluster_calls import (
     AsyncClusterCalls,
     AsyncReportCalls,
@@ -89,7 +92,7 @@ class _Awaited:
 
 class AwaitedAdmin(AsyncClusterCalls, _Awaited, aiokafka.admin.AIOKafkaAdminClient): ...
 class AwaitedConsumer(AsyncReportCalls, _Awaited, aiokafka.AIOKafkaConsumer): ...
-class AwaitedProducer(AsyncClusterCalls, _Awaited, aiokafka.AIOKafkaProducer): ...
+class AwaitedProducer(AiokafkaProducer, _Awaited, aiokafka.AIOKafkaProducer): ...
 
 class ConfluentAdmin(ClusterCalls, _Blocking, confluent_kafka.admin.AdminClient):
     def close(self) -> None: ...

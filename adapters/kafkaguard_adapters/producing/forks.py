@@ -46,21 +46,21 @@ class ForkGuard:
         self._errors = errors
         self._factory = factory
         self._lock = threading.Lock()
-        _LIVE.add(self)
+        watch(self)
 
     def pass_by(self) -> None:
         """Do what a child has to do before it uses the producer."""
         if self.is_forked:
             self.in_child()
 
-    def after_fork(self) -> None:
+    def after_fork(self) -> Any:
         """In the child: leave the parent's connections alone."""
         guarded = self._guarded()
         if guarded is None:
-            return
+            return None
         self._lock = threading.Lock()
         self.is_forked = True
-        _PARENTS.append(guarded.leave_to_parent())
+        return guarded.leave_to_parent()
 
     def in_child(self, *_: object) -> None:
         """Build a producer of the child's own, or say that it must do so.
@@ -85,14 +85,25 @@ class ForkGuard:
                 self.is_forked = False
 
 
-_LIVE: weakref.WeakSet[ForkGuard] = weakref.WeakSet()
+class Watched(Protocol):
+    """Something that a fork concerns."""
+
+    def after_fork(self) -> Any:
+        """In the child: leave the parent alone; return what must not be closed."""
+
+
+_LIVE: weakref.WeakSet[Watched] = weakref.WeakSet()
 #: Clients of the parent process, kept so that none is closed by garbage collection.
 _PARENTS: list[Any] = []
 
 
-def _mark_forked() -> None:
-    for guard in list(_LIVE):
-        guard.after_fork()
+def watch(each: Watched) -> None:
+    """Tell of every child process that is forked from now on."""
+    _LIVE.add(each)
 
 
-os.register_at_fork(after_in_child=_mark_forked)
+def _tell() -> None:
+    _PARENTS.extend(each.after_fork() for each in list(_LIVE))
+
+
+os.register_at_fork(after_in_child=_tell)
