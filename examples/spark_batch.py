@@ -17,11 +17,12 @@ flights = spark.createDataFrame(
     "key string, value string, at int",
 )
 with KafkaCluster() as cluster:
+    refused = cluster.create_topic()
     report = kafkaguard.spark.write(
         flights,
         cluster.create_topic(config={"cleanup.policy": "compact"}),
         bootstrap_servers=cluster.bootstrap_servers,
-        dead_letter_topic=cluster.create_topic(),
+        policy={"extends": "spark-sink", "dead_letter": {"topic": refused}},
         order_by=["at"],  # the last value of each key stays last
     )
 print(report)

@@ -17,11 +17,12 @@ flights = spark.createDataFrame(
     [("N14228", "1013"), (None, "2020")], "key string, value string"
 )
 with KafkaCluster() as cluster:
+    refused = cluster.create_topic()
     report = kafkaguard.spark.write(
         flights,
         cluster.create_topic(config={"cleanup.policy": "compact"}),
         bootstrap_servers=cluster.bootstrap_servers,
-        dead_letter_topic=cluster.create_topic(),
+        policy={"extends": "spark-sink", "dead_letter": {"topic": refused}},
     )
 print(report)
 spark.stop()

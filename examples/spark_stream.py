@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -22,11 +23,15 @@ flights = spark.createDataFrame(
 with KafkaCluster() as cluster, tempfile.TemporaryDirectory() as folder:
     flights.write.parquet(f"{folder}/input")
     stream = spark.readStream.schema(flights.schema).parquet(f"{folder}/input")
+    policy = {
+        "extends": "spark-sink",
+        "dead_letter": {"topic": cluster.create_topic()},
+    }
     query = (
         stream.writeStream.format("kafkaguard")
         .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
         .option("topic", cluster.create_topic(config={"cleanup.policy": "compact"}))
-        .option("dead_letter_topic", cluster.create_topic())
+        .option("policy", json.dumps(policy))
         .option("report", f"{folder}/report.jsonl")
         .option("checkpointLocation", f"{folder}/checkpoint")
         .trigger(availableNow=True)

@@ -15,8 +15,9 @@ from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._made import module_of
 from kafkaguard_adapters.building import build
 from kafkaguard_adapters.stacking import compare
+from kafkaguard_adapters.unused_settings import unused_settings
 from kafkaguard_adapters.wire.client_settings import SettingError, check_names
-from kafkaguard_policies import load_policy, presets
+from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.guard")
-
-#: Settings of a policy that only describe it.
-_WORDS = frozenset({"name", "description"})
 
 #: By the top-level package and the name of a client's class: the module whose
 #: ``wrap()`` guards it. Names only, so that no client is imported for nothing.
@@ -127,18 +125,7 @@ def _check_names(client: Any, home: str, config: Mapping[str, Any]) -> None:
 
 def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> None:
     """Say which settings of a policy of the user's own mean nothing here."""
-    if policy.name in presets() and policy == load_policy(policy.name):
-        return
-    usual = load_policy("default")
-    unused = [
-        *(
-            name
-            for name in type(policy).model_fields
-            if name not in obeyed | _WORDS | {"overrides"}
-            and getattr(policy, name) != getattr(usual, name)
-        ),
-        *_unused_in_overrides(policy, obeyed),
-    ]
+    unused = unused_settings(policy, obeyed)
     if unused:
         _log.warning(
             "guard(): policy %s sets %s, which a guarded %s does not use: the client "
@@ -147,13 +134,6 @@ def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> No
             ", ".join(unused),
             type(client).__name__,
         )
-
-
-def _unused_in_overrides(policy: RetryPolicy, obeyed: frozenset[str]) -> list[str]:
-    """List what the overrides of a policy set, as ``overrides.backoff``."""
-    given = set().union(*(each.model_fields_set for each in policy.overrides))
-    names = {f"overrides.{name}" for name in given - {"when"}}
-    return sorted(names - obeyed)
 
 
 def _check_topics(topics: Any) -> None:

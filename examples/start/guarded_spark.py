@@ -18,7 +18,7 @@ report = kafkaguard.spark.write(
     flights,
     "flights",
     bootstrap_servers=os.environ["KAFKA"],
-    dead_letter_topic="flights-refused",
+    policy={"extends": "spark-sink", "dead_letter": {"topic": "flights-refused"}},
 )
 print(report)
 spark.stop()

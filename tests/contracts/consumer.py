@@ -29,6 +29,8 @@ class Reader:
 
     #: Seconds that a poll waits for records.
     slice_s = 0.2
+    #: What was assigned after the last poll of several readers at a time.
+    owned = ()
 
     def __init__(self, guarded, events):
         self.guarded = guarded
@@ -327,13 +329,13 @@ class ConsumerContract:
                 first,
                 second,
                 lambda: (
-                    len(first.assigned()) == len(second.assigned()) == 1
+                    len(first.owned) == len(second.owned) == 1
                     and len(waiting(first)) == len(waiting(second)) == 1
                 ),
             )
-            assert first.assigned() + second.assigned() in ([0, 1], [1, 0])
+            assert first.owned + second.owned in ([0, 1], [1, 0])
             for reader in (first, second):
-                assert reader.assigned() == waiting(reader)
+                assert reader.owned == waiting(reader)
             kafka_faults.journal.clear()
             end = time.monotonic() + 3
             self.both(first, second, lambda: time.monotonic() > end)
@@ -342,26 +344,32 @@ class ConsumerContract:
             fault.remove()
             self.both(first, second, lambda: len(first.read + second.read) >= 10)
             for reader in (first, second):
-                (own,) = reader.assigned()
+                (own,) = reader.owned
                 assert reader.values(own) == [b"%d" % n for n in range(5)]
                 assert waiting(reader) == []
                 assert reader.told(ev.PartitionResumesEvent)[-1].partition == own
 
     def both(self, first, second, done, timeout=60.0):
-        """Poll two readers at the same time until a condition holds."""
+        """Poll two readers, each in a thread of its own, until a condition holds."""
         over = threading.Event()
 
-        def poll():
+        def poll(reader):
             while not over.is_set():
-                second.read += second.poll(second.slice_s)
+                reader.read += reader.poll(reader.slice_s)
+                reader.owned = reader.assigned()
 
-        thread = threading.Thread(target=poll)
-        thread.start()
+        threads = [threading.Thread(target=poll, args=[r]) for r in (first, second)]
+        for each in threads:
+            each.start()
         try:
-            first.read_until(done, timeout)
+            end = time.monotonic() + timeout
+            while not done():
+                assert time.monotonic() < end, (first.owned, second.owned)
+                time.sleep(0.05)
         finally:
             over.set()
-            thread.join(30)
+            for each in threads:
+                each.join(30)
 
     def test_a_pause_of_the_users_is_not_taken_for_a_partition_that_waits(
         self, kafka_cluster, kafka_faults

@@ -8,8 +8,10 @@ from typing import ClassVar
 import pytest
 from kafka import KafkaProducer
 from kafka import errors as kafka_errors
+from opentelemetry.instrumentation.kafka import KafkaInstrumentor
 
 from kafkaguard import errors, guard
+from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import (
     CallbacksContract,
     ExpiryContract,
@@ -68,7 +70,11 @@ class KafkaPythonWriter(Writer):
 
 
 class TestKafkaPython(
-    ProducerContract, CallbacksContract, ExpiryContract, RejectsContract
+    ProducerContract,
+    CallbacksContract,
+    ExpiryContract,
+    RejectsContract,
+    InstrumentationContract,
 ):
     client_class = KafkaProducer
     client_name = "kafka-python"
@@ -122,6 +128,15 @@ class TestKafkaPython(
             guarded = guard(factory=factory, config=config, **options)
         with guarded:
             yield KafkaPythonWriter(guarded, events)
+
+    @contextmanager
+    def instrumented(self, provider, writer=None):
+        """Its methods are replaced in the class, so it does not matter when."""
+        KafkaInstrumentor().instrument(tracer_provider=provider)
+        try:
+            yield
+        finally:
+            KafkaInstrumentor().uninstrument()
 
     def own_signature(self, given):
         """A `send` of its own."""

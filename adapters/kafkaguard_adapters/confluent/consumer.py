@@ -127,6 +127,14 @@ class GuardedConsumer(BlockingConsumer):
                 "noticed, since a consumer of confluent-kafka does not show them and "
                 "kafkaguard cannot ask the cluster itself"
             )
+        if not isinstance(known.get(LOGGER), ResetLog):
+            _log.warning(
+                "guard(): a Consumer that is built already keeps its callbacks and its "
+                "log to itself. So resets of offsets are not compared with the log (on_"
+                "offset_reset: %s), and commits that nobody waits for are not told: "
+                "guard(factory=Consumer, config={...}) does",
+                policy.on_offset_reset,
+            )
         self._quick = self._quick_poll()
         # librdkafka waits without end where one thread closes and another one polls.
         self._in_client = threading.RLock()

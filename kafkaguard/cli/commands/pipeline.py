@@ -15,7 +15,7 @@ from kafkaguard.cli.progress import Progress
 from kafkaguard.cli.spark_session import NotStarted, connector, java_home, spark_session
 from kafkaguard.cli.spark_settings import check_settings, setting_in
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.spark import error_from
+from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.pipeline import run as running
 from kafkaguard_adapters.spark.pipeline.file import (
     PipelineError,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkaguard_adapters.spark import WriteReport
     from kafkaguard_adapters.spark.pipeline.model import Pipeline
+    from kafkaguard_adapters.spark.report import WriteReport
 
 _PACKAGES = "spark.jars.packages"
 
@@ -177,6 +177,8 @@ def _print(report: WriteReport) -> None:
     table.add_row("Delivered", f"{report.delivered:,}")
     for reason, count in report.dead_lettered.items():
         table.add_row(f"In {report.dead_letter_topic}: {reason}", f"{count:,}")
+    for reason, count in report.dropped.items():
+        table.add_row(f"Dropped: {reason}", f"{count:,}")
     for error, count in report.in_doubt.items():
         table.add_row(f"In doubt: {error}", f"{count:,}")
     twice = report.maybe_twice
