@@ -103,7 +103,7 @@ class TestStart:
     async def test_a_forked_child_is_refused(self, kafka_cluster):
         """Its connections are the parent's."""
         async with guarded(kafka_cluster) as producer:
-            producer.in_child()
+            producer.after_fork()
             with pytest.raises(ForkedProducerError, match=str(os.getpid())):
                 await producer.send("t", b"v")
             producer._is_forked = False

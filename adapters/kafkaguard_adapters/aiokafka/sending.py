@@ -60,7 +60,6 @@ class Sending:
 
     __slots__ = (
         "_client",
-        "_client_send",
         "_harmless",
         "_is_disguised",
         "_lookup",
@@ -115,7 +114,7 @@ class Sending:
         """Send with this client from now on."""
         if producer is self._client:
             return
-        self._client, self._client_send = producer, producer.send
+        self._client = producer
         if self.checks_keys and self._rule.minds_disguises:
             moving.wrap_key_serializer(producer, self._note_key)
         if self._sets_aside:
@@ -144,7 +143,8 @@ class Sending:
         if not self.is_usable or get_running_loop() is not self._loop:
             await self.ready(topic_of(args, kwargs))
         try:
-            return await self._client_send(*args, **kwargs)
+            # Looked up each time: instrumentation may replace it.
+            return await self._client.send(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - raised again, unless mended
             return await self.not_accepted(error, self.send, args, kwargs)
 
