@@ -85,25 +85,21 @@ class TransactionWords:
             verdict=_OUT_OF_ORDER_CALL,
         )
 
-    def abort_first(
-        self, failed: KafkaGuardError, call: Call, original: BaseException | None = None
-    ) -> KafkaGuardError:
+    def abort_first(self, failed: KafkaGuardError, call: Call) -> KafkaGuardError:
         """Make the error of a call in a transaction that can only be aborted.
 
         Args:
             failed: What has failed before.
             call: The call.
-            original: What the client said to it.
         """
-        made = self._errors.translate(
-            original or failed,
+        made = self._errors.make(
+            ABORTED.error_class,
+            _how_failed(failed),
             api=call.api,
             topic=failed.topic,
             partition=failed.partition,
             verdict=ABORTED,
-            message=_how_failed(failed),
         )
-        made.code = ABORTED.error_class.code
         made.__cause__ = failed
         return made
 
