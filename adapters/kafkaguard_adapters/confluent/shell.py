@@ -247,7 +247,7 @@ class ConfluentShell:
         kept = None
         if self._settings.hears_errors:
             kept = self._lost_connection < since - SUPPRESSED_S
-        return Known(self._is_dying, kept, self.traits.idempotent)
+        return Known(self._is_dying, kept)
 
     def arrived_again(self, token: int, message: Any) -> None:
         """Take note that a record which was sent again has arrived."""

@@ -100,12 +100,10 @@ class Known(NamedTuple):
         is_dying: The guard has purged its queue, not the application.
         kept_connections: No connection was lost since the oldest record was handed
             over; None: that is not known.
-        idempotent: It numbers its batches.
     """
 
     is_dying: bool
     kept_connections: bool | None
-    idempotent: bool
 
 
 class KeptBatch(Batch):
@@ -364,7 +362,7 @@ class Window(KeptBatch):
         error = KafkaError(_PURGED_IN_FLIGHT)
         failure = Failure(error, None, None, None, time.monotonic())
         self._left.update(missing)
-        known = Known(is_dying=True, kept_connections=None, idempotent=True)
+        known = Known(is_dying=True, kept_connections=None)
         return FailedRecords(self, dict.fromkeys(missing, failure), timeout, known)
 
     def _placed(self, failures: Sequence[Failure]) -> Iterator[tuple[int, Failure]]:
@@ -547,7 +545,9 @@ def _refusal(token: int, index: int, failure: Failure, known: Known) -> Refusal:
         facts = {"blame": "client", "sent": "never" if never else "maybe"}
     elif code == _PURGED or code in _UNKNOWN or partition is None:
         facts = {"blame": "record", "sent": "never"}
-    elif not known.idempotent:
+    else:
+        # It may have been written at an earlier try; a topic's settings are looked at
+        # before the broker sees that it has the batch already.
         facts["was_unanswered"] = known.kept_connections is False
     return Refusal(
         token,
