@@ -128,10 +128,10 @@ class Sending:
                     report = Ticket(window, index, call, headers, timestamp)
                 elif call is None:
                     report = window.report
-                elif call is window.call:
-                    report = window.chained
                 else:
-                    report = window.chain(call)
+                    known, report = window.chained
+                    if call is not known:
+                        report = window.chain(call)
                 shell.produce(
                     topic, value, key, partition, report, None, timestamp, headers
                 )

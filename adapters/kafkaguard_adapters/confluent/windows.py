@@ -138,8 +138,8 @@ class Window(KeptBatch):
         key_hashes: By index.
         value_hashes: By index.
         report: The client's callback of a record that needs no other.
-        call: The application's callback that was given last.
-        chained: The client's callback of a record with that one.
+        chained: The application's callback that was given last, and the client's
+            callback of a record with that one; in one, since threads share it.
         failures: What was reported as failed and has not left it.
         first_token: See above.
     """
@@ -151,7 +151,6 @@ class Window(KeptBatch):
         "_suspects",
         "_ticks",
         "_voids",
-        "call",
         "chained",
         "failures",
         "first_token",
@@ -191,8 +190,8 @@ class Window(KeptBatch):
         self._voids: set[int] = set()
         #: Those that have failed and left it.
         self._left: set[int] = set()
-        self.call: Any = None
-        self.report = self.chained = self._reporter()
+        self.chained: tuple[Any, Any] = (None, None)
+        self.report: Any = self._reporter()
 
     # --- reports, in whatever thread polls --------------------------------------------
 
@@ -239,7 +238,7 @@ class Window(KeptBatch):
             else:
                 callbacks.call(call, None, message)
 
-        self.call, self.chained = call, report
+        self.chained = call, report
         return report
 
     def fail(
@@ -285,7 +284,7 @@ class Window(KeptBatch):
 
     def let_go(self) -> None:
         """Forget what only reports need."""
-        self.report = self.chained = self.call = None
+        self.report, self.chained = None, (None, None)
         self.value_hashes = array("q")
         self.failures = []
 
