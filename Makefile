@@ -60,7 +60,7 @@ fuzz: .venv/installed ## A million mutated messages (Linux)
 	$(BIN)/python scripts/fuzz_protocol.py
 
 .PHONY: mutate
-mutate: .venv/installed ## Small wrong changes in the pure rooms, and who notices (hours)
+mutate: .venv/installed ## A sample of small wrong changes, and who notices (5 min; MUTATE=--all: hours)
 	$(BIN)/python scripts/mutation $(MUTATE)
 
 .PHONY: bench
@@ -76,12 +76,18 @@ soak: .venv/installed ## Spark streams through outages, and killed at random (an
 demo: .venv/installed ## The main job, on 336,776 real flights
 	$(BIN)/kafkaguard demo
 
+.PHONY: pictures
+pictures: .venv/installed ## Run the demo and a lagging group, and draw all pictures anew
+	$(BIN)/python scripts/generate_pictures.py --record
+
 .PHONY: generate
-generate: .venv/installed ## Make the generated files again: errors, verdicts, clients' words
+generate: .venv/installed ## Make generated files again: errors, verdicts, public names, pictures
 	$(BIN)/python scripts/generate_errors.py
 	$(BIN)/python scripts/generate_setting_names.py
 	$(BIN)/python scripts/generate_verdicts.py
 	$(BIN)/python scripts/generate_client_words.py
+	$(BIN)/python scripts/generate_public_api.py
+	$(BIN)/python scripts/generate_pictures.py
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import tempfile
 import time
@@ -35,14 +36,15 @@ def writer_of(kind, spark, cluster):
     """Make a stream's writer into a topic of its own."""
     servers = cluster.bootstrap_servers
     topic, dead = cluster.create_topic(partitions=PARTITIONS), cluster.create_topic()
+    policy = {"extends": "spark-sink", "dead_letter": {"topic": dead}}
     writer = batches(spark).writeStream.option("kafka.bootstrap.servers", servers)
     if kind == "Spark's own":
         return writer.format("kafka").option("topic", topic)
     if kind == "data source":
-        options = {"topic": topic, "dead_letter_topic": dead}
+        options = {"topic": topic, "policy": json.dumps(policy)}
         return writer.format("kafkaguard").options(**options)
     function = kafkaguard.spark.foreach_batch(
-        topic, bootstrap_servers=servers, dead_letter_topic=dead
+        topic, bootstrap_servers=servers, policy=policy
     )
     return batches(spark).writeStream.foreachBatch(function)
 

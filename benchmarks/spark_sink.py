@@ -50,14 +50,13 @@ def records(spark):
 def write(kind, df, cluster, topic, dead):
     """Write a frame in one of the ways that are compared."""
     servers = cluster.bootstrap_servers
+    policy = {"extends": "spark-sink", "dead_letter": {"topic": dead}}
     if kind == "write, dead letters":
-        kafkaguard.spark.write(
-            df, topic, bootstrap_servers=servers, dead_letter_topic=dead
-        )
+        kafkaguard.spark.write(df, topic, bootstrap_servers=servers, policy=policy)
         return
     if kind == "guard_sink":
         df = kafkaguard.spark.guard_sink(
-            df, topic, dead_letter_topic=dead, partitions=PARTITIONS
+            df, topic, policy=policy, partitions=PARTITIONS
         )
     sink = "kafkaguard" if kind == "data source" else "kafka"
     writer = df.write.format(sink).mode("append")

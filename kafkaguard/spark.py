@@ -2,7 +2,7 @@
 
 >>> import kafkaguard.spark  # doctest: +SKIP
 >>> kafkaguard.spark.write(df, "flights", bootstrap_servers="localhost:9092",
-...                        dead_letter_topic="flights-refused")  # doctest: +SKIP
+...                        policy="spark-sink")  # doctest: +SKIP
 WriteReport(topic='flights', read=336776, delivered=334264, ...)
 """
 
@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 
 require("kafkaguard.spark", "spark", *SPARK)
 
-from kafkaguard_adapters.spark import (  # noqa: E402 - they need those packages
-    KafkaGuardSource,
+# They need those packages.
+from kafkaguard_adapters.spark.driver.data_source import KafkaGuardSource  # noqa: E402 - see above
+from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch  # noqa: E402 - see above
+from kafkaguard_adapters.spark.driver.guard_sink import guard_sink  # noqa: E402 - see above
+from kafkaguard_adapters.spark.driver.telling import (  # noqa: E402 - see above
     ReportListener,
-    WriteReport,
-    error_from,
-    foreach_batch,
-    guard_sink,
     otel_reports,
     prometheus_reports,
-    write,
 )
+from kafkaguard_adapters.spark.driver.write import write  # noqa: E402 - see above
+from kafkaguard_adapters.spark.marker import error_from  # noqa: E402 - see above
+from kafkaguard_adapters.spark.report import WriteReport  # noqa: E402 - see above
 
 __all__ = [
     "ReportListener",

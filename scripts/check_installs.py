@@ -72,7 +72,7 @@ INSTALLS: dict[str, list[Run]] = {
         Run("python -m pytest -q test_with_faults.py", "passed")
     ],
     "cli,confluent": [
-        Run("python readme_first.py", "IN_DOUBT"),
+        Run("python readme_first.py", "REJECT no"),
         Run("python confluent.py"),
         Run("kafkaguard explain 7 --api Produce", "IN_DOUBT"),
     ],
@@ -84,6 +84,7 @@ INSTALLS: dict[str, list[Run]] = {
         Run("python broker_without_jars.py", "kafkaguard[testing]"),
     ],
     "confluent": [Run("python confluent.py")],
+    "aiokafka,cli": [Run("python aiokafka_client.py")],
     "aiokafka": [Run("python aiokafka_client.py")],
     "prometheus": [Run("python prometheus.py")],
     "otel": [Run("python otel.py")],
@@ -165,10 +166,11 @@ def _write_programs(folder: Path) -> None:
     shutil.copytree(Path(__file__).with_name("installs"), folder)
     shutil.copy(ROOT / "examples/test_with_faults.py", folder)
     readme, testing = ROOT / "README.md", ROOT / "docs/testing.md"
+    spark = ROOT / "docs/spark.md"
     for name, text in {
         "readme_first.py": _blocks(readme, "python")[0],
         "readme_spark.py": _block(readme, "python", "kafkaguard.spark.write"),
-        "flights.yaml": _block(readme, "yaml", "source:"),
+        "flights.yaml": _block(spark, "yaml", "source:"),
         "test_orders.py": "\n".join(_blocks(testing, "python")[:4]),
     }.items():
         (folder / name).write_text(text)

@@ -8,6 +8,7 @@ all that it changes before it is merged. The documentation shows the same file.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import concurrent.futures
 import socket
 import ssl
@@ -32,7 +33,7 @@ from kafkaguard.errors import BY_CODE, _special
 from kafkaguard.errors._librdkafka import LOCAL_CODES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from kafkaguard._verdicts.verdict import Verdict
 
@@ -301,14 +302,9 @@ def exceptions() -> list[Any]:
             is_error = isinstance(cls, type) and issubclass(cls, package.KafkaError)
             if is_error and getattr(cls, "errno", None) is None:
                 found.append(cls.__new__(cls))  # some want more than a text
-    timeouts = ("Unable to bootstrap from x", "Failed to update metadata after 1 s", "")
-    closed = ("Consumer closed", "Producer closed", "Producer has been closed", "bug")
     return [
         *found,
-        *(kafka.errors.KafkaTimeoutError(text) for text in timeouts),
-        *(aiokafka.errors.KafkaTimeoutError(text) for text in timeouts),
-        *(BufferError(text) for text in ("Local: Queue full", "Existing exports")),
-        *(RuntimeError(text) for text in closed),
+        *_told_by_text(),
         *(ConnectionError(), ConnectionResetError(), BrokenPipeError(), OSError()),
         *(
             TimeoutError(),
@@ -319,6 +315,15 @@ def exceptions() -> list[Any]:
         *(socket.gaierror(), ssl.SSLError(), ssl.SSLCertVerificationError()),
         *(KafkaException(), KafkaException(KafkaError(-195))),
     ]
+
+
+def _told_by_text() -> Iterator[Exception]:
+    """Yield exceptions whose text tells what they are, and others of their class."""
+    for package in (kafka.errors, aiokafka.errors, builtins):
+        for name, texts in TEXTS.items():
+            cls = getattr(package, name, None)
+            if cls is not None:
+                yield from (cls(text) for text in (*(t for t, _ in texts), "any other"))
 
 
 def exception_rows() -> list[str]:

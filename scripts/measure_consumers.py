@@ -1,7 +1,7 @@
 """Measure what bare and guarded consumers do about a partition that cannot be read.
 
-One of three partitions answers 9 for five seconds while all are written to. The table
-in docs/consumers.md is made of it: ``python scripts/measure_consumers.py``.
+One of three partitions is refused while all are written to. The table in
+docs/consumers.md is made of it: ``python scripts/measure_consumers.py``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,33 @@ import aiokafka
 from kafkaguard import guard
 from kafkaguard.testing import FaultProxy, KafkaCluster
 
+PAGE = Path(__file__).parent.parent / "docs" / "consumers.md"
+BEGIN, END = "<!-- client matrix -->\n", "<!-- end of the client matrix -->\n"
+BEFORE_S, FAULT_S, AFTER_S = 2.0, 5.0, 8.0
+
+
+class Case(NamedTuple):
+    """What one partition is answered, from the second second on."""
+
+    name: str
+    code: int
+    #: How often; None: for five seconds.
+    times: int | None = None
+
+
+CASES = (
+    Case("9 REPLICA_NOT_AVAILABLE for 5 s", 9),
+    Case("1 OFFSET_OUT_OF_RANGE, once, within the log", 1, 1),
+    Case("-1 UNKNOWN_SERVER_ERROR, three times", -1, 3),
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PAGE = Path(__file__).parent.parent / "docs" / "consumers.md"
-BEGIN, END = "<!-- client matrix -->\n", "<!-- end of the client matrix -->\n"
-FAULT_S = 5.0
-AFTER_S = 8.0
+    #: Builds a consumer of a class and its settings.
+    Make = Callable[[Callable[..., Any], dict[str, Any]], Any]
+    #: Partition, offset and time of each record.
+    Found = list[tuple[int, int, float]]
 
 
 class Seen(NamedTuple):
@@ -33,42 +53,48 @@ class Seen(NamedTuple):
 
     refused: int
     others: int
-    lost: int
+    missed: int
+    twice: int
     raised: str
 
 
-def kafka_python(
-    servers: str, topic: str, until: float, wrap: Callable[..., Any]
-) -> list[tuple[int, bytes, float]]:
+def bare(factory: Any, config: dict[str, Any]) -> Any:
+    """Do not guard it."""
+    return factory(config) if "group.id" in config else factory(**config)
+
+
+def guarded(factory: Any, config: dict[str, Any]) -> Any:
+    """Guard it."""
+    return guard(factory=factory, config=config)
+
+
+def kafka_python(servers: str, topic: str, until: float, make: Make) -> Found:
     """Read with kafka-python."""
-    client = wrap(
-        kafka.KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
-    )
+    settings = {"bootstrap_servers": servers, "auto_offset_reset": "earliest"}
+    client = make(kafka.KafkaConsumer, settings)
     client.assign([kafka.TopicPartition(topic, n) for n in range(3)])
     read = []
     while time.monotonic() < until:
         for records in client.poll(timeout_ms=200).values():
-            read += [(r.partition, r.value, time.monotonic()) for r in records]
+            read += [(r.partition, r.offset, time.monotonic()) for r in records]
     client.close()
     return read
 
 
-def confluent(
-    servers: str, topic: str, until: float, wrap: Callable[..., Any]
-) -> list[tuple[int, bytes, float]]:
+def confluent(servers: str, topic: str, until: float, make: Make) -> Found:
     """Read with confluent-kafka."""
-    config = {
+    settings = {
         "bootstrap.servers": servers,
         "group.id": "measured",
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
     }
-    client = wrap(confluent_kafka.Consumer(config), config=config)
+    client = make(confluent_kafka.Consumer, settings)
     client.assign([confluent_kafka.TopicPartition(topic, n) for n in range(3)])
     read = []
     while time.monotonic() < until:
         read += [
-            (each.partition(), each.value(), time.monotonic())
+            (each.partition(), each.offset(), time.monotonic())
             for each in client.consume(500, 0.2)
             if each.error() is None
         ]
@@ -76,24 +102,21 @@ def confluent(
     return read
 
 
-def awaited(
-    servers: str, topic: str, until: float, wrap: Callable[..., Any]
-) -> list[tuple[int, bytes, float]]:
+def awaited(servers: str, topic: str, until: float, make: Make) -> Found:
     """Read with aiokafka."""
+    settings = {"bootstrap_servers": servers, "auto_offset_reset": "earliest"}
 
-    async def run() -> list[tuple[int, bytes, float]]:
-        client = wrap(
-            aiokafka.AIOKafkaConsumer(
-                bootstrap_servers=servers, auto_offset_reset="earliest"
-            )
-        )
+    async def run() -> Found:
+        client = make(aiokafka.AIOKafkaConsumer, settings)
         await client.start()
         client.assign([aiokafka.TopicPartition(topic, n) for n in range(3)])
         read = []
-        while time.monotonic() < until:
-            for records in (await client.getmany(timeout_ms=200)).values():
-                read += [(r.partition, r.value, time.monotonic()) for r in records]
-        await client.stop()
+        try:
+            while time.monotonic() < until:
+                for records in (await client.getmany(timeout_ms=200)).values():
+                    read += [(r.partition, r.offset, time.monotonic()) for r in records]
+        finally:
+            await client.stop()
         return read
 
     return asyncio.run(run())
@@ -106,12 +129,7 @@ CLIENTS = {
 }
 
 
-def bare(client: Any, **_: Any) -> Any:
-    """Do not guard it."""
-    return client
-
-
-def measure(cluster: KafkaCluster, read: Any, wrap: Callable[..., Any]) -> Seen:
+def measure(cluster: KafkaCluster, read: Any, make: Make, case: Case) -> Seen:
     """Read under load, with the fault from the second second on."""
     topic = cluster.create_topic(partitions=3)
     done = threading.Event()
@@ -126,58 +144,61 @@ def measure(cluster: KafkaCluster, read: Any, wrap: Callable[..., Any]) -> Seen:
                     written[partition] += 1
 
     with FaultProxy(cluster) as proxy:
+
+        def fail() -> None:
+            rule = proxy.on("Fetch", topic=topic, partition=1)
+            fault = rule.fail(case.code, times=case.times)
+            if case.times is None:
+                threading.Timer(FAULT_S, fault.remove).start()
+
         writer = threading.Thread(target=write)
         writer.start()
         began = time.monotonic()
-        threading.Timer(2.0, lambda: faults(proxy, topic)).start()
+        threading.Timer(BEFORE_S, fail).start()
+        threading.Timer(BEFORE_S + FAULT_S + 1.0, done.set).start()
         raised, found = "", []
         try:
-            stop = threading.Timer(2.0 + FAULT_S + 1.0, done.set)
-            stop.start()
-            until = began + 2.0 + FAULT_S + AFTER_S
-            found = read(proxy.bootstrap_servers, topic, until, wrap)
+            until = began + BEFORE_S + FAULT_S + AFTER_S
+            found = read(proxy.bootstrap_servers, topic, until, make)
         except Exception as error:  # noqa: BLE001 - what a bare client raises is a result
             raised = type(error).__name__
         done.set()
         writer.join()
         refused = sum(bool(each.errors) for each in proxy.requests("Fetch"))
-    during = (began + 2.0, began + 2.0 + FAULT_S)
-    others = sum(
-        during[0] < at < during[1] for partition, _, at in found if partition != 1
-    )
-    return Seen(refused, others, sum(written) - len(found), raised)
+    first, last = began + BEFORE_S, began + BEFORE_S + FAULT_S
+    others = sum(first < at < last for partition, _, at in found if partition != 1)
+    once = {(partition, offset) for partition, offset, _ in found}
+    missed, twice = sum(written) - len(once), len(found) - len(once)
+    return Seen(refused, others, missed, twice, raised)
 
 
-def faults(proxy: FaultProxy, topic: str) -> None:
-    """Let one partition answer 9 for some seconds."""
-    fault = proxy.on("Fetch", topic=topic, partition=1).fail(9)
-    threading.Timer(FAULT_S, fault.remove).start()
+def told(seen: Seen) -> str:
+    """Say what a consumer did."""
+    if seen.raised:
+        return f"raises {seen.raised}"
+    return f"{seen.refused:,} refused reads, {seen.missed} missed, {seen.twice:,} twice"
 
 
-def row(name: str, alone: Seen, guarded: Seen) -> str:
+def row(case: Case, name: str, alone: Seen, ours: Seen) -> str:
     """Make a row of the table."""
-    rate = guarded.others / max(1, alone.others)
-    cells = (
-        name,
-        f"{alone.refused:,}" + (f", then {alone.raised}" if alone.raised else ""),
-        f"{guarded.refused}",
-        f"{rate:.2f}",
-        f"{guarded.lost}",
-    )
-    return "| " + " | ".join(cells) + " |\n"
+    rate = f"{ours.others / alone.others:.2f}" if alone.others else "-"
+    return f"| {case.name} | {name} | {told(alone)} | {told(ours)} | {rate} |\n"
 
 
 def main() -> None:
     """Measure, and write the table into the page."""
     rows = [
-        "| client | bare: refused reads | guarded | others' rate to bare | missed |\n",
+        "| the partition is answered | client | bare | guarded | others, to bare |\n",
         "| --- | --- | --- | --- | --- |\n",
     ]
     with KafkaCluster() as cluster:
-        for name, read in CLIENTS.items():
-            alone = measure(cluster, read, bare)
-            rows.append(row(name, alone, measure(cluster, read, guard)))
-            print(rows[-1], end="")
+        for case in CASES:
+            for name, read in CLIENTS.items():
+                alone = measure(cluster, read, bare, case)
+                rows.append(
+                    row(case, name, alone, measure(cluster, read, guarded, case))
+                )
+                print(rows[-1], end="", flush=True)
     text = PAGE.read_text()
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
     PAGE.write_text(text[:begin] + "".join(rows) + text[end:])

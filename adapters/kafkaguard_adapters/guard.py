@@ -13,9 +13,11 @@ from kafkaguard._common.arguments import hook, mapping
 from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._made import module_of
+from kafkaguard_adapters.building import build
 from kafkaguard_adapters.stacking import compare
+from kafkaguard_adapters.unused_settings import unused_settings
 from kafkaguard_adapters.wire.client_settings import SettingError, check_names
-from kafkaguard_policies import load_policy, presets
+from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,15 +27,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.guard")
 
-#: Settings of a policy that only describe it.
-_WORDS = frozenset({"name", "description"})
-
 #: By the top-level package and the name of a client's class: the module whose
 #: ``wrap()`` guards it. Names only, so that no client is imported for nothing.
 _HOMES = {
     ("aiokafka", "AIOKafkaAdminClient"): "kafkaguard_adapters.aiokafka.admin",
     ("aiokafka", "AIOKafkaConsumer"): "kafkaguard_adapters.aiokafka.consumer",
     ("aiokafka", "AIOKafkaProducer"): "kafkaguard_adapters.aiokafka.producer",
+    ("confluent_kafka", "AIOProducer"): "kafkaguard_adapters.confluent.aio_producer",
     ("confluent_kafka", "AdminClient"): "kafkaguard_adapters.confluent.admin",
     ("confluent_kafka", "Consumer"): "kafkaguard_adapters.confluent.consumer",
     ("confluent_kafka", "Producer"): "kafkaguard_adapters.confluent.producer",
@@ -92,7 +92,7 @@ def guard(
         mapping("guard(): config", config, "a mapping of the client's settings")
     if factory is not None:
         config = _prepared(factory, config or {})
-        client = _built(factory, dict(config))
+        client = build(factory, config)
     home = _home_of(client)
     if config is not None and factory is None:
         _check_names(client, home, config)
@@ -125,18 +125,7 @@ def _check_names(client: Any, home: str, config: Mapping[str, Any]) -> None:
 
 def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> None:
     """Say which settings of a policy of the user's own mean nothing here."""
-    if policy.name in presets() and policy == load_policy(policy.name):
-        return
-    usual = load_policy("default")
-    unused = [
-        *(
-            name
-            for name in type(policy).model_fields
-            if name not in obeyed | _WORDS | {"overrides"}
-            and getattr(policy, name) != getattr(usual, name)
-        ),
-        *_unused_in_overrides(policy, obeyed),
-    ]
+    unused = unused_settings(policy, obeyed)
     if unused:
         _log.warning(
             "guard(): policy %s sets %s, which a guarded %s does not use: the client "
@@ -145,13 +134,6 @@ def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> No
             ", ".join(unused),
             type(client).__name__,
         )
-
-
-def _unused_in_overrides(policy: RetryPolicy, obeyed: frozenset[str]) -> list[str]:
-    """List what the overrides of a policy set, as ``overrides.backoff``."""
-    given = set().union(*(each.model_fields_set for each in policy.overrides))
-    names = {f"overrides.{name}" for name in given - {"when"}}
-    return sorted(names - obeyed)
 
 
 def _check_topics(topics: Any) -> None:
@@ -165,11 +147,6 @@ def _check_topics(topics: Any) -> None:
                 f"guard(): topics={{{topic!r}: ...}} takes TopicFacts(compacted=..., "
                 f"tiered=...), not {facts!r}"
             )
-
-
-def _built(factory: Callable[..., Any], config: dict[str, Any]) -> Any:
-    """Build a client; settings with dots in their names go in one dict (librdkafka)."""
-    return factory(config) if any("." in each for each in config) else factory(**config)
 
 
 def _prepared(factory: Any, config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -4,17 +4,22 @@
 # types, would fit everything.
 # mypy: disallow-subclassing-any=False
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 import aiokafka.admin
 import confluent_kafka
 import confluent_kafka.admin
+import confluent_kafka.aio
 import kafka
 
 import aiokafka
+from kafkaguard._delivery.report import DeliveryReport
 from kafkaguard._retries.events import Event
 from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard_adapters.aiokafka.guarded_producer import (
+    GuardedProducer as AiokafkaProducer,
+)
 from kafkaguard_adapters.asking.cluster_calls import (
     AsyncClusterCalls,
     AsyncReportCalls,
@@ -53,6 +58,10 @@ class HasConsume(Protocol):
     @property
     def consume(self) -> Callable[..., Any]: ...
 
+class HasAwaitedProduce(Protocol):
+    @property
+    def produce(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
+
 class HasProduce(Protocol):
     @property
     def produce(self) -> Callable[..., Any]: ...
@@ -83,13 +92,20 @@ class _Awaited:
 
 class AwaitedAdmin(AsyncClusterCalls, _Awaited, aiokafka.admin.AIOKafkaAdminClient): ...
 class AwaitedConsumer(AsyncReportCalls, _Awaited, aiokafka.AIOKafkaConsumer): ...
-class AwaitedProducer(AsyncClusterCalls, _Awaited, aiokafka.AIOKafkaProducer): ...
+class AwaitedProducer(AiokafkaProducer, _Awaited, aiokafka.AIOKafkaProducer): ...
 
 class ConfluentAdmin(ClusterCalls, _Blocking, confluent_kafka.admin.AdminClient):
     def close(self) -> None: ...
 
 class ConfluentConsumer(ReportCalls, _Blocking, confluent_kafka.Consumer): ...
-class ConfluentProducer(ClusterCalls, _Blocking, confluent_kafka.Producer): ...
+class ConfluentAIOProducer(
+    AsyncClusterCalls, _Awaited, confluent_kafka.aio.AIOProducer
+): ...
+
+class ConfluentProducer(ClusterCalls, _Blocking, confluent_kafka.Producer):
+    def report(self) -> DeliveryReport: ...
+    def close(self, timeout: float | None = None) -> bool: ...
+
 class KafkaPythonAdmin(ClusterCalls, _Blocking, kafka.KafkaAdminClient): ...
 class KafkaPythonConsumer(ReportCalls, _Blocking, kafka.KafkaConsumer): ...
 class KafkaPythonProducer(GuardedProducer, kafka.KafkaProducer): ...
@@ -129,6 +145,13 @@ def guard(
     factory: Callable[..., HasConsume] | None = None,
     **options: Unpack[Options],
 ) -> ConfluentConsumer: ...
+@overload
+def guard(
+    client: HasAwaitedProduce | None = None,
+    *,
+    factory: Callable[..., HasAwaitedProduce] | None = None,
+    **options: Unpack[Options],
+) -> ConfluentAIOProducer: ...
 @overload
 def guard(
     client: HasProduce | None = None,

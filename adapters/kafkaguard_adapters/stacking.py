@@ -68,6 +68,7 @@ def compare(
         StackingError: ``strict``, and something was found.
     """
     _, folder, kind = home.split(".")
+    kind = kind.removeprefix("aio_")
     library, read = _READERS[folder]
     settings = read(client, kind, config)
     findings = check_stacking(policy, settings, kind=kind, client=library)  # type: ignore[arg-type]  # a home's last part is a kind

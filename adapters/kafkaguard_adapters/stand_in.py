@@ -54,7 +54,8 @@ class StandIn:
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse: a connection cannot be moved to another process."""
         raise TypeError(
-            "a guarded client cannot be pickled or copied: build it where it is used"
+            "a guarded client cannot be pickled or copied: build it where it is used, "
+            "in the worker itself"
         )
 
 

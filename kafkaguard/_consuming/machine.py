@@ -54,10 +54,11 @@ FLOOR_S: Final = 0.1
 Outcome = Literal["kept", "reset", "raised"]
 
 FETCH: Final = "Fetch"
+LIST_OFFSETS: Final = "ListOffsets"
 METADATA: Final = "Metadata"
 #: In an event or a command that is about a whole topic.
 NO_PARTITION: Final = -1
-_OUT_OF_RANGE: Final = 1
+OUT_OF_RANGE: Final = 1
 _DENIED: Final = 29
 #: After these a client that hands its errors over is raised for.
 _ENDS: Final = frozenset({Action.CONFIGURE, Action.RECREATE, Action.FENCED})
@@ -131,8 +132,8 @@ class ConsumerMachine:
         make: Makes errors that are the client's, too.
         random: Gives numbers from 0 to below 1.
         client: The library in between.
-        holds_by_pausing: Whether a hold is a pause of the client, which the user's own
-            pauses share.
+        shows_answers: Whether the client shows what each read is answered. If not, only
+            probes do, and a hold is a pause, which the user's own pauses share.
     """
 
     def __init__(
@@ -142,13 +143,13 @@ class ConsumerMachine:
         random: Callable[[], float],
         *,
         client: str,
-        holds_by_pausing: bool = False,
+        shows_answers: bool = True,
     ) -> None:
         self.policy = policy
         self._make = make
         self._random = random
         self._client = client
-        self._holds_by_pausing = holds_by_pausing
+        self._shows_answers = shows_answers
         self._episodes: dict[TopicPartition, _Episode] = {}
         self._facts: dict[str, TopicFacts | None] = {}
         self._asked: set[str] = set()
@@ -179,7 +180,7 @@ class ConsumerMachine:
         self, place: TopicPartition, refusal: Refusal, now: float
     ) -> list[Command]:
         """Take in that a read was refused."""
-        if refusal.code == _OUT_OF_RANGE and refusal.api == FETCH:
+        if refusal.code == OUT_OF_RANGE and refusal.api == FETCH:
             return self._out_of_range(place, refusal, now)
         episode = self._open(place, refusal, now)
         return self._wait(place, episode, now)
@@ -212,7 +213,9 @@ class ConsumerMachine:
         error = self._judge(place, refusal)
         episode = self._episodes.get(place)
         if episode is None:
-            episode = self._episodes[place] = _Episode(now, refusal, error)
+            episode = self._episodes[place] = _Episode(
+                now, refusal, error, is_probed=not self._shows_answers
+            )
         episode.refusal = refusal
         episode.error = error
         episode.tries += 1
@@ -296,7 +299,7 @@ class ConsumerMachine:
 
     def _free(self, place: TopicPartition, episode: _Episode) -> list[Command]:
         episode.is_held = False
-        if self._holds_by_pausing and place in self._user_paused:
+        if not self._shows_answers and place in self._user_paused:
             return []
         return [Free(place)]
 
@@ -408,7 +411,7 @@ class ConsumerMachine:
     ) -> list[Command]:
         """Take in where a partition's log begins and ends."""
         episode = self._episodes.get(place)
-        if episode is None or episode.refusal.code != _OUT_OF_RANGE:
+        if episode is None or episode.refusal.code != OUT_OF_RANGE:
             return []
         asked = episode.refusal.position
         lost = 0 if asked is None else max(0, earliest - asked)
@@ -425,7 +428,7 @@ class ConsumerMachine:
             outcome=outcome,
         )
         if outcome == "reset":
-            return [Tell(event), *self._let_reset(place, episode)]
+            return [Tell(event), *self._let_reset(place, episode, now)]
         is_new = not episode.is_told
         episode.is_told = True
         self._hold(episode, self._ruling(episode.error), now)
@@ -440,20 +443,37 @@ class ConsumerMachine:
     ) -> list[Command]:
         """Take in that nobody can say where the log begins and ends."""
         episode = self._episodes.get(place)
-        if episode is None or episode.refusal.code != _OUT_OF_RANGE:
+        if episode is None or episode.refusal.code != OUT_OF_RANGE:
             return []
         ruling = self._ruling(error)
         if ruling.action not in RETRIABLE_ACTIONS:
-            return self._let_reset(place, episode)
+            return self._let_reset(place, episode, now)
         episode.error = error
         self._hold(episode, ruling, now)
         return self._say(place, episode, ruling)
 
-    def _let_reset(self, place: TopicPartition, episode: _Episode) -> list[Command]:
-        """Leave it to the client; the next read that succeeds ends the episode."""
+    def _let_reset(
+        self, place: TopicPartition, episode: _Episode, now: float
+    ) -> list[Command]:
+        """Leave it to the client; the next read that succeeds ends the episode.
+
+        A client that does not show its reads is taken to succeed.
+        """
+        if episode.is_probed:
+            return [LetReset(place), *self._end(place, episode, None, now)]
         episode.due = math.inf
         self._plan()
         return [LetReset(place), *self._free(place, episode)]
+
+    def moved(self, place: TopicPartition, position: int, now: float) -> list[Command]:
+        """Take in that the user has set the position of a client that shows no reads.
+
+        What was wrong with the old one is over.
+        """
+        episode = self._episodes.get(place)
+        if episode is None or episode.refusal.code != OUT_OF_RANGE:
+            return []
+        return self._end(place, episode, position, now)
 
     def _lost(
         self, place: TopicPartition, episode: _Episode, earliest: int, latest: int
@@ -492,7 +512,11 @@ class ConsumerMachine:
     def probed(
         self, place: TopicPartition, refusal: Refusal | None, now: float
     ) -> list[Command]:
-        """Take in what a probe was answered; None: the position can be read."""
+        """Take in what a probe was answered; None: the position can be read.
+
+        Also what waiting does not mend is told and raised: the client may say so once,
+        or not at all.
+        """
         self._standing.looked(place, now)
         episode = self._episodes.get(place)
         if refusal is None or refusal.code is None:
@@ -502,10 +526,10 @@ class ConsumerMachine:
                 return self._end(place, episode, episode.refusal.position, now)
             self._hold(episode, self._ruling(episode.error), now)
             return []
-        if episode is None:
-            ruling = self._ruling(self._judge(place, refusal))
-            if ruling.action not in RETRIABLE_ACTIONS:
-                return []  # the client says so itself
+        if refusal.code == OUT_OF_RANGE:
+            if episode is None:
+                return []  # the client says so itself, or resets it
+            return self._out_of_range(place, refusal, now)
         episode = self._open(place, refusal, now)
         episode.is_probed = True
         return self._wait(place, episode, now)

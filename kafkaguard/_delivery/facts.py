@@ -88,12 +88,14 @@ class Batch:
         ended: How it ended; None while it is open.
         parts: What it was split into.
         next_look: When to look whether it has its outcome.
+        counted: How many of its records were counted as delivered while it was open.
         base_offset: The offset of its first record; a shell sets it before it tells
             that the batch was accepted, where that is known.
     """
 
     __slots__ = (
         "base_offset",
+        "counted",
         "due",
         "ended",
         "left",
@@ -123,7 +125,17 @@ class Batch:
         self.ended: Literal["accepted", "failed", "split"] | None = None
         self.parts: list[Batch] = []
         self.next_look = due
+        self.counted = 0
         self.base_offset: int | None = None
+
+    def where(self, index: int) -> tuple[int | None, int | None]:
+        """Return partition and offset of a record that was accepted; None: not known.
+
+        Args:
+            index: The record's.
+        """
+        offset = None if self.base_offset is None else self.base_offset + index
+        return self.place.partition, offset
 
     @property
     def count(self) -> int:

@@ -272,10 +272,11 @@ class Fates:
         assert origin.error is not None
         self.settle(letter, "delivered")
         where = [f"topic {topic}"]
-        if batch.place.partition is not None:
-            where.append(f"partition {batch.place.partition}")
-        if batch.base_offset is not None:
-            where.append(f"offset {batch.base_offset + index}")
+        for name, number in zip(
+            ("partition", "offset"), batch.where(index), strict=True
+        ):
+            if number is not None:
+                where.append(f"{name} {number}")
         add_words(origin.error, f"it was put into {', '.join(where)}")
         self.tell(
             DeadLetterEvent,

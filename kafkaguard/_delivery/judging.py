@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 PURGED_IN_FLIGHT = -151
 MESSAGE_TOO_LARGE = 10
 _INVALID_RECORD = 87
-#: What brokers answer for a null key on a compacted topic: today's, and old ones.
-_REFUSED_RECORD = frozenset({_INVALID_RECORD, 2})
+#: What brokers answer for a null key on a compacted topic, today's and old ones; and
+#: for a timestamp that a topic does not take.
+_REFUSED_RECORD = frozenset({_INVALID_RECORD, 2, 32})
 #: For a batch that is too large as a whole: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
 _REFUSED_BATCH = frozenset({MESSAGE_TOO_LARGE, 18})
 #: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
@@ -292,10 +293,15 @@ def is_null_key_refusal(error: KafkaGuardError) -> bool:
     return isinstance(error, InvalidRecordKeyError)
 
 
+def is_too_large(refusal: Refusal) -> bool:
+    """Tell whether the broker refused a batch, or a record in it, for its size."""
+    return _code_of(refusal) in _REFUSED_BATCH
+
+
 def may_be_set_aside(error: KafkaGuardError) -> bool:
     """Tell whether an error is about the record: no other one is set aside."""
     return error.verdict.action is Action.REJECT and not isinstance(
-        error, ClientStateError
+        error, (ClientStateError, SupersededError)
     )
 
 

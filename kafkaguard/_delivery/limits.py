@@ -22,13 +22,14 @@ class Limits:
     """The largest batches of topics.
 
     Args:
-        size_alone: Returns the bytes of a batch with one record, compressed.
+        size_alone: Returns the bytes of a batch with one record, compressed; None: that
+            cannot be known.
 
     Attributes:
         asked: Topics that the driver asks about.
     """
 
-    def __init__(self, size_alone: Callable[[Raw], int]) -> None:
+    def __init__(self, size_alone: Callable[[Raw], int | None]) -> None:
         self.asked: set[str] = set()
         self._size_alone = size_alone
         self._known: dict[str, tuple[float, int | None]] = {}
@@ -55,7 +56,7 @@ class Limits:
         if most is None or batch_size(raw.key, raw.value, raw.headers) <= most:
             return None
         size = self._size_alone(raw)
-        return size if size > most else None
+        return size if size is not None and size > most else None
 
     def fits(self, topic: str, raw: Raw | None) -> bool | None:
         """Tell whether a record alone is small enough; None: not known."""
@@ -66,11 +67,8 @@ class Limits:
     def describe(self, topic: str, raw: Raw | None) -> str:
         """Say what is too large, for what, and what can be done."""
         most = self.most(topic)
-        is_size = (
-            "is too large"
-            if raw is None
-            else f"makes a batch of {self._size_alone(raw)} bytes"
-        )
+        size = None if raw is None else self._size_alone(raw)
+        is_size = "is too large" if size is None else f"makes a batch of {size} bytes"
         takes = f"{SETTING} of topic {topic}" + ("" if most is None else f" is {most}")
         return (
             f"the record {is_size}, and {takes}; it was not written. Send less, "

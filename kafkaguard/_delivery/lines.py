@@ -160,6 +160,7 @@ class Lines:
 
     def _fresh(self, batch: Batch) -> int:
         """Count the records that never failed; others are counted by themselves."""
+        fresh = batch.count - batch.counted
         if not self.again:
-            return batch.count
-        return batch.count - sum(token in self.again for token in batch.tokens())
+            return fresh
+        return fresh - sum(token in self.again for token in batch.tokens())

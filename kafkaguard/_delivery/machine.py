@@ -27,6 +27,7 @@ from kafkaguard._delivery.judging import (
     Known,
     ends_all,
     is_null_key_refusal,
+    is_too_large,
 )
 from kafkaguard._delivery.limits import Limits
 from kafkaguard._delivery.lines import Lines
@@ -85,7 +86,7 @@ class DeliveryMachine:
         policy: Policy,
         errors: ClientErrors,
         *,
-        size_alone: Callable[[Raw], int],
+        size_alone: Callable[[Raw], int | None],
         facts: Callable[[str], TopicFacts | None] = lambda _: None,
     ) -> None:
         self._traits = traits
@@ -156,10 +157,21 @@ class DeliveryMachine:
             return _NOTHING
         if not (self._rounds.topics or self._lines.again):
             batch.ended = "accepted"
-            self._books.delivered(batch.count)
+            self._books.delivered(batch.count - batch.counted)
             self._lines.end(batch)
             return _NOTHING
         return self._ended(batch, (), now)
+
+    def delivered_so_far(self, batch: Batch, count: int) -> None:
+        """Count the records of an open batch that were delivered already.
+
+        Args:
+            batch: Which. One that has ended is left alone.
+            count: How many, none of which was sent again.
+        """
+        if batch.ended is None:
+            self._books.delivered(count - batch.counted)
+            batch.counted = count
 
     def failed(
         self, batch: Batch, refusals: Sequence[Refusal], now: float
@@ -198,7 +210,7 @@ class DeliveryMachine:
 
     def _accept(self, batch: Batch, failed: set[int]) -> None:
         """Count the records of a batch that were accepted; settle those sent again."""
-        accepted = batch.count - len(failed)
+        accepted = batch.count - batch.counted - len(failed)
         if self._lines.again:
             for index, record in self._lines.take_again(batch, failed):
                 accepted -= 1
@@ -258,6 +270,9 @@ class DeliveryMachine:
             batch.unwritten.add(refusal.index)
         if is_null_key_refusal(error):
             self._emit(commands.ForgetFacts(record.place.topic))
+        if refusal.blame == "unknown" and is_too_large(refusal):
+            # Which of the batch are, the topic's limit tells before they go again.
+            self._rounds.oversize.add(record.place.topic)
         if judgement.in_flight and self._may_be_answered():
             self._fates.happens(record, RecordEvent.AWAIT_ANSWER)
             self._unanswered.setdefault(batch, []).append(record)
@@ -486,6 +501,18 @@ class DeliveryMachine:
             self._emit(commands.FreeSends(None))
         return self._go_on(now)
 
+    def drop_waiting(self, why: str, now: float) -> Sequence[Command]:
+        """End the records that wait to be sent again.
+
+        Args:
+            why: Why they are not.
+            now: The time.
+        """
+        for record in list(self._rounds.waiting()):
+            if record.state is RecordState.HELD:
+                self._fates.not_sent_again(record, why, now)
+        return self._go_on(now)
+
     def _lose_waiting(self, now: float) -> None:
         """End the records that wait for a client that does not come."""
         for record in list(self._rounds.waiting()):
@@ -665,6 +692,15 @@ class DeliveryMachine:
     def pending(self) -> int:
         """Count the records that have no outcome yet."""
         return self.left(self.open_work())
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether a record has failed and is not settled, or the client is replaced."""
+        return bool(self.holds or self._rounds.topics or self._fates.open)
+
+    def failed_and_open(self) -> int:
+        """Count the records that have failed and have no outcome yet."""
+        return sum(not record.is_letter for record in self._fates.open.copy())
 
     def has_unseen(self) -> bool:
         """Tell whether a report would carry errors that nobody has looked at yet."""

@@ -93,11 +93,11 @@ class Policy(Protocol):
         """Return what it says about a failure."""
 
 
-class ProducerShell(Protocol):
-    """A client's producer, as a driver sees it. It translates and decides nothing.
+class Shell(Protocol):
+    """A client's producer, as any driver sees it. It translates and decides nothing.
 
-    No method is called with the driver's lock held, and each is bounded by the time
-    that it is given.
+    No method is called with a driver's lock held, and each is bounded by the time that
+    it is given.
     """
 
     traits: Traits
@@ -118,6 +118,31 @@ class ProducerShell(Protocol):
         ``failed``. ``fault`` is told what of ours went wrong, for the log.
         """
 
+    def send_now(self) -> None:
+        """Send what was taken in without lingering."""
+
+    def size_alone(self, raw: Raw) -> int | None:
+        """Return the bytes of a batch with this record only, compressed. No I/O.
+
+        None: it is compressed, and that size cannot be known.
+        """
+
+    def give_up(self, batch: Batch) -> None:
+        """Fail a batch, of which nothing more is sent if it was not sent yet."""
+
+    def shut(self) -> None:
+        """Take in nothing more."""
+
+    def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
+        """Say what was heard of batches after they were given up."""
+
+    def may_pass(self, error: BaseException) -> bool:
+        """Tell whether building a successor may succeed later."""
+
+
+class ProducerShell(Shell, Protocol):
+    """A client's producer, as the thread driver sees it: its methods block."""
+
     def hand_over(self, record: Record, deadline: float) -> Hashable:
         """Give a record to the client, past every hold; return its token.
 
@@ -126,9 +151,6 @@ class ProducerShell(Protocol):
         Raises:
             Exception: The client did not take it.
         """
-
-    def send_now(self) -> None:
-        """Send what was taken in without lingering."""
 
     def sending_now(self) -> AbstractContextManager[None]:
         """Send everything without lingering, for the time of a wait."""
@@ -145,26 +167,14 @@ class ProducerShell(Protocol):
     def is_own_thread(self) -> bool:
         """Tell whether the caller is the client's thread; called with or without it."""
 
-    def size_alone(self, raw: Raw) -> int:
-        """Return the bytes of a batch with this record only, compressed. No I/O."""
-
     def ask_limit(self, topic: str) -> int | None:
         """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
-
-    def give_up(self, batch: Batch) -> None:
-        """Fail a batch, of which nothing more is sent if it was not sent yet."""
-
-    def shut(self) -> None:
-        """Take in nothing more."""
 
     def hear_out(self, until: float) -> None:
         """Wait for the answers to what was sent, until monotonic seconds."""
 
     def stop(self) -> None:
         """End the client, within about a second; what it holds fails."""
-
-    def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
-        """Say what was heard of batches after they were given up."""
 
     def succeed(self, locking_out: Batch | None) -> None:
         """Build a successor and put it in use; then ``listen`` is about that one.
@@ -176,8 +186,53 @@ class ProducerShell(Protocol):
     def retire(self) -> None:
         """Close the clients that have had a successor; that may take long."""
 
-    def may_pass(self, error: BaseException) -> bool:
-        """Tell whether building a successor may succeed later."""
-
     def close(self, within: float) -> None:
         """Close the client within seconds."""
+
+
+class AwaitedShell(Shell, Protocol):
+    """A client's producer, as the task driver sees it: what takes long is awaited.
+
+    Its methods do what those of :class:`ProducerShell` do.
+    """
+
+    async def hand_over(self, record: Record, deadline: float) -> Hashable:
+        """Give a record to the client, past every hold; return its token.
+
+        Raises:
+            Exception: The client did not take it.
+        """
+
+    def take_back(self, behind: Batch) -> None:
+        """Fail what waits behind a batch that has failed, and was never sent.
+
+        It comes back as ``failed``: else it would overtake what is sent again.
+        """
+
+    def settle(self, record: Record) -> None:
+        """Settle the application's future of a record, which has its outcome."""
+
+    def note_seen(self) -> None:
+        """Take note of the failures that the application has looked at."""
+
+    def note_told(self) -> None:
+        """Take note that the failures until now were told in a report."""
+
+    async def ask_limit(self, topic: str) -> int | None:
+        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+
+    async def hear_out(self, until: float) -> None:
+        """Wait for the answers to what was sent, until monotonic seconds."""
+
+    async def stop(self) -> None:
+        """End the client, within about a second; what it holds fails."""
+
+    async def succeed(self, locking_out: Batch | None) -> None:
+        """Build a successor and put it in use; then ``listen`` is about that one.
+
+        Raises:
+            Exception: It cannot be built; ``may_pass`` tells whether later.
+        """
+
+    async def retire(self) -> None:
+        """Close the clients that have had a successor; that may take long."""

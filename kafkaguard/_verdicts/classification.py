@@ -147,7 +147,6 @@ def _closer_look(error: Any, client: str | None, context: _Context) -> Verdict:
 
 def _of_code(code: int, client: str | None, context: _Context) -> Verdict:
     """Judge a code that is a number without being a plain int, as an IntEnum."""
-    _check_facts(context[2])
     return _decide((code, client, None, *context))
 
 

@@ -253,11 +253,8 @@ def _causes(error: Any) -> Iterator[Any]:
     """
     for _ in range(MAX_DEPTH):
         cause = getattr(error, "__cause__", None)
-        if (
-            cause is None
-            and not getattr(error, "__suppress_context__", True)
-            and _read(error) is not UNRELATED
-        ):
+        suppressed = getattr(error, "__suppress_context__", True)  # a cause does
+        if not suppressed and _read(error) is not UNRELATED:
             cause = error.__context__
         if cause is None:
             return

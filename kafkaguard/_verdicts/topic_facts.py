@@ -6,6 +6,7 @@ record goes to the broker, and one warning says what is missing.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -22,7 +23,7 @@ from kafkaguard.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
 _log = logging.getLogger("kafkaguard.topics")
 
@@ -98,11 +99,10 @@ class TopicFactsCache:
             self.harmless.discard(topic)
 
 
-class TopicFactsLookup:
-    """Looks facts up in the background, once for all who wait for the same topic.
+class _Lookup:
+    """What a look-up comes to, however it is waited for.
 
     Args:
-        ask: Asks the cluster about a topic; may take long and may raise.
         cache: Where the answers are kept.
         patience: Seconds that a caller waits at most; after that the topic counts as
             not known until the answer comes.
@@ -112,17 +112,14 @@ class TopicFactsLookup:
 
     def __init__(
         self,
-        ask: Callable[[str], TopicFacts],
         cache: TopicFactsCache,
         *,
         patience: float = PATIENCE_S,
         retry_after: float = RETRY_AFTER_S,
     ) -> None:
-        self._ask = ask
         self._cache = cache
         self._patience = patience
         self._retry_after = retry_after
-        self._running: dict[str, threading.Event] = {}
         self._warned: set[str] = set()
         self._lock = threading.Lock()
 
@@ -130,48 +127,13 @@ class TopicFactsLookup:
         """Return what is known at once; None: it would have to be looked up."""
         return self._cache.get(topic)
 
-    def facts(self, topic: str, patience: float | None = None) -> TopicFacts:
-        """Return the facts of a topic; never raises.
-
-        Args:
-            topic: Its name.
-            patience: Seconds that this caller waits, if that is less.
-        """
-        known = self._cache.get(topic)
-        if known is not None:
-            return known
-        limit = self._patience if patience is None else min(patience, self._patience)
-        if not self._started(topic).wait(limit):
-            self._cache.remember(topic, NOTHING_KNOWN, ttl=self._retry_after)
-            self._warn(topic, f"no answer within {limit:g} s")
-        return self._cache.get(topic) or NOTHING_KNOWN
-
     def drop(self, topic: str) -> None:
         """Forget what was known of a topic."""
         self._cache.drop(topic)
 
-    def _started(self, topic: str) -> threading.Event:
-        with self._lock:
-            if topic in self._running:
-                return self._running[topic]
-            done = self._running[topic] = threading.Event()
-        threading.Thread(
-            target=self._look_up,
-            args=(topic, done),
-            name=f"kafkaguard-facts-{topic}",
-            daemon=True,
-        ).start()
-        return done
-
-    def _look_up(self, topic: str, done: threading.Event) -> None:
-        try:
-            self._cache.remember(topic, self._ask(topic))
-        except Exception as error:  # noqa: BLE001 - advisory: any failure is "not known"
-            self._give_up(topic, error)
-        finally:
-            with self._lock:
-                del self._running[topic]
-            done.set()
+    def _too_late(self, topic: str, limit: float) -> None:
+        self._cache.remember(topic, NOTHING_KNOWN, ttl=self._retry_after)
+        self._warn(topic, f"no answer within {limit:g} s")
 
     def _give_up(self, topic: str, error: Exception) -> None:
         verdict = classify(error, api="DescribeConfigs")
@@ -197,3 +159,109 @@ class TopicFactsLookup:
             remedy,
             topic,
         )
+
+
+class TopicFactsLookup(_Lookup):
+    """Looks facts up in the background, once for all who wait for the same topic.
+
+    Args:
+        ask: Asks the cluster about a topic; may take long and may raise.
+        cache: Where the answers are kept.
+        settings: ``patience`` and ``retry_after``, in seconds.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[str], TopicFacts],
+        cache: TopicFactsCache,
+        **settings: float,
+    ) -> None:
+        super().__init__(cache, **settings)
+        self._ask = ask
+        self._running: dict[str, threading.Event] = {}
+
+    def facts(self, topic: str, patience: float | None = None) -> TopicFacts:
+        """Return the facts of a topic; never raises.
+
+        Args:
+            topic: Its name.
+            patience: Seconds that this caller waits, if that is less.
+        """
+        known = self._cache.get(topic)
+        if known is not None:
+            return known
+        limit = self._patience if patience is None else min(patience, self._patience)
+        if not self._started(topic).wait(limit):
+            self._too_late(topic, limit)
+        return self._cache.get(topic) or NOTHING_KNOWN
+
+    def _started(self, topic: str) -> threading.Event:
+        with self._lock:
+            if topic in self._running:
+                return self._running[topic]
+            done = self._running[topic] = threading.Event()
+        threading.Thread(
+            target=self._look_up,
+            args=(topic, done),
+            name=f"kafkaguard-facts-{topic}",
+            daemon=True,
+        ).start()
+        return done
+
+    def _look_up(self, topic: str, done: threading.Event) -> None:
+        try:
+            self._cache.remember(topic, self._ask(topic))
+        except Exception as error:  # noqa: BLE001 - advisory: any failure is "not known"
+            self._give_up(topic, error)
+        finally:
+            with self._lock:
+                del self._running[topic]
+            done.set()
+
+
+class AwaitedFactsLookup(_Lookup):
+    """Looks facts up in a task, once for all who wait for the same topic.
+
+    Args:
+        ask: Asks the cluster about a topic; may take long and may raise.
+        cache: Where the answers are kept.
+        settings: ``patience`` and ``retry_after``, in seconds.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[str], Awaitable[TopicFacts]],
+        cache: TopicFactsCache,
+        **settings: float,
+    ) -> None:
+        super().__init__(cache, **settings)
+        self._ask = ask
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def facts(self, topic: str) -> TopicFacts:
+        """Return the facts of a topic; never raises."""
+        known = self._cache.get(topic)
+        if known is not None:
+            return known
+        task = self._running.get(topic)
+        if task is None:
+            task = self._running[topic] = asyncio.create_task(
+                self._look_up(topic), name=f"kafkaguard-facts-{topic}"
+            )
+        done, _ = await asyncio.wait([task], timeout=self._patience)
+        if not done:
+            self._too_late(topic, self._patience)
+        return self._cache.get(topic) or NOTHING_KNOWN
+
+    async def _look_up(self, topic: str) -> None:
+        try:
+            self._cache.remember(topic, await self._ask(topic))
+        except Exception as error:  # noqa: BLE001 - advisory: any failure is "not known"
+            self._give_up(topic, error)
+        finally:
+            del self._running[topic]
+
+    def close(self) -> None:
+        """End the look-ups that are under way."""
+        for task in self._running.values():
+            task.cancel()

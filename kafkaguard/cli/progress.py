@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kafkaguard_adapters.spark import WriteReport
+    from kafkaguard_adapters.spark.report import WriteReport
 
 _GLANCE_S = 1.0
 

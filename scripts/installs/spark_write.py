@@ -1,5 +1,6 @@
 """A write with dead letters, and the data source, from a Spark without packages."""
 
+import json
 import os
 import sys
 
@@ -12,12 +13,11 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 spark = SparkSession.builder.master("local[1]").getOrCreate()
 rows = [("a", "1"), (None, "2")]
 df = spark.createDataFrame(rows, "key string, value string").coalesce(1)
-report = kafkaguard.spark.write(
-    df, "flights", bootstrap_servers=servers, dead_letter_topic="flights-refused"
-)
+policy = {"extends": "spark-sink", "dead_letter": {"topic": "flights-refused"}}
+report = kafkaguard.spark.write(df, "flights", bootstrap_servers=servers, policy=policy)
 assert (report.delivered, report.dead_lettered) == (1, {"NULL_KEY": 1}), report
 kafkaguard.spark.register(spark)
 sink = df.write.format("kafkaguard").mode("append").option("topic", "flights")
 sink = sink.option("kafka.bootstrap.servers", servers)
-sink.option("dead_letter_topic", "flights-refused").save()
+sink.option("policy", json.dumps(policy)).save()
 spark.stop()

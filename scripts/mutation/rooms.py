@@ -47,6 +47,7 @@ ROOMS = (
     ),
     Room("retries", "kafkaguard/_retries", ("tests/retries", "tests/policies")),
     Room("delivery", "kafkaguard/_delivery", ("tests/delivery",)),
+    Room("consuming", "kafkaguard/_consuming", ("tests/consuming",)),
     Room("cluster", "kafkaguard/_cluster", ("tests/cluster",)),
     Room("protocol", "kafkaguard/protocol", ("tests/protocol",)),
     Room("policies: model", f"{_POLICIES}/model", ("tests/policies",)),

@@ -66,11 +66,25 @@ class Baseline:
         file.write_text(json.dumps([self.seconds, calls, at_import]))
 
     @classmethod
-    def load(cls, file: Path) -> Baseline:
-        """Read it."""
-        seconds, calls, at_import = json.loads(file.read_text())
-        by_place = {tuple(place): tests for place, tests in calls}
-        return cls(seconds, by_place, set(map(tuple, at_import)))
+    def load(cls, files: Iterable[Path]) -> Baseline:
+        """Read what several processes have written, as one."""
+        whole = cls(calls=defaultdict(list))
+        for file in files:
+            seconds, calls, at_import = json.loads(file.read_text())
+            whole.seconds |= seconds
+            whole.at_import |= set(map(tuple, at_import))
+            for place, tests in calls:
+                whole.calls[tuple(place)] += tests
+        return whole
+
+
+def files_of(tests: Iterable[str]) -> list[str]:
+    """Return the files with tests in these places, so that neighbours are apart."""
+    found: set[Path] = set()
+    for place in tests:
+        path = ROOT / place
+        found |= set(path.rglob("test_*.py")) if path.is_dir() else {path}
+    return [str(path) for path in sorted(found)]
 
 
 def run_pytest(tests: Iterable[str], *plugins: Any) -> int:

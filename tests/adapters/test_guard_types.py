@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 #: One run of mypy serves three tests.
 pytestmark = pytest.mark.xdist_group("types")
+
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = [str(ROOT / each) for each in ("", "policies", "adapters")]
 
 CONFLUENT = """
 from confluent_kafka import Consumer, DeserializingConsumer, Message, Producer
@@ -157,6 +162,44 @@ def said(tmp_path_factory):
     assert code == 1
     lines = text.splitlines()
     return {name: [x for x in lines if x.startswith(name)] for name in programs}
+
+
+@pytest.fixture
+def pyright(tmp_path):
+    """Run pyright over a program of a user's."""
+
+    def run(program):
+        (tmp_path / "program.py").write_text(program)
+        options = {"typeCheckingMode": "standard", "extraPaths": PATHS}
+        (tmp_path / "pyrightconfig.json").write_text(json.dumps(options))
+        ran = subprocess.run(
+            [
+                *(sys.executable, "-m", "basedpyright", "program.py"),
+                *("--pythonpath", sys.executable),
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        return ran.returncode, ran.stdout + ran.stderr
+
+    return run
+
+
+def test_pyright_agrees(pyright):
+    """What passes mypy passes pyright."""
+    code, said = pyright(CONFLUENT)
+    assert (code, "0 errors" in said) == (0, True), said
+
+
+def test_pyright_finds_the_same_mistakes(pyright):
+    """The misspelt method, the misspelt argument and the misspelt option."""
+    code, said = pyright(MISTAKES)
+    assert code == 1
+    assert 'attribute "pol"' in said
+    assert '"timout"' in said
+    assert "3 errors" in said
 
 
 def test_typed_client_keeps_its_types_and_has_our_calls(said):

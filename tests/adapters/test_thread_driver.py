@@ -241,12 +241,16 @@ def build():
 
 
 def outcomes(client, driver, batch):
-    """Wait for each record's outcome; say how it ended."""
-    endings = []
+    """Wait for each record's outcome; say how it ended.
+
+    Whoever waits is woken, and does not find the outcome when the time is over.
+    """
+    endings, began = [], time.monotonic()
     for token in batch.tokens():
         record = client.records[token]
         assert driver.wait_until_settled(record, LONG_S)
         endings.append(record.outcome.ending)
+    assert time.monotonic() - began < LONG_S
     return endings
 
 
@@ -306,12 +310,19 @@ class TestSendingAgain:
     def test_it_waits_for_sends_that_are_under_way(self, build):
         """One that has looked at the holds before could come in between."""
         client, driver = build()
-        driver.barrier.under_way[-1] = "t"
+        waited_for, ended = [], threading.Event()
+
+        def clear(topic, _deadline):
+            waited_for.append(topic)
+            ended.wait(LONG_S)
+
+        driver.barrier.clear = clear
         batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
         client.refuse(batch, None, BAD)
+        until(lambda: waited_for)
         assert driver.is_held("t")
-        assert client.handed == []
-        driver.barrier.under_way[-1] = None
+        assert (waited_for, client.handed) == (["t"], [])
+        ended.set()
         assert outcomes(client, driver, batch) == [DONE, FAILED]
 
     def test_a_refused_key_is_asked_about_again(self, build):
@@ -362,6 +373,61 @@ class TestDeath:
         assert [call for call in client.calls if call in steps] == list(steps)
         assert client.handed == [b"1", b"2"]
         assert not driver.is_held("any")
+
+    def test_the_log_says_that_it_was_replaced_and_why(self, build, caplog):
+        """When the successor is in use."""
+        client, driver = build()
+        client.died(UnknownError(), None)
+        until(lambda: "retire" in client.calls)
+        driver.outside.wait(time.monotonic() + LONG_S)
+        assert "was replaced: UnknownError (-1)" in caplog.text
+
+    @pytest.mark.parametrize(
+        ("error", "ending"), [(ConnectionError("away"), DONE), (ValueError(), FAILED)]
+    )
+    def test_records_wait_for_a_successor_that_may_come(self, build, error, ending):
+        """It is tried again without being asked for; else they have failed."""
+        client, driver = build()
+        batch = client.send("t", (b"a", b"1"))
+        failures, succeed = [error, error], client.succeed
+
+        def fail_at_first(locking_out):
+            if failures:
+                raise failures.pop()
+            succeed(locking_out)
+
+        client.succeed = fail_at_first
+        client.died(UnknownError("dead"), Place("t", 0))
+        client.refuse(batch, UnknownError(), blame="client", sent="never")
+        assert outcomes(client, driver, batch) == [ending]
+
+    def test_a_send_waits_for_a_successor_that_may_come(self, build):
+        """However often it fails, within the send's own time."""
+        client, driver = build()
+        failures = [ConnectionError("away")] * 3
+        hear_out, waits = client.hear_out, threading.Event()
+
+        def fail_at_first(_):
+            if failures:
+                raise failures.pop()
+
+        client.succeed = fail_at_first
+        client.hear_out = lambda until: (waits.wait(LONG_S), hear_out(until))
+        client.died(UnknownError("dead"), None)
+        raised = []
+
+        def send():
+            try:
+                driver.wait_for("t", Limit(LONG_S, "max"))
+            except e.KafkaGuardError as error:
+                raised.append(error)
+
+        sends = threading.Thread(target=send)
+        sends.start()
+        until(lambda: driver._waiting_sends)
+        waits.set()
+        sends.join(LONG_S)
+        assert (raised, failures) == ([], [])
 
     def test_what_was_on_its_way_is_in_doubt_and_locked_out(self, build):
         """It is never sent again."""
@@ -487,6 +553,7 @@ class TestFaultsOfOurs:
         batch = client.send("t", (b"a", b"1"))
         until(lambda: batch.tokens()[0] in client.records)
         assert outcomes(client, driver, batch) == ["in_doubt"]
+        driver.outside.wait(time.monotonic() + LONG_S)
         assert "what is due could not be done" in caplog.text
         assert "give_up" in client.calls
 

@@ -7,10 +7,11 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from aiokafka.consumer.fetcher import Fetcher
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as aiokafka_errors
-from kafkaguard import errors, guard
+from kafkaguard import Action, errors, guard
 from tests.contracts.consumer import AnswersContract, Reader, fill
 
 
@@ -41,6 +42,27 @@ class AiokafkaReader(Reader):
     def poll_in_child(self):
         """Poll in a loop of the child's own: the parent's has the parent's sockets."""
         asyncio.run(self.guarded.getmany())
+
+    def read_in_child(self, place, count):
+        """Start, assign and read in a loop of the child's own."""
+
+        async def read():
+            found = []
+            async with self.guarded as consumer, asyncio.timeout(20):
+                consumer.assign([TopicPartition(*place)])
+                while len(found) < count:
+                    found.append((await consumer.getone()).value.decode())
+            return found
+
+        return asyncio.run(read())
+
+    def assign(self, places):
+        """Assign."""
+        self.call("assign", [TopicPartition(*each) for each in places])
+
+    def subscribe(self, topic):
+        """Subscribe."""
+        self.call("subscribe", [topic])
 
     def commit(self, offsets, timeout):
         """Commit, and wait; how long is the policy's word."""
@@ -99,6 +121,9 @@ class TestAiokafkaConsumer(AnswersContract):
         users=None,
         auto_commit=None,
         policy="default",
+        factory=False,
+        kind=AIOKafkaConsumer,
+        on_event=None,
         **settings,
     ):
         """Build one, guard it, start it, and stop it in the end."""
@@ -118,16 +143,22 @@ class TestAiokafkaConsumer(AnswersContract):
         with asyncio.Runner() as runner:
 
             async def start():
-                client = AIOKafkaConsumer(**config)
-                guarded = guard(client, policy=policy, on_event=events.append)
+                given = (
+                    {"factory": kind, "config": config}
+                    if factory
+                    else {"client": kind(**config)}
+                )
+                hook = on_event or events.append
+                guarded = guard(**given, policy=policy, on_event=hook)
                 await guarded.start()
-                if assign:
-                    guarded.assign([TopicPartition(*each) for each in assign])
                 return guarded
 
             guarded = runner.run(start())
+            reader = AiokafkaReader(guarded, events, runner.get_loop())
             try:
-                yield AiokafkaReader(guarded, events, runner.get_loop())
+                if assign:
+                    reader.assign(assign)
+                yield reader
             finally:
                 runner.run(guarded.stop())
 
@@ -144,15 +175,107 @@ async def test_a_consumer_that_was_never_started_says_so_at_once(kafka_cluster):
     await consumer.stop()
 
 
+async def test_what_is_passed_on_says_it_too_before_the_start(kafka_cluster):
+    """These methods fail inside the client alone."""
+    servers = kafka_cluster.bootstrap_servers
+    consumer = guard(AIOKafkaConsumer(bootstrap_servers=servers, group_id="g"))
+    place = TopicPartition("t", 0)
+    for call in (
+        lambda: consumer.committed(place),
+        lambda: consumer.position(place),
+        lambda: consumer.seek_to_end(place),
+        lambda: consumer.end_offsets([place]),
+    ):
+        with pytest.raises(errors.ClientStateError, match="not started"):
+            await call()
+    await consumer.stop()
+
+
+async def test_b99_a_fetcher_that_was_cancelled_is_said_and_nobody_waits(
+    kafka_cluster, kafka_topic
+):
+    """RECREATE, for the read that waits and for the next one."""
+    consumer = guard(
+        AIOKafkaConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    )
+    async with consumer:
+        consumer.assign([TopicPartition(kafka_topic, 0)])
+        waiting = asyncio.ensure_future(consumer.getone())
+        await asyncio.sleep(0.2)
+        consumer.client._fetcher._fetch_task.cancel()
+        async with asyncio.timeout(5):
+            with pytest.raises(errors.ClientClosedError, match="build a new one") as at:
+                await waiting
+            with pytest.raises(aiokafka_errors.ConsumerStoppedError):
+                await consumer.getone()
+        assert at.value.verdict.action == Action.RECREATE
+
+
+async def test_b100_a_read_that_is_cancelled_loses_no_record(
+    kafka_cluster, kafka_topic
+):
+    """`CancelledError` passes, and the next read gets what came meanwhile."""
+    servers = kafka_cluster.bootstrap_servers
+    async with guard(
+        AIOKafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
+    ) as consumer:
+        consumer.assign([TopicPartition(kafka_topic, 0)])
+        waiting = asyncio.ensure_future(consumer.getone())
+        await asyncio.sleep(0.2)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await asyncio.to_thread(fill, kafka_cluster, kafka_topic, 3, [0])
+        async with asyncio.timeout(15):
+            assert [(await consumer.getone()).offset for _ in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+async def test_an_aiokafka_that_has_changed_inside_is_used_by_its_public_interface(
+    kafka_cluster, kafka_topic, monkeypatch, caplog, is_started
+):
+    """One warning; reads, commits and the lag go on, with errors of both classes."""
+    await asyncio.to_thread(fill, kafka_cluster, kafka_topic, 3, [0])
+    monkeypatch.delattr(Fetcher, "_set_error")
+    client = AIOKafkaConsumer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        group_id=kafka_topic,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    if is_started:
+        await client.start()
+    consumer = guard(client)
+    if not is_started:
+        await consumer.start()
+    place = TopicPartition(kafka_topic, 0)
+    try:
+        consumer.assign([place])
+        async with asyncio.timeout(20):
+            read = [(await consumer.getone()).value for _ in range(3)]
+            await consumer.commit({place: 2})
+        assert read == [b"0", b"1", b"2"]
+        group = (await consumer.lag()).groups[kafka_topic]
+        assert group.partitions[place].lag == 1
+        with pytest.raises(errors.KafkaGuardError) as caught:
+            await consumer.commit({TopicPartition("other", 0): 1})
+        assert isinstance(caught.value, aiokafka_errors.IllegalStateError)
+    finally:
+        await consumer.stop()
+    assert caplog.text.count("has changed inside (not found: fetcher._set_error)") == 1
+
+
 async def test_b101_a_consumer_that_failed_to_start_leaves_nothing_open():
     """The error is of both classes; each later call ends at once."""
     consumer = guard(AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1"))
     with pytest.raises(aiokafka_errors.KafkaConnectionError) as caught:
         await consumer.start()
     assert isinstance(caught.value, errors.KafkaGuardError)
-    with pytest.raises(errors.ClientClosedError):
+    with pytest.raises(errors.ClientClosedError, match="did not start"):
         await consumer.getone()
     await consumer.stop()
+    with pytest.raises(errors.ClientClosedError, match="was stopped"):
+        await consumer.getone()
 
 
 def test_b102_a_consumer_in_another_event_loop_says_which(kafka_cluster, kafka_topic):
@@ -171,34 +294,6 @@ def test_b102_a_consumer_in_another_event_loop_says_which(kafka_cluster, kafka_t
             asyncio.run(consumer.getone())
         assert time.monotonic() - started < 30
         runner.run(consumer.stop())
-
-
-async def test_one_partition_without_a_start_does_not_keep_the_others_waiting(
-    kafka_cluster, kafka_faults
-):
-    """The client asks for the starts of all partitions, and one refusal fails all."""
-    topic = kafka_cluster.create_topic(partitions=3)
-    await asyncio.to_thread(fill, kafka_cluster, topic, 5)
-    kafka_faults.on("ListOffsets", topic=topic, partition=1).fail(9)
-    events = []
-    consumer = guard(
-        AIOKafkaConsumer(
-            bootstrap_servers=kafka_faults.bootstrap_servers,
-            auto_offset_reset="earliest",
-        ),
-        on_event=events.append,
-    )
-    async with consumer:
-        consumer.assign([TopicPartition(topic, n) for n in range(3)])
-        read = []
-        async with asyncio.timeout(15):
-            while len(read) < 10:
-                read.append((await consumer.getone()).partition)
-        assert {0, 2} == set(read)
-        assert events[0].error.code == 9
-        kafka_faults.clear()
-        async with asyncio.timeout(15):
-            assert (await consumer.getone()).partition == 1
 
 
 @pytest.mark.parametrize("code", [76, 109])

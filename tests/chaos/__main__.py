@@ -12,13 +12,12 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from contextlib import suppress
 from random import Random
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 
-from kafkaguard import DeliveryFailed, guard
 from kafkaguard.testing import KafkaCluster
+from tests.chaos.clients import CALL_S, CLIENTS, DELIVERY_S
 from tests.chaos.faults import Faults
 from tests.chaos.load import Load
 
@@ -29,21 +28,11 @@ TOPIC = {
     # Nothing is compacted away while it is compared.
     "min.compaction.lag.ms": 3_600_000,
 }
-DELIVERY_S = 4.0
 #: Seconds beyond that until an outcome must be told: the guard's own, a successor's, and
 #: those of a busy machine.
 MARGIN_S = 20.0
 #: Seconds that the brokers have to agree what is written.
 CATCH_UP_S = 30.0
-SETTINGS = {
-    "linger_ms": 5,
-    "request_timeout_ms": 1_000,
-    "delivery_timeout_ms": int(DELIVERY_S * 1000),
-    "max_block_ms": 8_000,
-    "bootstrap_timeout_ms": 3_000,
-    "reconnect_backoff_max_ms": 500,
-}
-CLIENTS = {"kafka-python": KafkaProducer}
 
 
 class Uncaught(logging.Handler):
@@ -94,8 +83,7 @@ def wrong(told, found, now):
     late = [
         t
         for t in told.values()
-        if (t.settled or now) > t.sent + SETTINGS["max_block_ms"] / 1000 + DELIVERY_S
-        + MARGIN_S
+        if (t.settled or now) > t.sent + CALL_S + DELIVERY_S + MARGIN_S
     ]  # fmt: skip
     return {
         "lost": len(lost(told, found)),
@@ -143,16 +131,14 @@ def main():
     uncaught = Uncaught()
     with KafkaCluster(brokers=3) as cluster:
         topics = [cluster.create_topic(None, PARTITIONS, config=TOPIC) for _ in "ab"]
-        config = {"bootstrap_servers": cluster.bootstrap_servers, **SETTINGS}
-        producer = guard(factory=CLIENTS[chosen.client], config=config)
-        load = Load(producer, topics, chosen.seed)
+        client = CLIENTS[chosen.client](cluster.bootstrap_servers)
+        load = Load(client.send, topics, chosen.seed)
         faults = Faults(cluster, topics[0], Random(chosen.seed), DELIVERY_S + 1)
         load.start()
         faults.run(chosen.seconds)
         has_ended = load.stop(60)
         start = time.monotonic()
-        with suppress(DeliveryFailed):
-            producer.close(30)
+        client.close(30)
         seconds = time.monotonic() - start
         bad = compare(cluster, topics, load.told)
     bad["uncaught"] = len(uncaught.found)

@@ -7,8 +7,6 @@ import time
 from dataclasses import dataclass
 from random import Random
 
-from kafka.producer.future import RecordMetadata
-
 from kafkaguard.errors import KafkaGuardError
 
 THREADS, KEYS = 4, 5
@@ -33,7 +31,7 @@ class Told:
     sent: float
     settled: float | None = None
     error: KafkaGuardError | None = None
-    put: RecordMetadata | None = None
+    put: object = None
 
     def deliver(self, put):
         """Take note that it was delivered."""
@@ -60,14 +58,14 @@ class Load:
     """Four threads, each with keys of its own that count up.
 
     Args:
-        producer: The guarded producer.
+        send: Sends a record, and tells ``Told`` what becomes of it.
         topics: Where it sends.
         seed: For keys, sizes and topics.
     """
 
-    def __init__(self, producer, topics, seed):
+    def __init__(self, send, topics, seed):
         self.told = {}
-        self._producer = producer
+        self._send_record = send
         self._topics = topics
         self._seed = seed
         self._done = threading.Event()
@@ -102,9 +100,6 @@ class Load:
     def _send(self, topic, name, value, key):
         told = self.told[name] = Told(topic, time.monotonic())
         try:
-            future = self._producer.send(topic, value, key)
+            self._send_record(topic, value, key, told)
         except KafkaGuardError as error:
             told.fail(error)
-        else:
-            future.add_callback(told.deliver)
-            future.add_errback(told.fail)

@@ -33,7 +33,10 @@ def pipeline(kafka_cluster, topics, tmp_path):
         "select": {"key": "k", "value": "to_json(struct(*))", "headers": {"v": "v"}},
         "order_by": ["at"],
         "sink": {"bootstrap_servers": kafka_cluster.bootstrap_servers, "topic": topic},
-        "dead_letter": {"topic": dead_letter_topic},
+        "policy": {
+            "extends": "spark-sink",
+            "dead_letter": {"topic": dead_letter_topic},
+        },
     }
 
 

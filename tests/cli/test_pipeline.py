@@ -24,6 +24,7 @@ from kafkaguard.cli.spark_session import NotStarted
 from kafkaguard.cli.spark_settings import check_settings
 from kafkaguard_adapters.spark.pipeline.file import load_pipeline
 from tests.cli.pipeline_results import records, refused
+from tests.spark.spark_reading import letters_to
 
 pytestmark = pytest.mark.xdist_group("spark")
 ROOT = Path(__file__).parents[2]
@@ -86,7 +87,7 @@ def test_kafka_is_a_source_as_well(run, pipeline, kafka_cluster, topics, tmp_pat
 
 def test_refused_record_fails_the_job_with_exit_code_1(run, pipeline, topics):
     """Nothing was sent, and the message says so."""
-    del pipeline["dead_letter"]
+    del pipeline["policy"]
     result = run(pipeline)
     assert result.exit_code == 1
     assert "NULL_KEY" in result.output
@@ -96,7 +97,7 @@ def test_refused_record_fails_the_job_with_exit_code_1(run, pipeline, topics):
 
 def test_job_that_failed_says_so_in_json(error_of, pipeline, topics):
     """As every other failure does."""
-    del pipeline["dead_letter"]
+    del pipeline["policy"]
     code, error = error_of(pipeline)
     assert code == 1
     assert error.startswith("the job failed: INVALID_RECORD_KEY (87)")
@@ -150,13 +151,16 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
         ({"source": {"format": "jso", "path": "."}}, "Spark refuses the pipeline"),
         ({"select": {"key": "at", "value": "k"}}, "column key is bigint"),
         ({"select": {"key": "k"}}, "select.value: must be given"),
-        ({"guard": {"max_record_bytes": 0}}, "max_record_bytes"),
-        ({"guard": {"on_reject": "drop"}}, "on_reject"),
-        ({"guard": {"order_by": ["k"]}}, "'order_by' belongs at the top level. "),
-        ({"in_doubt": "raise"}, "'in_doubt' belongs in 'guard'. "),
-        ({"guard": {"path": "x"}}, "'path' belongs in 'source'. "),
-        ({"dead_letter": {"topic": "nope"}}, "there is no such topic"),
-        ({"dead_letter": {"topic": "nope"}}, "CONFIGURE: create the topic, or mend"),
+        ({"policy": "spark-snik"}, "did you mean 'spark-sink'?"),
+        ({"policy": 5}, "policy: must be a preset's name, a file, or"),
+        ({"policy": {"on_reject": "fail"}}, "policy.on_reject: must be 'raise', "),
+        ({"policy": {"on_rejct": "drop"}}, "did you mean 'on_reject'?"),
+        ({"stream": {"order_by": ["k"]}}, "'order_by' belongs at the top level. "),
+        ({"in_doubt": "raise"}, "'in_doubt' belongs in 'policy'. "),
+        ({"dead_letter": {"topic": "d"}}, "'dead_letter' belongs in 'policy'. "),
+        ({"stream": {"path": "x"}}, "'path' belongs in 'source'. "),
+        ({"policy": {"extends": "spark-sink"}}, "there is no such topic"),
+        ({"policy": "spark-sink"}, "CONFIGURE: create the topic, or mend"),
         ({"sink": {"bootstrap_servers": "a:b:c", "topic": "t"}}, "cannot be parsed"),
     ],
 )
@@ -169,11 +173,11 @@ def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, sai
     ("change", "key", "said"),
     [
         ({"select": {"key": "at", "value": "k"}}, "select.key", "column key is bigint"),
-        ({"dead_letter": {"topic": "nope"}}, "dead_letter.topic", "no such topic"),
-        ({"dead_letter": {"topic": "TOPIC"}}, "dead_letter.topic", "are the same"),
+        ({"policy": letters_to("nope")}, "policy.dead_letter.topic", "no such topic"),
+        ({"policy": letters_to("TOPIC")}, "policy.dead_letter.topic", "are the same"),
+        ({"policy": {"max_attemps": 3}}, "policy.max_attemps", "'max_attempts'?"),
         ({"sink": {"topic": "nope"}}, "sink.topic", "no such topic"),
-        ({"guard": {"compacted": False}}, "guard.compacted", "topic is compacted"),
-        ({"guard": {"on_reject": "raise"}}, "guard.on_reject", "never used with"),
+        ({"sink": {"compacted": False}}, "sink.compacted", "topic is compacted"),
         ({"sink": {"config": {"Kafka.acks": 0}}}, "sink.config.Kafka.acks", "acks=all"),
         ({"sink": {"config": {"lingr.ms": 0}}}, "sink.config.lingr.ms", "no such sett"),
         (
@@ -184,7 +188,7 @@ def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, sai
         ({"sink": {"bootstrap_servers": ":"}}, "sink.bootstrap_servers", "be parsed"),
         ({"sink": {"topic": None}}, "sink.topic", "nothing says where records go"),
         ({"select": {"topic": "k", "value": "k"}}, "select.topic", "drop one"),
-        ({"source": {"format": "jso"}}, "source", "Spark refuses the pipeline"),
+        ({"source": {"format": "jso"}}, "source.format", "did you mean 'json'?"),
         ({"source": {"format": "json", "columns": "?"}}, "source.columns", "PARSE"),
         ({"stream": {"checkpoint": "c", "every": "5 moons"}}, "stream.every", "moons"),
     ],
@@ -195,7 +199,7 @@ def test_mistake_found_while_starting_is_said_with_file_line_and_key(
     """Settings, topics, types and Spark's own refusals; the line is that of the key."""
     changed = dict(pipeline)
     for section, content in change.items():
-        kept = pipeline.get(section, {}) if section in ("sink", "guard") else {}
+        kept = pipeline.get(section, {}) if section == "sink" else {}
         changed[section] = kept | content
     if "stream" in change:
         changed["source"] |= {"columns": "k string, v int, at int", "path": "*.json"}
@@ -415,10 +419,9 @@ def yaml_of(page):
     "text",
     [
         EXAMPLE.read_text(),
-        "source:" + yaml_of(ROOT / "README.md"),
         "source:" + yaml_of(ROOT / "docs" / "spark.md"),
     ],
-    ids=["examples", "README", "docs"],
+    ids=["examples", "docs"],
 )
 def test_example_runs(text, run, kafka_cluster, tmp_path, monkeypatch):
     """Each file that is shown, over the first five thousand flights."""

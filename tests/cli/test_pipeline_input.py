@@ -58,7 +58,7 @@ def test_malformed_line_stops_the_job_before_anything_is_sent(run, lines, topics
 
 def test_stream_without_dead_letters_stops_at_a_malformed_line(run, lines):
     """That is the default, and a key without value does not hide it."""
-    del lines["dead_letter"]
+    del lines["policy"]
     lines["stream"] = {"checkpoint": "checkpoint"}
     lines["source"]["path"] = "lin*.json"
     result = run(lines)
@@ -102,7 +102,7 @@ def test_key_that_a_cast_made_null_is_told_as_such(run, csv, kafka_cluster, topi
     assert report["dead_lettered"] == {"KEY_MADE_NULL": 1, "NULL_KEY": 1}
     letters = {m.value(): why(m) for m in read(kafka_cluster, topics[1])}
     assert letters[b"2"]["reason"] == "KEY_MADE_NULL"
-    del pipeline["dead_letter"]
+    del pipeline["policy"]
     result = run(pipeline)
     assert result.exit_code == 1
     assert "a cast in select.key made null of a value" in result.output

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -10,7 +14,8 @@ from confluent_kafka import Consumer, DeserializingConsumer, TopicPartition
 
 from kafkaguard import Action, errors, guard
 from kafkaguard._consuming import events as ev
-from tests.contracts.consumer import ConsumerContract, Reader, fill
+from kafkaguard.testing import FaultProxy
+from tests.contracts.consumer import ConsumerContract, Reader, fill, refusals
 
 
 class ConfluentReader(Reader):
@@ -43,6 +48,22 @@ class ConfluentReader(Reader):
         """Return the committed offset."""
         (found,) = self.guarded.committed([TopicPartition(topic, partition)], 10)
         return found.offset
+
+    def assign(self, places):
+        """Assign."""
+        self.guarded.assign([TopicPartition(*each) for each in places])
+
+    def start_at(self, topic, partition, offset):
+        """Assign with the offset: the client seeks only once it reads."""
+        self.guarded.assign([TopicPartition(topic, partition, offset)])
+
+    def subscribe(self, topic):
+        """Subscribe."""
+        self.guarded.subscribe([topic])
+
+    def seek(self, topic, partition, offset):
+        """Set the position."""
+        self.guarded.seek(TopicPartition(topic, partition, offset))
 
     def pause(self, topic, partition):
         """Pause."""
@@ -86,6 +107,9 @@ class TestConfluentConsumer(ConsumerContract):
         users=None,
         auto_commit=None,
         policy="default",
+        factory=True,
+        kind=Consumer,
+        on_event=None,
         **more,
     ):
         """Build one, guard it, and close it in the end."""
@@ -98,15 +122,56 @@ class TestConfluentConsumer(ConsumerContract):
         if users is not None:
             config |= users.client_config("SASL_PLAIN", client="confluent", user="bob")
         events = []
+        given = {"factory": kind} if factory else {"client": kind(config)}
         guarded = guard(
-            factory=Consumer, config=config, policy=policy, on_event=events.append
+            **given, config=config, policy=policy, on_event=on_event or events.append
         )
+        reader = ConfluentReader(guarded, events)
         try:
             if assign:
-                guarded.assign([TopicPartition(*each) for each in assign])
-            yield ConfluentReader(guarded, events)
+                reader.assign(assign)
+            yield reader
         finally:
             guarded.close()
+
+    def test_b55_a_failed_broker_is_asked_again_with_growing_gaps(
+        self, kafka_cluster, kafka_faults
+    ):
+        """The client asks every half second; once the guard holds it, gaps grow."""
+        topic = kafka_cluster.create_topic()
+        with self.open(
+            kafka_faults.bootstrap_servers,
+            assign=[(topic, 0)],
+            policy={"backoff": {"base": 0.3, "jitter": "none"}, "max_attempts": 20},
+        ) as reader:
+            fault = kafka_faults.on("Fetch", topic=topic, partition=0).fail(-1)
+            fill(kafka_cluster, topic, 3, partitions=[0])
+            reader.read_until(lambda: reader.told(ev.PartitionWaitsEvent))
+            kafka_faults.journal.clear()
+            reader.read_until(lambda: len(refusals(kafka_faults, topic, 0)) >= 4)
+            times = [each.at for each in refusals(kafka_faults, topic, 0)]
+            first, second, third = (after - at for at, after in pairwise(times[:4]))
+            assert 0.3 <= first < second < third
+            fault.remove()
+            reader.read_until(lambda: len(reader.read) == 3)
+
+
+def test_a_denied_topic_is_raised_though_the_group_has_no_coordinator(kafka_users):
+    """The client would say so once it can ask for commits; a probe finds out before."""
+    topic = kafka_users.create_topic()
+    access = kafka_users.client_config("SASL_PLAIN", client="confluent", user="bob")
+    with FaultProxy(access["bootstrap.servers"]) as proxy:
+        proxy.on("FindCoordinator").fail(15)
+        config = settings(None) | access
+        config["bootstrap.servers"] = proxy.bootstrap_servers
+        consumer = guard(factory=Consumer, config=config)
+        try:
+            consumer.assign([TopicPartition(topic, 0)])
+            with pytest.raises(errors.TopicAuthorizationFailedError) as caught:
+                consumer.poll(30)
+        finally:
+            consumer.close()
+    assert (caught.value.topic, caught.value.partition) == (topic, 0)
 
 
 def test_an_error_in_a_message_stays_there_and_is_an_event(kafka_cluster):
@@ -182,6 +247,60 @@ def test_a_deserializing_consumer_raises_errors_of_both_classes(
         consumer.close()
 
 
+def test_a_deserializing_consumer_raises_what_others_hand_over_and_tells_it(
+    kafka_cluster,
+):
+    """Its client raises the error of a message; it is an event as well, and once."""
+    events = []
+    config = settings(
+        kafka_cluster.bootstrap_servers, **{"allow.auto.create.topics": False}
+    )
+    consumer = guard(
+        factory=DeserializingConsumer, config=config, on_event=events.append
+    )
+    try:
+        consumer.subscribe(["no-such-topic"])
+        with pytest.raises(errors.UnknownTopicOrPartitionError) as caught:
+            consumer.poll(25)
+        assert isinstance(caught.value, confluent_kafka.error.ConsumeError)
+        assert consumer.poll(0) is None
+    finally:
+        consumer.close()
+    (event,) = events
+    assert (event.error.code, event.topic) == (3, "no-such-topic")
+
+
+def test_an_error_among_records_loses_none_of_them(kafka_cluster, kafka_topic):
+    """`consume` returns what it has; the next call raises."""
+    fill(kafka_cluster, kafka_topic, 3, partitions=[0])
+    consumer = guard(factory=Consumer, config=settings(kafka_cluster.bootstrap_servers))
+    error = errors.TopicAuthorizationFailedError(topic="other")
+    try:
+        consumer.assign([TopicPartition(kafka_topic, 0)])
+        found = consumer.consume(1, 25)
+        consumer._shell.fail(None, error)  # as a probe does meanwhile
+        with pytest.raises(errors.TopicAuthorizationFailedError):
+            consumer.consume(2, 5)
+        found += consumer.consume(2, 25)
+    finally:
+        consumer.close()
+    assert [each.value() for each in found] == [b"0", b"1", b"2"]
+
+
+@pytest.mark.java
+def test_b103_a_consumer_may_be_closed_while_another_thread_polls(kafka_cluster):
+    """The interpreter lives on, and the thread is told."""
+    program = Path(__file__).with_name("close_while_polling_program.py")
+    done = subprocess.run(
+        [sys.executable, str(program), kafka_cluster.bootstrap_servers],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "closed 5 times\n"), done.stderr
+
+
 def test_callbacks_of_the_user_are_chained(kafka_cluster, kafka_topic, kafka_faults):
     """`on_commit` is called as ever, and the guard tells of the same failure."""
     heard, events = [], []
@@ -191,6 +310,7 @@ def test_callbacks_of_the_user_are_chained(kafka_cluster, kafka_topic, kafka_fau
         on_commit=lambda error, places: heard.append((error.code(), len(places))),
     )
     kafka_faults.on("OffsetCommit").fail(22)
+    fill(kafka_cluster, kafka_topic, 3, partitions=[0])
     consumer = guard(factory=Consumer, config=config, on_event=events.append)
     try:
         place = TopicPartition(kafka_topic, 0, 3)
@@ -212,3 +332,12 @@ def test_without_settings_it_says_what_is_not_noticed(kafka_cluster, caplog):
     consumer = guard(Consumer(settings(kafka_cluster.bootstrap_servers)))
     consumer.close()
     assert caplog.text.count("without config={...} partitions that cannot be read") == 1
+    assert caplog.text.count("resets of offsets are not compared with the log") == 1
+
+
+def test_a_consumer_that_the_guard_builds_keeps_nothing_to_itself(
+    kafka_cluster, caplog
+):
+    """There is nothing to say."""
+    guard(factory=Consumer, config=settings(kafka_cluster.bootstrap_servers)).close()
+    assert caplog.text == ""

@@ -19,14 +19,14 @@ P = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
 CAP = 5.0
 
 
-def machine(*, holds_by_pausing=False, **policy):
+def machine(*, shows_answers=True, **policy):
     """A machine that always draws one half."""
     return ConsumerMachine(
         RetryPolicy(**policy),
         make,
         lambda: 0.5,
         client="test",
-        holds_by_pausing=holds_by_pausing,
+        shows_answers=shows_answers,
     )
 
 
@@ -137,6 +137,24 @@ def test_b50_a_position_within_the_log_is_read_again_and_not_reset():
     assert [c.Free(P[0])] == one.tick(one.next_due)
 
 
+@pytest.mark.parametrize(
+    ("position", "outcome", "lost"),
+    [
+        (59, "reset", 1),
+        (60, "kept", 0),
+        (100, "kept", 0),
+        (101, "reset", 0),
+        (None, "reset", 0),
+    ],
+)
+def test_both_ends_of_the_log_are_within_it(position, outcome, lost):
+    """The end is where the next record will be; a position may not be known."""
+    one = machine()
+    one.refused(P[0], Refusal(1, position=position), 0.0)
+    (event,) = told(one.range_found(P[0], 60, 100, 0.1))
+    assert (event.outcome, event.position, event.lost) == (outcome, position, lost)
+
+
 def test_a_lost_position_is_the_clients_to_reset_with_a_count_of_what_is_lost():
     """Retention has taken 40 offsets: the event says so, and the client resets."""
     one = machine()
@@ -183,7 +201,7 @@ def test_a_look_up_that_fails_for_now_is_made_again():
 
 def test_a_reader_that_stands_still_is_probed_and_held_until_a_probe_succeeds():
     """For a client that swallows answers; readers at the end are left alone."""
-    one = machine(holds_by_pausing=True)
+    one = machine(shows_answers=False)
     readers = {P[0]: Reader(3, 10), P[1]: Reader(10, 10), P[2]: Reader(None)}
     assert one.stand(readers, 0.0) == []
     assert [c.Probe(P[0], 3), c.Probe(P[2], None)] == one.stand(readers, PATIENCE_S)
@@ -198,6 +216,49 @@ def test_a_reader_that_stands_still_is_probed_and_held_until_a_probe_succeeds():
     commands = one.probed(P[0], None, 2.0)
     assert [c.Free(P[0])] == commands[:1]
     assert [ev.PartitionResumesEvent] == [type(each) for each in told(commands)]
+
+
+def test_what_a_probe_finds_denied_is_raised():
+    """The client may have said so once, or may be waiting for its group."""
+    one = machine(shows_answers=False)
+    one.stand({P[0]: Reader(None)}, 0.0)
+    (probe,) = one.stand({P[0]: Reader(None)}, PATIENCE_S)
+    commands = one.probed(probe.place, Refusal(29), 1.1)
+    (error,) = raised(commands)
+    assert (error.code, error.topic, error.partition) == (29, "t", 0)
+    assert [each.raised for each in told(commands)] == [True]
+    assert [c.Probe(P[0], None)] == one.tick(one.next_due)
+
+
+def test_b50_a_silent_client_goes_on_at_a_position_within_the_log():
+    """A probe confirms it, and the end of the wait sets the position again."""
+    one = machine(shows_answers=False)
+    one.refused(P[0], Refusal(1, position=5), 0.0)
+    (event,) = told(one.range_found(P[0], 0, 100, 0.1))
+    assert event.outcome == "kept"
+    assert [c.Probe(P[0], 5)] == one.tick(one.next_due)
+    assert [c.Free(P[0])] == one.probed(P[0], None, 1.0)[:1]
+    assert one.waiting() == {}
+
+
+def test_a_silent_client_is_left_alone_once_it_may_reset():
+    """It shows no read that could end the wait."""
+    one = machine(shows_answers=False)
+    one.refused(P[0], Refusal(1, position=20), 0.0)
+    commands = one.range_found(P[0], 60, 100, 0.1)
+    assert [c.LetReset(P[0]), c.Free(P[0])] == commands[1:]
+    assert ({}, math.inf) == (one.waiting(), one.next_due)
+
+
+def test_a_position_that_the_user_sets_ends_what_was_wrong_with_the_old_one():
+    """`on_offset_reset: raise` says to seek; other waits go on."""
+    one = machine(shows_answers=False, on_offset_reset="raise")
+    one.refused(P[0], Refusal(1, position=20), 0.0)
+    one.refused(P[1], Refusal(6, position=20), 0.0)
+    one.range_found(P[0], 60, 100, 0.1)
+    assert [c.Free(P[0])] == one.moved(P[0], 60, 0.2)[:1]
+    assert one.moved(P[1], 60, 0.2) == []
+    assert {P[1]} == set(one.waiting())
 
 
 def test_only_a_probe_ends_what_a_probe_began():
@@ -242,20 +303,24 @@ def test_a_probe_that_does_not_reach_a_broker_holds_nothing():
 
 def test_the_users_own_pauses_are_never_touched():
     """A partition that the user paused is not freed, one that waits not resumed."""
-    one = machine(holds_by_pausing=True)
+    one = machine(shows_answers=False)
     one.refused(P[0], Refusal(6), 0.0)
     one.user_pauses([P[0]])
-    assert one.tick(one.next_due) == []
+    assert [c.Probe(P[0], None)] == one.tick(one.next_due)
+    assert [ev.PartitionResumesEvent] == [
+        type(each.event) for each in one.probed(P[0], None, 1.0)
+    ]
     assert [P[0]] == one.user_resumes([P[0]])
-    one.refused(P[0], Refusal(6), 1.0)
+    one.refused(P[0], Refusal(6), 2.0)
     one.user_pauses([P[0], P[1]])
     assert [P[1]] == one.user_resumes([P[0], P[1]])
-    assert [c.Free(P[0])] == one.tick(one.next_due)
+    one.tick(one.next_due)
+    assert c.Free(P[0]) in one.probed(P[0], None, 3.0)
 
 
 def test_a_rebalance_forgets_what_is_revoked_and_holds_what_still_waits():
     """Holds are set again, since a rebalance may have lifted them."""
-    one = machine(holds_by_pausing=True)
+    one = machine(shows_answers=False)
     one.refused(P[0], Refusal(6), 0.0)
     one.refused(P[1], Refusal(6), 0.0)
     assert [c.Free(P[0]), c.Hold(P[1])] == one.assigned({P[1], P[2]})
@@ -297,11 +362,11 @@ class World(RuleBasedStateMachine):
     answered, and the client does what the machine says.
     """
 
-    holds_by_pausing = False
+    shows_answers = True
 
     def __init__(self):
         super().__init__()
-        self.machine = machine(holds_by_pausing=self.holds_by_pausing)
+        self.machine = machine(shows_answers=self.shows_answers)
         self.now = 0.0
         self.assignment = set(P)
         self.held, self.user_paused = set(), set()
@@ -391,6 +456,10 @@ class World(RuleBasedStateMachine):
                 case c.AskRange(place):
                     ends = (0, 10) if within else (8, 10)
                     self.carry_out(self.machine.range_found(place, *ends, self.now))
+                case c.Probe(place, position):
+                    code = self.broken.get(place)
+                    refusal = None if code is None else Refusal(code, position=position)
+                    self.carry_out(self.machine.probed(place, refusal, self.now))
 
     @rule(places=st.sets(st.sampled_from(P)))
     def rebalances(self, places):
@@ -420,7 +489,7 @@ class World(RuleBasedStateMachine):
     def only_what_waits_is_held(self):
         """No other partition is ever touched."""
         waiting = set(self.machine.waiting())
-        if not self.holds_by_pausing:
+        if self.shows_answers:
             assert self.held <= waiting
         assert waiting <= self.assignment
         assert self.open_since_told <= waiting
@@ -440,11 +509,45 @@ class World(RuleBasedStateMachine):
         assert math.inf == self.machine.next_due
 
 
-class PausingWorld(World):
-    """The same where a hold is a pause of the client, as the user's own are."""
+class SilentWorld(World):
+    """A client that shows no answers: its readers stand still, and a hold is a pause.
 
-    holds_by_pausing = True
+    Only that an offset is out of range shows: the client says so when it resets it.
+    """
+
+    shows_answers = False
+
+    def __init__(self):
+        super().__init__()
+        self.position = dict.fromkeys(P, 5)
+
+    @rule()
+    def polls(self):
+        """The client reads all that it may, and keeps to itself what it cannot."""
+        self.read = []
+        for place in sorted(self.assignment):
+            if not self.may_read(place):
+                continue
+            if self.broken.get(place) == 1 and place in self.resets:
+                self.resets.discard(place)
+                del self.broken[place]
+            code = self.broken.get(place)
+            if code is None:
+                self.read.append(place)
+                self.position[place] += 1
+            elif code == 1:
+                refusal = Refusal(1, position=self.position[place])
+                self.carry_out(self.machine.refused(place, refusal, self.now))
+        readers = {p: Reader(self.position[p], math.inf) for p in self.assignment}
+        self.carry_out(self.machine.stand(readers, self.now))
+
+    @rule(place=st.sampled_from(P))
+    def user_seeks(self, place):
+        """The user sets a position that is there."""
+        if place in self.assignment and self.broken.get(place) == 1:
+            del self.broken[place]
+            self.carry_out(self.machine.moved(place, 9, self.now))
 
 
 TestWorld = World.TestCase
-TestPausingWorld = PausingWorld.TestCase
+TestSilentWorld = SilentWorld.TestCase

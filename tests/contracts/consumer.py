@@ -27,6 +27,11 @@ PARTITIONS = pytest.mark.kafka_topic(partitions=3)
 class Reader:
     """A guarded consumer behind one blocking face."""
 
+    #: Seconds that a poll waits for records.
+    slice_s = 0.2
+    #: What was assigned after the last poll of several readers at a time.
+    owned = ()
+
     def __init__(self, guarded, events):
         self.guarded = guarded
         self.events = events
@@ -39,6 +44,31 @@ class Reader:
     def poll_in_child(self):
         """Poll in a forked child."""
         self.poll(5)
+
+    def read_in_child(self, place, count):
+        """Assign and read in a forked child, which has a client of its own."""
+        self.assign([place])
+        self.read = []
+        self.read_until(lambda: len(self.read) >= count)
+        self.close()
+        return [value.decode() for _, _, value in self.read]
+
+    def assign(self, places):
+        """Assign partitions."""
+        raise NotImplementedError
+
+    def start_at(self, topic, partition, offset):
+        """Assign one partition, and begin at an offset."""
+        self.assign([(topic, partition)])
+        self.seek(topic, partition, offset)
+
+    def subscribe(self, topic):
+        """Subscribe to a topic, as a member of the group."""
+        raise NotImplementedError
+
+    def assigned(self):
+        """List the partitions that are assigned."""
+        return sorted(each.partition for each in self.guarded.assignment())
 
     def commit(self, offsets, timeout):
         """Commit offsets by (topic, partition), and wait."""
@@ -77,7 +107,7 @@ class Reader:
         end = time.monotonic() + timeout
         while not done():
             assert time.monotonic() < end, f"read {len(self.read)}: {self.read[-3:]}"
-            self.read += self.poll(0.2)
+            self.read += self.poll(self.slice_s)
 
     def values(self, partition):
         """List the values read of a partition, in order."""
@@ -97,11 +127,13 @@ class ConsumerContract:
     #: The client shows what each read is answered, so the guard sees every code.
     sees_answers = True
 
-    def open(self, servers, *, assign=None, group=None, **options):
+    def open(self, servers, *, assign=None, **options):
         """Return a context manager of a `Reader`; `assign` is a list of partitions.
 
         Without `assign` it is not assigned anything yet. It reads from the earliest
         offset, and commits nothing by itself unless `auto_commit` is given (seconds).
+        `factory` says whether the
+        guard builds the client; `kind` is the class, `on_event` a hook.
         """
         raise NotImplementedError
 
@@ -121,6 +153,49 @@ class ConsumerContract:
             pytest.raises(TypeError, match="where it is used"),
         ):
             pickle.dumps(reader.guarded)
+
+    def test_b93_a_subclass_keeps_its_own_attributes(self, kafka_cluster, kafka_topic):
+        """What a class of the user's adds is there, before and after wrapping."""
+
+        class Own(self.client_class):
+            marker = "of the class"
+
+            def twice(self, number):
+                return 2 * number
+
+        fill(kafka_cluster, kafka_topic, 1, partitions=[0])
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, assign=[(kafka_topic, 0)], kind=Own) as reader:
+            reader.guarded.client.added = "of the instance"
+            assert isinstance(reader.guarded, Own)
+            assert (reader.guarded.marker, reader.guarded.added) == (
+                "of the class",
+                "of the instance",
+            )
+            assert reader.guarded.twice(4) == 8
+            reader.read_until(lambda: reader.values(0) == [b"0"])
+
+    def test_b96_a_consumer_is_true(self, kafka_cluster):
+        """`consumer or default()` makes no new one."""
+        with self.open(kafka_cluster.bootstrap_servers) as reader:
+            assert reader.guarded
+
+    @PARTITIONS
+    def test_b95_a_hook_that_raises_is_logged_and_breaks_no_read(
+        self, kafka_cluster, kafka_topic, kafka_faults, caplog
+    ):
+        """The partition waits and is read again, as with a hook that does not raise."""
+
+        def broken(event):
+            raise ValueError("a hook's own bug")
+
+        fill(kafka_cluster, kafka_topic, 3)
+        servers = kafka_faults.bootstrap_servers
+        with self.open(servers, assign=three(kafka_topic), on_event=broken) as reader:
+            with kafka_faults.on("Fetch", topic=kafka_topic, partition=1).fail(6):
+                self.read_for(reader, 3.0)
+            reader.read_until(lambda: len(reader.read) == 9)
+        assert "a hook's own bug" in caplog.text
 
     # --- partitions that wait alone ---------------------------------------------------
 
@@ -232,6 +307,88 @@ class ConsumerContract:
             reader.resume(kafka_topic, 1)
             reader.read_until(lambda: len(reader.read) == 15)
 
+    def test_a_rebalance_forgets_what_is_revoked_and_holds_what_still_waits(
+        self, kafka_cluster, kafka_faults
+    ):
+        """Two members: each waits for its own partition only, and reads it in the end."""
+        topic = kafka_cluster.create_topic(partitions=2)
+        fill(kafka_cluster, topic, 5, partitions=[0, 1])
+        servers = kafka_faults.bootstrap_servers
+        fault = kafka_faults.on("Fetch", topic=topic).fail(6)
+        with (
+            self.open(servers, group=topic) as first,
+            self.open(servers, group=topic) as second,
+        ):
+            # A poll of kafka-python that ends while a member joins can leave it without
+            # heartbeats for good.
+            first.slice_s = second.slice_s = 2.0
+            first.subscribe(topic)
+            first.read_until(lambda: len(first.told(ev.PartitionWaitsEvent)) == 2, 40)
+            second.subscribe(topic)
+            self.both(
+                first,
+                second,
+                lambda: (
+                    len(first.owned) == len(second.owned) == 1
+                    and len(waiting(first)) == len(waiting(second)) == 1
+                ),
+            )
+            assert first.owned + second.owned in ([0, 1], [1, 0])
+            for reader in (first, second):
+                assert reader.owned == waiting(reader)
+            kafka_faults.journal.clear()
+            end = time.monotonic() + 3
+            self.both(first, second, lambda: time.monotonic() > end)
+            for partition in (0, 1):
+                assert len(refusals(kafka_faults, topic, partition)) <= 15
+            fault.remove()
+            self.both(first, second, lambda: len(first.read + second.read) >= 10)
+            for reader in (first, second):
+                (own,) = reader.owned
+                assert reader.values(own) == [b"%d" % n for n in range(5)]
+                assert waiting(reader) == []
+                assert reader.told(ev.PartitionResumesEvent)[-1].partition == own
+
+    def both(self, first, second, done, timeout=60.0):
+        """Poll two readers, each in a thread of its own, until a condition holds."""
+        over = threading.Event()
+
+        def poll(reader):
+            while not over.is_set():
+                reader.read += reader.poll(reader.slice_s)
+                reader.owned = reader.assigned()
+
+        threads = [threading.Thread(target=poll, args=[r]) for r in (first, second)]
+        for each in threads:
+            each.start()
+        try:
+            end = time.monotonic() + timeout
+            while not done():
+                assert time.monotonic() < end, (first.owned, second.owned)
+                time.sleep(0.05)
+        finally:
+            over.set()
+            for each in threads:
+                each.join(30)
+
+    def test_a_pause_of_the_users_is_not_taken_for_a_partition_that_waits(
+        self, kafka_cluster, kafka_faults
+    ):
+        """What waited meanwhile is not resumed for the user, nor paused for good."""
+        topic = kafka_cluster.create_topic(partitions=2)
+        fill(kafka_cluster, topic, 5, partitions=[0, 1])
+        places = [(topic, 0), (topic, 1)]
+        with self.open(kafka_faults.bootstrap_servers, assign=places) as reader:
+            reader.pause(topic, 0)
+            with kafka_faults.on("Fetch", topic=topic).fail(6):
+                reader.read_until(lambda: reader.told(ev.PartitionWaitsEvent))
+                assert waiting(reader) == [1]
+            reader.read_until(lambda: len(reader.values(1)) == 5)
+            self.read_for(reader, 1.0)
+            assert reader.values(0) == []
+            reader.resume(topic, 0)
+            reader.read_until(lambda: len(reader.values(0)) == 5)
+
     # --- what is raised ---------------------------------------------------------------
 
     def test_a_denied_topic_is_raised_with_its_place(self, kafka_users):
@@ -252,6 +409,67 @@ class ConsumerContract:
             error.verdict.action,
         )
         assert self.client_name == error.client
+        again = pickle.loads(pickle.dumps(error))  # B97
+        assert (again.code, again.topic, again.verdict) == (29, topic, error.verdict)
+        assert isinstance(again, type(error))
+
+    # --- offsets out of range ----------------------------------------------------------
+
+    def test_b50_a_position_within_the_log_is_not_reset(
+        self, kafka_cluster, kafka_faults
+    ):
+        """One answer "out of range" for an offset that is there: it is read again."""
+        topic = kafka_cluster.create_topic()
+        fill(kafka_cluster, topic, 10, partitions=[0])
+        with self.open(kafka_faults.bootstrap_servers, assign=[(topic, 0)]) as reader:
+            reader.read_until(lambda: len(reader.read) == 10)
+            kafka_faults.on("Fetch", topic=topic, partition=0).fail(1, times=1)
+            fill(kafka_cluster, topic, 5, partitions=[0])
+            reader.read_until(lambda: len(reader.read) == 15)
+            assert list(range(15)) == [offset for _, offset, _ in reader.read]
+            (event,) = reader.told(ev.OffsetResetEvent)
+            assert (event.outcome, event.earliest, event.lost) == ("kept", 0, 0)
+            assert event.earliest <= event.position <= event.latest
+
+    def test_a_lost_position_is_reset_by_the_client_and_told_with_the_loss(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Retention took six offsets that were not read."""
+        with self.behind(kafka_cluster, kafka_topic) as reader:
+            reader.read_until(lambda: len(reader.read) == 4)
+            assert [offset for _, offset, _ in reader.read] == [6, 7, 8, 9]
+            (event,) = reader.told(ev.OffsetResetEvent)
+            assert (
+                event.outcome,
+                event.position,
+                event.earliest,
+                event.latest,
+                event.lost,
+            ) == ("reset", 2, 6, 10, 4)
+
+    def test_a_lost_position_is_raised_where_the_policy_says_so(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Nothing is skipped; after a `seek` reading goes on."""
+        policy = {"on_offset_reset": "raise"}
+        with self.behind(kafka_cluster, kafka_topic, policy=policy) as reader:
+            with pytest.raises(errors.OffsetOutOfRangeError, match="6 to 10") as caught:
+                reader.read_until(lambda: reader.read)
+            assert isinstance(caught.value, self.client_error)
+            assert reader.read == []
+            reader.seek(kafka_topic, 0, 8)
+            reader.read_until(lambda: len(reader.read) == 2)
+
+    @contextmanager
+    def behind(self, cluster, topic, **options):
+        """A reader at offset 2 of a log that begins at 6 and ends at 10."""
+        fill(cluster, topic, 10, partitions=[0])
+        servers = cluster.bootstrap_servers
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            admin.delete_records({TopicPartition(topic, 0): 6})
+        with self.open(servers, **options) as reader:
+            reader.start_at(topic, 0, 2)
+            yield reader
 
     # --- commits ----------------------------------------------------------------------
 
@@ -404,7 +622,8 @@ class ConsumerContract:
         """In the child each call fails at once; the parent goes on."""
         fill(kafka_cluster, kafka_topic, 3, partitions=[0])
         servers = kafka_cluster.bootstrap_servers
-        with self.open(servers, assign=[(kafka_topic, 0)]) as reader:
+        place = (kafka_topic, 0)
+        with self.open(servers, assign=[place], factory=False) as reader:
             reader.read_until(lambda: len(reader.read) == 3)
             said = in_child(reader.poll_in_child)
             assert "ClientStateError" in said["kind"]
@@ -413,65 +632,48 @@ class ConsumerContract:
             fill(kafka_cluster, kafka_topic, 3, partitions=[0])
             reader.read_until(lambda: len(reader.read) == 6)
 
+    def test_b98_a_forked_child_builds_its_own_where_a_factory_was_given(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Whatever is called first in the child builds it; the parent goes on."""
+        fill(kafka_cluster, kafka_topic, 3, partitions=[0])
+        servers = kafka_cluster.bootstrap_servers
+        place = (kafka_topic, 0)
+        with self.open(servers, assign=[place], factory=True) as reader:
+            reader.read_until(lambda: len(reader.read) == 3)
+            said = in_child(lambda: reader.read_in_child(place, 3))
+            assert said.get("answer") == ["0", "1", "2"], said
+            fill(kafka_cluster, kafka_topic, 3, partitions=[0])
+            reader.read_until(lambda: len(reader.read) == 6)
+
 
 class AnswersContract(ConsumerContract):
     """A guarded consumer of a client that shows what each read is answered."""
 
-    def test_b50_a_position_within_the_log_is_not_reset(
-        self, kafka_cluster, kafka_faults
-    ):
-        """One answer "out of range" for an offset that is there: it is read again."""
-        topic = kafka_cluster.create_topic()
-        fill(kafka_cluster, topic, 10, partitions=[0])
-        with self.open(kafka_faults.bootstrap_servers, assign=[(topic, 0)]) as reader:
+    def test_a_partition_without_a_start_waits_alone(self, kafka_cluster, kafka_faults):
+        """Where to begin cannot be looked up: few requests, and the others go on."""
+        topic = kafka_cluster.create_topic(partitions=3)
+        fill(kafka_cluster, topic, 5)
+        fault = kafka_faults.on("ListOffsets", topic=topic, partition=1).fail(9)
+        with self.open(kafka_faults.bootstrap_servers, assign=three(topic)) as reader:
             reader.read_until(lambda: len(reader.read) == 10)
-            kafka_faults.on("Fetch", topic=topic, partition=0).fail(1, times=1)
-            fill(kafka_cluster, topic, 5, partitions=[0])
+            assert reader.values(1) == []
+            reader.read_until(lambda: reader.told(ev.PartitionWaitsEvent))
+            assert waiting(reader) == [1]
+            kafka_faults.journal.clear()
+            self.read_for(reader, 4.0)
+            asked = [
+                each
+                for each in kafka_faults.requests("ListOffsets")
+                if any(e.partition == 1 for e in each.errors)
+            ]
+            assert 0 < len(asked) <= 15
+            fault.remove()
             reader.read_until(lambda: len(reader.read) == 15)
-            assert list(range(15)) == [offset for _, offset, _ in reader.read]
-            (event,) = reader.told(ev.OffsetResetEvent)
-            assert (event.outcome, event.earliest, event.lost) == ("kept", 0, 0)
-            assert event.earliest <= event.position <= event.latest
-
-    def test_a_lost_position_is_reset_by_the_client_and_told_with_the_loss(
-        self, kafka_cluster, kafka_topic
-    ):
-        """Retention took six offsets that were not read."""
-        with self.behind(kafka_cluster, kafka_topic) as reader:
-            reader.read_until(lambda: len(reader.read) == 4)
-            assert [offset for _, offset, _ in reader.read] == [6, 7, 8, 9]
-            (event,) = reader.told(ev.OffsetResetEvent)
-            assert (
-                event.outcome,
-                event.position,
-                event.earliest,
-                event.latest,
-                event.lost,
-            ) == ("reset", 2, 6, 10, 4)
-
-    def test_a_lost_position_is_raised_where_the_policy_says_so(
-        self, kafka_cluster, kafka_topic
-    ):
-        """Nothing is skipped; after a `seek` reading goes on."""
-        policy = {"on_offset_reset": "raise"}
-        with self.behind(kafka_cluster, kafka_topic, policy=policy) as reader:
-            with pytest.raises(errors.OffsetOutOfRangeError, match="6 to 10") as caught:
-                reader.read_until(lambda: reader.read)
-            assert isinstance(caught.value, self.client_error)
-            assert reader.read == []
-            reader.seek(kafka_topic, 0, 8)
-            reader.read_until(lambda: len(reader.read) == 2)
-
-    @contextmanager
-    def behind(self, cluster, topic, **options):
-        """A reader at offset 2 of a log that begins at 6 and ends at 10."""
-        fill(cluster, topic, 10, partitions=[0])
-        servers = cluster.bootstrap_servers
-        with KafkaAdminClient(bootstrap_servers=servers) as admin:
-            admin.delete_records({TopicPartition(topic, 0): 6})
-        with self.open(servers, assign=[(topic, 0)], **options) as reader:
-            reader.seek(topic, 0, 2)
-            yield reader
+            (waits,) = reader.told(ev.PartitionWaitsEvent)
+            assert (waits.partition, waits.error.code) == (1, 9)
+            assert waits.error.api == "ListOffsets"
+            reader.read_until(lambda: reader.told(ev.PartitionResumesEvent))
 
     def test_b55_a_failed_broker_is_asked_again_with_growing_gaps(
         self, kafka_cluster, kafka_faults
@@ -533,6 +735,12 @@ def proxy_broker(proxy):
 def three(topic):
     """List three partitions of a topic."""
     return [(topic, n) for n in range(3)]
+
+
+def waiting(reader):
+    """List the partitions that cannot be read."""
+    places = reader.guarded.cluster_view.read_errors
+    return sorted(place.partition for place in places)
 
 
 def refusals(proxy, topic, partition):
@@ -607,7 +815,7 @@ def in_child(call):
     if pid == 0:
         started, said = time.monotonic(), {"kind": "nothing", "text": ""}
         try:
-            call()
+            said["answer"] = call()
         except BaseException as error:
             kinds = [cls.__name__ for cls in type(error).__mro__]
             said = {"kind": kinds, "text": str(error)}

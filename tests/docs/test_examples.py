@@ -36,9 +36,12 @@ def test_blocks_of_a_page_run_one_after_the_other(page, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
 @pytest.mark.parametrize(
     "example",
-    [p for p in sorted((ROOT / "examples").glob("*.py")) if "test_" not in p.name],
+    [p for p in EXAMPLES if "test_" not in p.name],
     ids=lambda example: example.name,
 )
 def test_example_runs_and_says_something(example, tmp_path):
@@ -52,6 +55,14 @@ def test_example_runs_and_says_something(example, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_examples_are_short_and_in_the_index():
+    """A reader finds each one, and reads it in one go."""
+    index = (ROOT / "examples/README.md").read_text()
+    assert [e.name for e in EXAMPLES if f"({e.name})" not in index] == []
+    short = [e for e in EXAMPLES if "test_" not in e.name]
+    assert all(len(e.read_text().splitlines()) < 60 for e in short)
 
 
 def test_readme_and_index_have_examples():

@@ -36,6 +36,14 @@ class KafkaPythonReader(Reader):
         """Return the committed offset."""
         return self.guarded.committed(TopicPartition(topic, partition))
 
+    def assign(self, places):
+        """Assign."""
+        self.guarded.assign([TopicPartition(*each) for each in places])
+
+    def subscribe(self, topic):
+        """Subscribe."""
+        self.guarded.subscribe([topic])
+
     def seek(self, topic, partition, offset):
         """Set the position."""
         self.guarded.seek(TopicPartition(topic, partition), offset)
@@ -72,8 +80,10 @@ class TestKafkaPythonConsumer(AnswersContract):
         group=None,
         users=None,
         auto_commit=None,
-        close=None,
         policy="default",
+        factory=False,
+        kind=KafkaConsumer,
+        on_event=None,
         **settings,
     ):
         """Build one, guard it, and close it in the end."""
@@ -90,10 +100,16 @@ class TestKafkaPythonConsumer(AnswersContract):
         if users is not None:
             config |= users.client_config("SASL_PLAIN", user="bob")
         events = []
-        guarded = guard(KafkaConsumer(**config), policy=policy, on_event=events.append)
+        given = (
+            {"factory": kind, "config": config}
+            if factory
+            else {"client": kind(**config)}
+        )
+        guarded = guard(**given, policy=policy, on_event=on_event or events.append)
+        reader = KafkaPythonReader(guarded, events)
         try:
             if assign:
-                guarded.assign([TopicPartition(*each) for each in assign])
-            yield KafkaPythonReader(guarded, events)
+                reader.assign(assign)
+            yield reader
         finally:
             guarded.close(timeout_ms=5000)

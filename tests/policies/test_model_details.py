@@ -182,7 +182,7 @@ def test_problems_are_in_the_order_of_the_file():
         Problem("a"),
         Problem("d", line=1, source="base.yaml"),
     ]
-    error = PolicyError("x.yaml", iter(problems))
+    error = PolicyError("x.yaml", (each for each in problems))
     assert [each.message for each in error.problems] == ["a", "b", "c", "d"]
     again = pickle.loads(pickle.dumps(error))
     assert (again.source, again.problems) == (error.source, error.problems)

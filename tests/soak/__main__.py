@@ -15,11 +15,12 @@ def main():
     which = parser.add_subparsers(dest="which", required=True)
     away = which.add_parser("outages", help="a stream whose broker goes away")
     away.add_argument("--minutes", type=float, default=10)
+    away.add_argument("--away", type=float, nargs="+", default=outages.OUTAGES_S)
     killed = which.add_parser("kills", help="drivers, executors and workers killed")
     killed.add_argument("--runs", type=int, default=20)
     given = parser.parse_args()
     if given.which == "outages":
-        wrong = outages.run(given.minutes, given.seed)
+        wrong = outages.run(given.minutes, given.away, given.seed)
     else:
         wrong = kills.run(given.runs, given.seed)
     print("\n".join(wrong) or "nothing was lost, and the reports are true")

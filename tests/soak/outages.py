@@ -77,8 +77,11 @@ def waits(condition, seconds):
     return condition()
 
 
-def run(minutes, seed):
-    """Run streams for so many minutes; return what is wrong, in sentences."""
+def run(minutes, outages, seed):
+    """Run streams for so many minutes; return what is wrong, in sentences.
+
+    The broker is away for so many seconds, in turn.
+    """
     draw = random.Random(seed)
     wrong = []
     with (
@@ -89,11 +92,11 @@ def run(minutes, seed):
         made = streams(spark, cluster, Path(name))
         waits(lambda: all(read(report) for _, _, report in made.values()), _SETTLE_S)
         end = time.monotonic() + 60 * minutes
-        for away in itertools.cycle(OUTAGES_S):
+        for away in itertools.cycle(outages):
             threading.Event().wait(draw.uniform(2, 10))
             if time.monotonic() > end:
                 break
-            print(f"the broker is away for {away} s", flush=True)
+            print(f"the broker is away for {away:g} s", flush=True)
             draw.choice([cluster.broker(0).kill, cluster.broker(0).stop])()
             threading.Event().wait(away)
             cluster.broker(0).start()

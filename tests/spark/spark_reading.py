@@ -42,3 +42,8 @@ def why(message):
         name.removeprefix("kafkaguard."): (value or b"").decode()
         for name, value in message.headers() or ()
     }
+
+
+def letters_to(topic, **more):
+    """Return a policy that sets refused records aside into a topic."""
+    return {"extends": "spark-sink", "dead_letter": {"topic": topic}, **more}

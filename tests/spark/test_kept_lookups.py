@@ -124,7 +124,7 @@ def test_clients_of_a_process_are_few(kafka_cluster):
     [
         ({"config": {"acks": 0}}, "only acks=all"),
         ({"config": {"lingr.ms": 0}}, "did you mean 'kafka.linger.ms'?"),
-        ({"on_reject": "dead_letter"}, "needs dead_letter_topic"),
+        ({"policy": {"on_rejct": "drop"}}, "did you mean 'on_reject'?"),
         ({"partitions": 0}, "partitions is at least 1"),
         ({"order_by": [1]}, "order_by is a list of columns"),
         ({"max_record_bytes": "1"}, "a number of bytes"),
@@ -135,15 +135,15 @@ def test_foreach_batch_is_checked_when_it_is_made(arguments, said):
     with pytest.raises(e.ClientConfigurationError) as caught:
         foreach_batch("t", bootstrap_servers="localhost:1", **arguments)
     assert said in caught.value.summary
-    with pytest.raises(TypeError, match="dead_leter_topic"):
-        foreach_batch("t", bootstrap_servers="localhost:1", dead_leter_topic="d")
+    with pytest.raises(TypeError, match="polcy"):
+        foreach_batch("t", bootstrap_servers="localhost:1", polcy="spark-sink")
 
 
 def test_stream_writer_asks_when_it_is_pickled_and_never_to_commit(monkeypatch):
     """A commit that fails would write the batch again."""
     asked = []
 
-    def look_up(settings):
+    def look_up(settings, _keep_s):
         asked.append(settings.topic)
         return {settings.topic: SinkTopic(settings.topic, 1)}
 

@@ -16,6 +16,7 @@ from kafkaguard_adapters.spark.pipeline.model import Pipeline
 from kafkaguard_adapters.spark.pipeline.options import check_names
 from kafkaguard_adapters.spark.pipeline.places import MistakeError
 from kafkaguard_adapters.spark.pipeline.rows import header_mistake, on_malformed
+from tests.spark.spark_reading import letters_to
 
 SINK = {"bootstrap_servers": "b:1", "topic": "t"}
 SELECT = {"key": "k", "value": "v"}
@@ -87,7 +88,7 @@ KNOWN = ["kafka.bootstrap.servers", "subscribe"]
     ("options", "place"),
     [
         ({"subscribe": "a, t"}, "sink.topic"),
-        ({"subscribe": "dead"}, "dead_letter.topic"),
+        ({"subscribe": "dead"}, "policy.dead_letter.topic"),
         ({"assign": '{"t": [0]}'}, "sink.topic"),
         ({"subscribePattern": "[s-u]"}, "sink.topic"),
     ],
@@ -97,7 +98,7 @@ def test_topic_that_is_read_and_written_is_refused(options, place):
     servers = {"kafka.bootstrap.servers": "other:1, PLAINTEXT://B:1"}
     source = {"format": "kafka", "options": options | servers}
     with pytest.raises(MistakeError) as caught:
-        check_other_topics(pipeline(source, dead_letter={"topic": "dead"}))
+        check_other_topics(pipeline(source, policy=letters_to("dead")))
     assert ("source", "options", next(iter(options))) == caught.value.place
     assert f"written to by {place}" in caught.value.message
 
@@ -145,7 +146,7 @@ def test_first_line_of_a_csv_file_is_compared_with_the_columns(first, has_header
     assert said is None if found is None else said in found
 
 
-DEAD = {"dead_letter": {"topic": "d"}}
+DEAD = {"policy": letters_to("d")}
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ DEAD = {"dead_letter": {"topic": "d"}}
     ],
 )
 def test_fate_of_malformed_lines(source, parts, fate):
-    """As is asked for; else dead letters, where there is a topic for them."""
+    """As is asked for; else what the policy does with refused records."""
     assert fate == on_malformed(pipeline(source, **parts))
 
 
@@ -167,7 +168,7 @@ def test_fate_of_malformed_lines(source, parts, fate):
     ("source", "key", "said"),
     [
         ({"format": "parquet", "on_malformed": "raise"}, "on_malformed", "csv, json"),
-        ({"format": "csv", "on_malformed": "dead_letter"}, "on_malformed", "a topic"),
+        ({"format": "csv", "on_malformed": "dead_letter"}, "on_malformed", "a policy"),
         ({"format": "csv", "options": {"mode": "DROPMALFORMED"}}, "mode", "set malfor"),
         ({"format": "csv", "options": {"Mode": "PERMISSIVE"}}, "Mode", "on_malformed"),
         (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 
 import pyarrow as pa
@@ -11,18 +13,19 @@ from kafkaguard import errors as e
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.spark.driver.options import from_options
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.delivery import Delivery
-from tests.spark.spark_reading import values
+from tests.spark.spark_reading import letters_to, values
 
 pytestmark = [pytest.mark.xdist_group("spark_access"), pytest.mark.java]
 
 
 @pytest.fixture(scope="module")
 def secured():
-    """A cluster with two users and TLS."""
+    """A cluster with three users and TLS; kim has no rights at all."""
     with KafkaCluster(
-        users={"bob": "b-secret", "eve": "e-secret"}, tls=True
+        users={"bob": "b-secret", "eve": "e-secret", "kim": "k-secret"}, tls=True
     ) as cluster:
         yield cluster
 
@@ -83,7 +86,7 @@ def test_client_that_may_not_write_is_told_so(secured):
     assert caught.value.topic == topic
 
 
-@pytest.mark.parametrize("role", ["topic", "dead_letter_topic"])
+@pytest.mark.parametrize("role", ["topic", "dead letters"])
 def test_client_that_may_only_see_a_topic_is_told_so_before_anything_is_sent(
     secured, role
 ):
@@ -91,9 +94,9 @@ def test_client_that_may_only_see_a_topic_is_told_so_before_anything_is_sent(
     seen, written = secured.create_topic(), secured.create_topic()
     secured.grant("bob", "DESCRIBE", "TOPIC", seen)
     secured.grant("bob", "WRITE", "TOPIC", written)
-    other = "dead_letter_topic" if role == "topic" else "topic"
-    given = options(secured, "SASL_PLAIN", "bob", written)
-    given |= {role: seen, other: written}
+    topic, dead = (seen, written) if role == "topic" else (written, seen)
+    given = options(secured, "SASL_PLAIN", "bob", topic)
+    given |= {"policy": json.dumps(letters_to(dead))}
     with pytest.raises(e.TopicAuthorizationFailedError, match="grant Write") as caught:
         look_up(from_options(given))
     assert caught.value.topic == seen
@@ -109,3 +112,47 @@ def test_s09_wrong_password_is_not_called_a_missing_topic(secured):
         send(given | {"kafka.sasl.jaas.config": login})
     assert time.monotonic() - started < 40
     assert "wrong" not in str(caught.value)
+
+
+def test_right_that_comes_later_is_waited_for_where_the_policy_says_so(secured):
+    """An override may call it passing; without one the task fails at once."""
+    topic = secured.create_topic()
+    secured.grant("bob", "DESCRIBE", "TOPIC", topic)
+    # Whoever may write to no topic at all may have no idempotent producer.
+    secured.grant("bob", "WRITE", "TOPIC", secured.create_topic())
+    denied = {"when": {"code": 29, "topic": topic}, "action": "RETRY"}
+    waits = {"kind": "fixed", "base": 0.5, "jitter": "none"}
+    policy = {"max_attempts": 60, "backoff": waits, "overrides": [denied]}
+    given = options(secured, "SASL_PLAIN", "bob", topic)
+    topics = {topic: SinkTopic(topic, 1, compacted=False)}
+    columns = {"key": pa.array(["k"]), "value": pa.array(["v"])}
+
+    def send_with(policy):
+        settings = from_options(given | {"policy": json.dumps(policy)})
+        with Delivery(settings, topics) as delivery:
+            delivery.send(pa.record_batch(columns))
+            delivery.settle()
+        return delivery.counts
+
+    with pytest.raises(e.TopicAuthorizationFailedError) as caught:
+        send_with(policy | {"overrides": []})
+    assert caught.value.verdict.action is Action.CONFIGURE
+    later = threading.Timer(2, secured.grant, ("bob", "WRITE", "TOPIC", topic))
+    later.start()
+    counts = send_with(policy)
+    later.join()
+    assert (counts.delivered, counts.resent) == (1, 1)
+    assert values(secured, topic) == ["v"]
+
+
+def test_client_that_may_not_write_at_all_fails_with_what_the_brokers_said(secured):
+    """Its producer is dead from the beginning, and every record fails with that."""
+    topic = secured.create_topic()
+    given = options(secured, "SASL_PLAIN", "kim", topic)
+    topics = {topic: SinkTopic(topic, 1, compacted=False)}
+    columns = {"key": pa.array(["k"]), "value": pa.array(["v"])}
+    delivery = Delivery(from_options(given), topics)
+    delivery.send(pa.record_batch(columns))
+    with pytest.raises(e.ClusterAuthorizationFailedError) as caught:
+        delivery.settle()
+    assert caught.value.verdict.action is Action.CONFIGURE

@@ -23,6 +23,7 @@ from kafkaguard_adapters.spark.executor.row_check import RowCheck
 from kafkaguard_adapters.spark.executor.window import raw_of
 from kafkaguard_adapters.spark.marker import TaskFailedError, as_text
 from kafkaguard_adapters.spark.settings import make_settings
+from tests.spark.spark_reading import letters_to
 
 IMPOSSIBLE = ["", ".", "..", "a b", "plain\0", "ü", "x" * 250, "a/b", "line\n"]
 
@@ -47,7 +48,7 @@ def test_name_that_no_topic_can_have_fails_the_check_of_a_row(name):
     """As an error of ours, that says that nothing was sent."""
     check = RowCheck(make_settings("localhost:1"))
     with pytest.raises(TaskFailedError) as caught:
-        check(name, False, 1, 70, None, False, False)
+        check(False, name, False, 1, 70, None, False, False)
     error = error_from(caught.value)
     assert isinstance(error, e.UnknownTopicOrPartitionError)
     assert error.verdict.action is Action.REJECT
@@ -115,10 +116,10 @@ def test_record_that_is_too_large_is_told_which_limit_it_hits(limit, arguments, 
     check = RowCheck(make_settings("localhost:1", **arguments))
     vars(check)["_known"] = tasks
     if said is None:
-        assert check("t", False, 31, 99, None, False, False)
+        assert check(False, "t", False, 31, 99, None, False, False)
         return
     with pytest.raises(TaskFailedError, match="TOO_LARGE") as caught:
-        check("t", False, 31, 99, None, False, False)
+        check(False, "t", False, 31, 99, None, False, False)
     assert said in error_from(caught.value).summary
 
 
@@ -155,7 +156,7 @@ def test_header_name_with_a_nul_fails_the_check_of_a_row():
     check = RowCheck(make_settings("localhost:1"))
     vars(check)["_known"] = known(SinkTopic("t", 1))
     with pytest.raises(TaskFailedError, match="NUL_IN_HEADER"):
-        check("t", False, 1, 70, None, False, True)
+        check(False, "t", False, 1, 70, None, False, True)
 
 
 def test_long_name_is_shown_in_part():
@@ -172,7 +173,7 @@ def test_record_for_the_dead_letter_topic_is_refused():
     names = ["plain", "dead", None]
     columns = {"value": pa.array(["v"] * 3), "topic": pa.array(names)}
     topics = SinkTopic("plain", 1), SinkTopic("dead", 1)
-    of_a_column = known(*topics, dead_letter_topic="dead")
+    of_a_column = known(*topics, policy=letters_to("dead"))
     assert find_refused(Columns(pa.record_batch(columns), None), of_a_column) == {
         1: Reason.DEAD_LETTER_TOPIC,
         2: Reason.NULL_TOPIC,
@@ -191,3 +192,18 @@ def test_keys_that_to_json_has_collapsed_are_counted(kind):
     assert columns.collapsed_keys() == 2
     assert Columns(pa.record_batch({"value": value}), "t").collapsed_keys() == 0
     assert Columns(columns._batch.slice(0, 0), "t").collapsed_keys() == 0
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 8191, 8192, 2**20])
+def test_bound_of_sizes_is_never_below_the_largest(length):
+    """Where it is within the limits, nothing is counted; headers are always counted."""
+    rows = {
+        "key": pa.array([None, "k" * length]),
+        "value": pa.array(["v", "v" * length]),
+    }
+    columns = Columns(pa.record_batch(rows), "t")
+    largest = max(columns.sizes()["batch"].to_pylist())
+    assert largest <= columns.at_most() <= largest + 20
+    headers = pa.array([[], []], pa.list_(pa.struct([("key", pa.string())])))
+    with_headers = Columns(pa.record_batch({**rows, "headers": headers}), "t")
+    assert with_headers.at_most() == float("inf")

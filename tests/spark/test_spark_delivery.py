@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import uuid
 
 import pyarrow as pa
 import pytest
@@ -19,7 +21,7 @@ from kafkaguard_adapters.spark.executor.delivery import Delivery, refusal
 from kafkaguard_adapters.spark.executor.window import Window, raw_of
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
-from tests.spark.spark_reading import read, values, why
+from tests.spark.spark_reading import letters_to, read, values, why
 
 COMPACTED = {"cleanup.policy": "compact"}
 #: Nothing leaves before the flush: records of a few lines share a batch for certain.
@@ -68,7 +70,7 @@ def test_only_the_keyless_record_is_refused_when_the_broker_refuses_its_batch(
     """The broker answers 87 for all of them; those with a key are sent again."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     rows = [(None if i == 5_000 else f"k{i}", f"v{i}") for i in range(10_000)]
-    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    settings = settings_for(kafka_cluster, topic, policy=letters_to(kafka_topic))
     counts = deliver(settings, batch(rows), topics=believed(topic, kafka_topic))
     assert counts.delivered == 9_999
     assert counts.dead_lettered == {"NULL_KEY": 1}
@@ -91,7 +93,7 @@ def test_rescued_records_never_land_behind_a_later_one_of_their_key(
     settings = settings_for(
         kafka_cluster,
         topic,
-        dead_letter_topic=kafka_topic,
+        policy=letters_to(kafka_topic),
         config={"batch.size": "20000"},
     )
     counts = deliver(settings, batch(rows), topics=believed(topic, kafka_topic))
@@ -122,7 +124,7 @@ def test_records_that_are_sent_again_keep_all_that_they_have(
     rows = [("a", "1"), ("b", None), ("c", ""), ("", "4"), ("e", "5"), (None, "6")]
     headers = [[("h", b"1")], [("h", None), ("h", b"")], [], None, [("ö", b"5")]]
     settings = settings_for(
-        kafka_cluster, topic, dead_letter_topic=kafka_topic, config=ONE_BATCH
+        kafka_cluster, topic, policy=letters_to(kafka_topic), config=ONE_BATCH
     )
     sent = batch(
         rows,
@@ -155,7 +157,7 @@ def test_records_alike_but_for_their_headers_are_told_apart(kafka_cluster, kafka
     rows = [("k", "v")] * 20 + [(None, "no key")]
     headers = with_headers([[("n", b"%d" % n)] for n in range(21)])
     settings = settings_for(
-        kafka_cluster, topic, dead_letter_topic=kafka_topic, config=ONE_BATCH
+        kafka_cluster, topic, policy=letters_to(kafka_topic), config=ONE_BATCH
     )
     sent = batch(rows, headers=headers)
     assert deliver(settings, sent, topics=believed(topic, kafka_topic)).resent == 20
@@ -193,7 +195,7 @@ def test_small_topic_limit_does_not_fail_whole_batches(kafka_cluster, kafka_topi
 def test_batch_too_large_is_not_held_against_its_records(kafka_cluster, kafka_topic):
     """A limit lowered a moment ago refuses batches; one by one the records pass."""
     topic = kafka_cluster.create_topic(config={"max.message.bytes": 2_000})
-    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    settings = settings_for(kafka_cluster, topic, policy=letters_to(kafka_topic))
     rows = [(str(i), "x" * 200) for i in range(50)]
     counts = deliver(settings, batch(rows), topics=believed(topic, kafka_topic))
     assert counts.delivered == 50
@@ -207,7 +209,7 @@ def test_s08_too_large_value_becomes_a_dead_letter_cut_to_what_fits(
     settings = settings_for(
         kafka_cluster,
         topic,
-        dead_letter_topic=kafka_topic,
+        policy=letters_to(kafka_topic),
         config={"compression.type": "gzip"},
     )
     counts = deliver(settings, batch([("a", "x" * 2_000_000), ("b", "small")]))
@@ -226,7 +228,7 @@ def test_dead_letter_is_kept_whole_up_to_the_last_byte_that_its_topic_takes(
     """The broker is the judge of what fits: a batch of 5,000 bytes."""
     topic = kafka_cluster.create_topic(config={"max.message.bytes": 1_500})
     dead_topic = kafka_cluster.create_topic(config={"max.message.bytes": 5_000})
-    settings = settings_for(kafka_cluster, topic, dead_letter_topic=dead_topic)
+    settings = settings_for(kafka_cluster, topic, policy=letters_to(dead_topic))
     record = Record(topic, b"k", b"x" * 4_000, [("own", b"1")])
     refused = refusal(Reason.TOO_LARGE, topic)
     letter = dead_letters.letter(
@@ -246,7 +248,7 @@ def test_dead_letter_is_cut_to_what_the_client_takes(kafka_cluster, kafka_topic)
     topic = kafka_cluster.create_topic(config={"max.message.bytes": 1_500})
     config = {"max.request.size": "3000"}
     settings = settings_for(
-        kafka_cluster, topic, dead_letter_topic=kafka_topic, config=config
+        kafka_cluster, topic, policy=letters_to(kafka_topic), config=config
     )
     counts = deliver(settings, batch([("k", "x" * 4_000)]))
     assert counts.dead_lettered == {"TOO_LARGE": 1}
@@ -260,7 +262,7 @@ def test_largest_record_that_the_topic_takes_passes_and_one_byte_more_does_not(
 ):
     """What the check lets through the broker takes, and what not, it does not."""
     topic = kafka_cluster.create_topic(config={"max.message.bytes": 10_000})
-    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    settings = settings_for(kafka_cluster, topic, policy=letters_to(kafka_topic))
     least = batch_size(b"key", b"x" * 9_000, [])
     value = "x" * (9_000 + 10_000 - least + size)
     counts = deliver(settings, batch([("key", value)]))
@@ -270,10 +272,10 @@ def test_largest_record_that_the_topic_takes_passes_and_one_byte_more_does_not(
     assert (asked.delivered, asked.dead_lettered["TOO_LARGE"]) == (1 - size, size)
 
 
-def test_b05_tombstone_with_a_key_arrives_as_null(kafka_cluster, kafka_topic):
+def test_b05_s51_tombstone_with_a_key_arrives_as_null(kafka_cluster, kafka_topic):
     """A delete marker is no empty value, and no reason to refuse."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
-    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    settings = settings_for(kafka_cluster, topic, policy=letters_to(kafka_topic))
     counts = deliver(settings, batch([("k", None), ("", "empty key is a key")]))
     assert counts.delivered == 2
     assert {(m.key(), m.value()) for m in read(kafka_cluster, topic)} == {
@@ -287,7 +289,7 @@ def test_b06_topic_that_became_compacted_is_seen_by_the_next_write(
 ):
     """The policy is looked up for each write, and "compact,delete" counts."""
     topic = kafka_cluster.create_topic()
-    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    settings = settings_for(kafka_cluster, topic, policy=letters_to(kafka_topic))
     assert deliver(settings, batch([(None, "1")])).delivered == 1
     kafka_cluster.alter_topic(topic, {"cleanup.policy": "compact,delete"})
     assert deliver(settings, batch([(None, "2")])).dead_lettered == {"NULL_KEY": 1}
@@ -304,7 +306,7 @@ def test_topics_of_a_column_are_looked_up_and_null_is_refused(
     names = [plain, compacted, compacted, None, kafka_topic, ""]
     topics = pa.array(names, pa.string())
     settings = make_settings(
-        kafka_cluster.bootstrap_servers, dead_letter_topic=kafka_topic
+        kafka_cluster.bootstrap_servers, policy=letters_to(kafka_topic)
     )
     counts = deliver(settings, batch(rows, topic=topics))
     refused = ["NULL_KEY", "NULL_TOPIC", "DEAD_LETTER_TOPIC", "UNKNOWN_TOPIC"]
@@ -327,7 +329,7 @@ def test_headers_and_partition_are_kept_also_in_the_dead_letter(
     topic = kafka_cluster.create_topic(partitions=3, config=COMPACTED)
     headers = with_headers([[("h", b"1")], [("h", None)]])
     part = pa.array([2, 1], pa.int32())
-    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    settings = settings_for(kafka_cluster, topic, policy=letters_to(kafka_topic))
     deliver(settings, batch([("k", "1"), (None, "2")], headers=headers, partition=part))
     (kept,) = read(kafka_cluster, topic)
     assert (kept.partition(), kept.headers()) == (2, [("h", b"1")])
@@ -341,7 +343,7 @@ def test_header_without_a_name_costs_its_record_only(kafka_cluster, kafka_topic)
     topic = kafka_cluster.create_topic()
     headers = [None, [("a", b"1"), (None, b"x")], [], [("b", b"")], [None, ("c", None)]]
     rows = batch([(str(n), "v") for n in range(5)], headers=with_headers(headers))
-    settings = settings_for(kafka_cluster, topic, dead_letter_topic=kafka_topic)
+    settings = settings_for(kafka_cluster, topic, policy=letters_to(kafka_topic))
     assert deliver(settings, rows).dead_lettered == {"NAMELESS_HEADER": 2}
     landed = {m.key(): m.headers() for m in read(kafka_cluster, topic)}
     assert landed == {b"0": None, b"2": None, b"3": [("b", b"")]}
@@ -360,7 +362,7 @@ def test_headers_without_names_are_found_in_a_part_of_a_batch():
     assert part.nameless().to_pylist() == [False, False, True]
 
 
-def test_refused_record_fails_a_task_that_has_no_dead_letter_topic(kafka_cluster):
+def test_s25_refused_record_fails_a_task_that_has_no_dead_letter_topic(kafka_cluster):
     """The error says which topic and why, and nothing of the record."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     with pytest.raises(e.InvalidRecordKeyError, match="NULL_KEY") as caught:
@@ -374,7 +376,7 @@ def test_dead_letter_that_cannot_be_written_fails_the_task(kafka_cluster):
     """A refused record is never dropped silently."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     dead = kafka_cluster.create_topic()
-    settings = settings_for(kafka_cluster, topic, dead_letter_topic=dead)
+    settings = settings_for(kafka_cluster, topic, policy=letters_to(dead))
     topics = look_up(settings)
     kafka_cluster.alter_topic(dead, {"cleanup.policy": "compact"})
     with pytest.raises(e.InvalidRecordKeyError) as caught:
@@ -389,7 +391,9 @@ def test_dead_letters_share_only_batches_that_their_topic_takes(kafka_cluster):
     topic = kafka_cluster.create_topic(config=COMPACTED)
     dead = kafka_cluster.create_topic(config={"max.message.bytes": 2_000})
     config = {"batch.size": "900000", **ONE_BATCH}
-    settings = settings_for(kafka_cluster, topic, dead_letter_topic=dead, config=config)
+    settings = settings_for(
+        kafka_cluster, topic, policy=letters_to(dead), config=config
+    )
     counts = deliver(settings, batch([(None, "x" * 200)] * 100))
     assert counts.dead_lettered == {"NULL_KEY": 100}
     assert len(read(kafka_cluster, dead)) == 100
@@ -402,7 +406,7 @@ def test_dead_letter_without_room_fails_the_task_before_its_batch_is_sent(
     topic = kafka_cluster.create_topic(config={"max.message.bytes": 2_000})
     dead = kafka_cluster.create_topic(config={"max.message.bytes": 5_000})
     rows = [("a", "1"), ("b", "x" * 3_000), ("k" * 9_000, "3")]
-    settings = settings_for(kafka_cluster, topic, dead_letter_topic=dead)
+    settings = settings_for(kafka_cluster, topic, policy=letters_to(dead))
     with pytest.raises(e.MessageTooLargeError, match="takes 5,000 bytes") as caught:
         deliver(settings, batch(rows))
     assert caught.value.topic == dead
@@ -418,7 +422,7 @@ def test_record_in_doubt_fails_the_task_or_is_reported(
     settings = settings_for(
         kafka_cluster,
         kafka_topic,
-        in_doubt=in_doubt,
+        policy={"extends": "spark-sink", "on_reject": "raise", "in_doubt": in_doubt},
         config={"delivery.timeout.ms": "1", "linger.ms": "0"},
     )
     rows = batch([("k", "v")] * 2_000)
@@ -486,3 +490,23 @@ def test_time_of_a_record_is_that_of_its_column():
     columns = Columns(batch([("a", "1"), ("b", "2")], timestamp=times), "t")
     assert not columns.are_plain
     assert [record.timestamp for record in columns.records()] == [1234567890123, NOW]
+
+
+def test_topic_that_comes_a_moment_later_is_waited_for(kafka_cluster):
+    """The policy has attempts for it; without one the task fails at the first."""
+    topic = f"later-{uuid.uuid4()}"
+    topics = {topic: SinkTopic(topic, 1, compacted=False)}
+    config = {"topic.metadata.propagation.max.ms": 0, "allow.auto.create.topics": False}
+    waits = {"kind": "fixed", "base": 0.5, "jitter": "none"}
+    policy = {"max_attempts": 100, "backoff": waits}
+    rows = batch([("a", "1"), ("a", "2"), (None, "3")])
+    with pytest.raises(e.UnknownTopicOrPartitionError) as caught:
+        deliver(settings_for(kafka_cluster, topic, config=config), rows, topics=topics)
+    assert "1 attempt; policy spark ends here" in caught.value.__notes__[0]
+    later = threading.Timer(2, kafka_cluster.create_topic, (topic,), {"partitions": 1})
+    later.start()
+    settings = settings_for(kafka_cluster, topic, config=config, policy=policy)
+    counts = deliver(settings, rows, topics=topics)
+    later.join()
+    assert counts.resent == 3
+    assert [m.value() for m in read(kafka_cluster, topic)] == [b"1", b"2", b"3"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
+from pyspark.sql.datasource import DataSourceStreamWriter
 from pyspark.sql.types import (
     BinaryType,
     IntegerType,
@@ -18,10 +20,14 @@ from pyspark.sql.types import (
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.spark import foreach_batch
+from kafkaguard_adapters.spark.driver import data_source
 from kafkaguard_adapters.spark.driver.columns import check_columns
+from kafkaguard_adapters.spark.driver.data_source import KafkaGuardSource
 from kafkaguard_adapters.spark.driver.options import from_options
+from kafkaguard_adapters.spark.marker import TaskFailedError
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.wire.jaas import login
+from tests.spark.spark_reading import letters_to
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
 
@@ -57,18 +63,22 @@ def client(**config):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"dead_leter_topic": "d"}, "did you mean 'dead_letter_topic'?"),
+        ({"polcy": "none"}, "did you mean 'policy'?"),
+        ({"dead_letter_topic": "d"}, "there is no option dead_letter_topic"),
         ({"bootstrap.servers": "b"}, "write kafka.bootstrap.servers"),
         ({"path": "x"}, "there is no option path"),
         ({"kafka.linger": "5"}, "did you mean 'kafka.linger.ms'?"),
-        ({"on_reject": "drop"}, "on_reject is one of raise, dead_letter, not 'drop'"),
-        ({"on_reject": "dead_letter"}, "needs dead_letter_topic"),
-        ({"on_reject": "raise", "dead_letter_topic": "d"}, "never used"),
-        ({"topic": "t", "dead_letter_topic": "t"}, "are the same"),
+        ({"policy": "spark-snik"}, "did you mean 'spark-sink'?"),
+        (
+            {"policy": '{"on_reject": "fial"}'},
+            "must be 'raise', 'dead_letter' or 'drop'",
+        ),
+        ({"policy": "{on_reject: drop}"}, "option policy is no JSON"),
+        ({"topic": "t", "policy": json.dumps(letters_to("t"))}, "are the same"),
         ({"compacted": "yes"}, "is true or false, not 'yes'"),
         ({"max_record_bytes": "1MB"}, "is a number of bytes, not '1MB'"),
         ({"max_record_bytes": "0"}, "at least 1"),
-        ({"in_doubt": "ignore"}, "in_doubt is one of raise, report, resend"),
+        ({"policy": '{"in_doubt": "ignore"}'}, "must be 'raise', 'report' or 'resend'"),
         ({"kafka.acks": "0"}, "only acks=all"),
         ({"kafka.enable.idempotence": "false"}, "a retry may write twice"),
         ({"kafka.partitioner": "random"}, "where Java's clients look"),
@@ -259,7 +269,8 @@ def test_client_settings_that_contradict_each_other_are_refused(config, said):
     [
         ("topic", "", "topic is empty"),
         ("topic", 5, "topic is the name of a topic, not int"),
-        ("dead_letter_topic", "", "dead_letter_topic is empty"),
+        ("policy", 5, "a policy is a preset's name, a path, a mapping or a Retry"),
+        ("policy", "nope.yaml", "nope.yaml cannot be read"),
         ("compacted", "yes", "compacted is True, False or None, not str"),
         ("max_record_bytes", "1MB", "max_record_bytes is a number of bytes, not str"),
         ("max_record_bytes", True, "max_record_bytes is a number of bytes, not bool"),
@@ -283,7 +294,7 @@ def test_password_is_in_no_text():
 
 def test_s22_settings_pickle():
     """They go to the executors, so they hold plain values."""
-    settings = make_settings("b:1", topic="t", dead_letter_topic="d")
+    settings = make_settings("b:1", topic="t", policy=letters_to("d"))
     assert pickle.loads(pickle.dumps(settings)) == settings
 
 
@@ -332,12 +343,13 @@ def test_other_columns_are_left_out():
 
 
 @pytest.mark.parametrize("name", [".", "a b", "plain\0", "ü", "x" * 250])
-@pytest.mark.parametrize("argument", ["topic", "dead_letter_topic"])
-def test_name_that_no_topic_can_have_is_refused(argument, name):
+def test_name_that_no_topic_can_have_is_refused(name):
     """With what is allowed, before a broker is asked."""
     with pytest.raises(ClientConfigurationError, match="1 to 249") as caught:
-        make_settings("b:1", **{"topic": "t", argument: name})
-    assert caught.value.summary.startswith(f"{argument}: no topic can be called")
+        make_settings("b:1", topic=name)
+    assert caught.value.summary.startswith("topic: no topic can be called")
+    with pytest.raises(ClientConfigurationError, match="no topic can be called so"):
+        make_settings("b:1", topic="t", policy=letters_to(name))
 
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -359,3 +371,13 @@ NESTED = PLAIN + 'serviceName="k"\n password = "a \\" username=\'x\'"\n username
 def test_line_of_jaas_is_read_as_java_does(line, found):
     """In either order, in either quotes, with quotes within quotes."""
     assert login(line) == found
+
+
+def test_stream_of_the_data_source_is_refused_where_pyspark_has_no_writer_for_it(
+    monkeypatch,
+):
+    """PySpark 4.0; the text says what to use instead."""
+    monkeypatch.setattr(data_source, "StreamArrowWriter", DataSourceStreamWriter)
+    source = KafkaGuardSource({**SERVERS, "topic": "t"})
+    with pytest.raises(TaskFailedError, match=r"PySpark 4\.1 or newer: use foreachB"):
+        source.streamWriter(frame("value string"), False)

@@ -14,21 +14,26 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 import kafkaguard.spark
 from kafkaguard import errors as e
+from kafkaguard._delivery.dead_letters import Reason, reason_headers
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard_adapters.spark.driver import write as write_module
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter, TaskMessage
+from kafkaguard_adapters.spark.driver.plan import under_write
 from kafkaguard_adapters.spark.driver.refused_columns import batch_bytes
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import Brokers
 from kafkaguard_adapters.spark.driver.write import Growth, make_report
+from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.executor.task import CountingTask
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
-from tests.spark.spark_reading import read, values, why
+from tests.spark.spark_reading import letters_to, read, values, why
 
 pytestmark = pytest.mark.xdist_group("spark")
 COMPACTED = {"cleanup.policy": "compact"}
+#: What the headers of such a dead letter say.
+NULL_KEY = {"reason": "NULL_KEY", "error": "INVALID_RECORD_KEY", "code": "87"}
 HIDE_TRACEBACK = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
 
 
@@ -74,17 +79,14 @@ def test_s01_refused_rows_are_counted_and_kept_with_their_reason(
     spark, write, kafka_cluster, kafka_topic, compacted
 ):
     """999 rows in the topic, one in the other, and the report knows."""
-    report = write(some(spark), compacted, dead_letter_topic=kafka_topic)
+    report = write(some(spark), compacted, policy=letters_to(kafka_topic))
     assert (report.read, report.delivered) == (1000, 999)
     assert report.dead_lettered == {"NULL_KEY": 1}
     assert (report.unaccounted, report.maybe_twice, report.appended) == (0, 0, 1000)
     assert len(read(kafka_cluster, compacted)) == 999
     (dead,) = read(kafka_cluster, kafka_topic)
     assert dead.value() == b"500"
-    assert why(dead) == {"reason": "NULL_KEY", "topic": compacted} | {
-        "error": "INVALID_RECORD_KEY",
-        "code": "87",
-    }
+    assert why(dead) == NULL_KEY | {"topic": compacted}
     assert "1 dead-lettered (NULL_KEY)" in str(report)
     assert json.loads(json.dumps(report.to_dict()))["unaccounted"] == 0
 
@@ -93,11 +95,11 @@ def test_s02_key_is_checked_as_it_is_written(spark, write, kafka_topic, compacte
     """A source column without nulls may become a null key on the way."""
     df = spark.range(3).select(F.lit('{"id":1}').alias("value"))
     df = df.withColumn("key", F.get_json_object("value", "$.ID"))
-    report = write(df, compacted, dead_letter_topic=kafka_topic)
+    report = write(df, compacted, policy=letters_to(kafka_topic))
     assert report.dead_lettered == {"NULL_KEY": 3}
 
 
-def test_s05_s06_null_key_fails_the_job_before_anything_is_sent(
+def test_s05_s06_s39_null_key_fails_the_job_before_anything_is_sent(
     spark, write, kafka_cluster, compacted
 ):
     """Four attempts at each task, and not one record in the topic."""
@@ -140,7 +142,7 @@ def test_s12_row_without_a_topic_is_set_aside(spark, write, kafka_cluster, kafka
     """Spark's own sink fails the job for it."""
     plain = kafka_cluster.create_topic()
     df = some(spark).withColumn("topic", F.when(F.col("key").isNotNull(), plain))
-    report = write(df, dead_letter_topic=kafka_topic)
+    report = write(df, policy=letters_to(kafka_topic))
     assert report.dead_lettered == {"NULL_TOPIC": 1}
     assert report.delivered == 999
     assert report.maybe_twice is None
@@ -148,13 +150,14 @@ def test_s12_row_without_a_topic_is_set_aside(spark, write, kafka_cluster, kafka
         write(df)
 
 
-def test_s09_missing_topic_is_found_before_the_job_starts(spark, write, kafka_topic):
+def test_s09_s54_missing_topic_is_found_before_the_job_starts(
+    spark, write, kafka_topic
+):
     """Spark's own sink waits a minute, four times."""
     started = time.monotonic()
-    for arguments in [("nope",), (kafka_topic, "nope")]:
-        topic, dead = (*arguments, None)[:2]
+    for topic, policy in [("nope", None), (kafka_topic, letters_to("nope"))]:
         with pytest.raises(e.UnknownTopicOrPartitionError) as caught:
-            write(some(spark), topic, dead_letter_topic=dead)
+            write(some(spark), topic, policy=policy)
         assert caught.value.topic == "nope"
         assert caught.value.verdict.action is Action.CONFIGURE
         assert "refresh" not in str(caught.value)
@@ -211,7 +214,7 @@ def test_record_for_a_place_that_there_is_not_is_set_aside_or_fails_the_job(
     assert caught.value.__notes__[0].startswith("0 records were appended")
     assert read(kafka_cluster, topic) == []
 
-    report = write(df, *to, dead_letter_topic=kafka_topic)
+    report = write(df, *to, policy=letters_to(kafka_topic))
     assert (report.delivered, report.dead_lettered) == (999, {reason: 1})
     assert len(read(kafka_cluster, topic)) == 999
     (dead,) = read(kafka_cluster, kafka_topic)
@@ -266,7 +269,7 @@ def test_header_without_a_name_is_set_aside_or_fails_the_job(
     assert caught.value.__notes__[0].startswith("0 records were appended")
     assert read(kafka_cluster, topic) == []
 
-    report = write(df, *to, dead_letter_topic=kafka_topic)
+    report = write(df, *to, policy=letters_to(kafka_topic))
     assert (report.delivered, report.dead_lettered) == (999, {"NAMELESS_HEADER": 1})
     (dead,) = read(kafka_cluster, kafka_topic)
     assert dead.value() == b"500"
@@ -303,7 +306,7 @@ def test_guard_sink_sets_headers_without_a_name_aside(
     df = some(spark, keyless=-1).withColumn(
         "headers", F.expr(f"if(key = '500', CAST({nameless} AS {HEADERS}), null)")
     )
-    guarded = kafkaguard.spark.guard_sink(df, compacted, dead_letter_topic=kafka_topic)
+    guarded = kafkaguard.spark.guard_sink(df, compacted, policy=letters_to(kafka_topic))
     servers = kafka_cluster.bootstrap_servers
     sink = guarded.write.format("kafka").option("includeHeaders", "true")
     sink.option("kafka.bootstrap.servers", servers).save()
@@ -369,7 +372,7 @@ def test_s48_declared_and_found_must_agree(spark, write, compacted, kafka_topic)
     ):
         write(some(spark), kafka_topic, compacted=True)
     with pytest.raises(e.ClientConfigurationError, match="dead-letter topic that is"):
-        write(some(spark), kafka_topic, dead_letter_topic=compacted)
+        write(some(spark), kafka_topic, policy=letters_to(compacted))
 
 
 def test_records_of_a_key_arrive_in_the_order_asked_for(
@@ -395,7 +398,7 @@ def test_data_source_reports_into_a_file(
 ):
     """commit() runs in another process; the file is how its counts get out."""
     report = tmp_path / "report.jsonl"
-    options = {"topic": compacted, "dead_letter_topic": kafka_topic}
+    options = {"topic": compacted, "policy": json.dumps(letters_to(kafka_topic))}
     sink(some(spark), report=str(report), **options).save()
     counts = json.loads(report.read_text())
     assert (counts["delivered"], counts["dead_lettered"]) == (999, {"NULL_KEY": 1})
@@ -486,7 +489,7 @@ def test_mistake_is_said_shortly_where_spark_hides_tracebacks(spark, sink):
     ("options", "said"),
     [
         ({"topc": "t"}, "did you mean 'topic'?"),
-        ({"topic": "t", "on_reject": "fial"}, "on_reject is one of"),
+        ({"topic": "t", "policy": "spark-snik"}, "did you mean 'spark-sink'?"),
         ({"topic": "t", "kafka.linger.ms": "abc"}, "allowed is 0..900000"),
         ({"topic": "t", "acks": "1"}, "write kafka.acks"),
         ({}, "nothing says where records go"),
@@ -523,7 +526,7 @@ def test_guard_sink_prepares_rows_for_sparks_own_sink(
         "value", F.when(F.col("key") == "7", F.repeat(F.lit("x"), 5000)).otherwise("v")
     )
     guarded = kafkaguard.spark.guard_sink(
-        df, compacted, dead_letter_topic=kafka_topic, max_record_bytes=4000
+        df, compacted, policy=letters_to(kafka_topic), max_record_bytes=4000
     )
     servers = kafka_cluster.bootstrap_servers
     guarded.write.format("kafka").option("kafka.bootstrap.servers", servers).save()
@@ -559,8 +562,8 @@ def test_s06_guard_sink_without_dead_letters_lands_nothing(
         ("key, value, 'x' as headers", {}, "column headers is string, and must be arr"),
         ("key, value, 1L as partition", {}, "column partition is bigint"),
         ("key, value, 'x' as topic", {}, "drop the column topic"),
-        ("key, value", {"dead_letter_topic": "comp"}, "are the same"),
-        ("key, value", {"dead_letter_topic": ""}, "dead_letter_topic is empty"),
+        ("key, value", {"policy": letters_to("comp")}, "are the same"),
+        ("key, value", {"policy": letters_to("")}, "no topic can be called so"),
         ("key, value", {"topic": ""}, "topic is empty"),
         ("key, value", {"topic": "a b"}, "no topic can be called 'a b'"),
         ("key, value", {"topic": None}, "topic is the name of a topic, not NoneType"),
@@ -581,7 +584,7 @@ def test_guard_sink_keeps_the_partition(spark, kafka_cluster, kafka_topic):
     topic = kafka_cluster.create_topic(partitions=3, config=COMPACTED)
     asked = F.expr("if(key = '7', -1, if(key = '8', null, 2))").cast("int")
     df = some(spark).withColumn("partition", asked)
-    guarded = kafkaguard.spark.guard_sink(df, topic, dead_letter_topic=kafka_topic)
+    guarded = kafkaguard.spark.guard_sink(df, topic, policy=letters_to(kafka_topic))
     assert guarded.columns == ["topic", "key", "value", "headers", "partition"]
     servers = kafka_cluster.bootstrap_servers
     guarded.write.format("kafka").option("kafka.bootstrap.servers", servers).save()
@@ -590,12 +593,17 @@ def test_guard_sink_keeps_the_partition(spark, kafka_cluster, kafka_topic):
     assert {m.partition() for m in landed if m.key() != b"8"} == {2}
     letters = {m.value(): why(m) for m in read(kafka_cluster, kafka_topic)}
     assert letters == {
-        b"500": {"reason": "NULL_KEY", "topic": topic, "partition": "2"},
-        b"7": {"reason": "UNKNOWN_PARTITION", "topic": topic},
+        b"500": NULL_KEY | {"topic": topic, "partition": "2"},
+        b"7": {
+            "reason": "UNKNOWN_PARTITION",
+            "topic": topic,
+            "error": "UNKNOWN_TOPIC_OR_PARTITION",
+            "code": "3",
+        },
     }
 
 
-def test_s13_report_does_not_hang_on_observed_metrics(spark, write, kafka_topic):
+def test_s13_s16_report_does_not_hang_on_observed_metrics(spark, write, kafka_topic):
     """Counts come from the tasks, where Observation.get would wait for ever."""
     started = time.monotonic()
     assert write(some(spark), kafka_topic).read == 1000
@@ -654,3 +662,78 @@ def test_killed_worker_loses_nothing_and_doubles_are_reported(
     assert report.appended == len(landed)
     assert report.maybe_twice == len(landed) - 100_000
     assert report.maybe_twice > 0
+
+
+@pytest.mark.parametrize("dialect", ["own", "spring", "connect"])
+def test_guard_sink_obeys_the_policy(spark, compacted, dialect):
+    """Refused rows are set aside, dropped, or fail the job, reason by reason."""
+    df = some(spark, 10, keyless=1).withColumn("partition", F.lit(7))
+    large = F.when(F.col("value") == "2", F.repeat(F.lit("x"), F.lit(100)))
+    df = df.withColumn("value", F.coalesce(large, F.col("value")))
+    letters = {"topic": "dead", "headers": dialect}
+    drop = {"when": {"error": "MESSAGE_TOO_LARGE"}, "on_reject": "drop"}
+    policy = letters_to("dead", dead_letter=letters, overrides=[drop])
+    guarded = kafkaguard.spark.guard_sink(
+        df, compacted, policy=policy, max_record_bytes=50
+    )
+    rows = guarded.collect()
+    assert [row.topic for row in rows].count(compacted) == 8
+    (dead,) = [row for row in rows if row.topic == "dead"]
+    found = {header.key: bytes(header.value) for header in dead.headers}
+    expected = dict(
+        reason_headers(
+            "NULL_KEY",
+            topic=compacted,
+            partition=7,
+            error=refusal(Reason.NULL_KEY, compacted),
+            dialect=dialect,
+        )
+    )
+    assert found == expected
+    fatal = policy | {"overrides": [drop | {"on_reject": "raise"}]}
+    guarded = kafkaguard.spark.guard_sink(
+        df, compacted, policy=fatal, max_record_bytes=50
+    )
+    with pytest.raises(Exception, match="TOO_LARGE"):
+        guarded.collect()
+
+
+def test_policy_that_drops_counts_what_it_drops(spark, write, kafka_cluster, compacted):
+    """Nothing is written for such a record, and the report has the reason."""
+    report = write(some(spark), compacted, policy={"on_reject": "drop"})
+    assert (report.read, report.delivered, report.unaccounted) == (1000, 999, 0)
+    assert report.dropped == {"NULL_KEY": 1}
+    assert "1 dropped (NULL_KEY)" in str(report)
+    assert len(read(kafka_cluster, compacted)) == 999
+
+
+def test_override_lets_one_reason_fail_the_job_before_anything_is_sent(
+    spark, write, kafka_cluster, kafka_topic, compacted
+):
+    """Others are set aside."""
+    rule = {"when": {"error": "InvalidRecordKeyError"}, "on_reject": "raise"}
+    with pytest.raises(e.InvalidRecordKeyError):
+        write(some(spark), compacted, policy=letters_to(kafka_topic, overrides=[rule]))
+    assert read(kafka_cluster, compacted) == []
+    rule["when"] = {"error": "MESSAGE_TOO_LARGE"}
+    report = write(
+        some(spark), compacted, policy=letters_to(kafka_topic, overrides=[rule])
+    )
+    assert report.dead_lettered == {"NULL_KEY": 1}
+
+
+def test_nothing_is_shuffled_where_nothing_asks_for_it(spark):
+    """Only a policy that raises, an order or a number of tasks does."""
+    topics = {name: SinkTopic(name, 3, compacted=True) for name in ("t", "d")}
+
+    def shuffles(policy, **more):
+        settings = make_settings("b:1", topic="t", policy=policy)
+        df = some(spark)
+        plan = under_write(df, settings, topics, df.columns, **more)
+        return "Exchange" in plan._jdf.queryExecution().executedPlan().toString()
+
+    assert not shuffles(letters_to("d"))
+    assert not shuffles({"on_reject": "drop"})
+    assert shuffles(None)
+    assert shuffles(letters_to("d"), partitions=2)
+    assert shuffles(letters_to("d"), order_by=["value"])

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
@@ -17,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 import kafkaguard.spark
 from kafkaguard import errors as e
 from kafkaguard_adapters.spark.driver.foreach_batch import ForeachBatch
-from tests.spark.spark_reading import read, values, why
+from tests.spark.spark_reading import letters_to, read, values, why
 
 pytestmark = pytest.mark.xdist_group("spark")
 COMPACTED = {"cleanup.policy": "compact"}
@@ -55,7 +51,7 @@ def test_stream_dead_letters_and_reports_each_micro_batch(
     writer = stream.writeStream.format("kafkaguard").options(
         **{"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers},
         topic=topic,
-        dead_letter_topic=kafka_topic,
+        policy=json.dumps(letters_to(kafka_topic)),
         report=str(tmp_path / "report.jsonl"),
     )
     run(writer, tmp_path)
@@ -100,7 +96,7 @@ def test_s36_foreach_batch_is_one_job_over_the_input_for_each_batch(
     function = kafkaguard.spark.foreach_batch(
         topic,
         bootstrap_servers=kafka_cluster.bootstrap_servers,
-        dead_letter_topic=kafka_topic,
+        policy=letters_to(kafka_topic),
         on_report=lambda report, batch_id: reports.append((batch_id, report)),
     )
     touched = stream.mapInArrow(touch, "key string, value string")
@@ -124,7 +120,7 @@ def test_foreach_batch_that_fails_says_why(stream, kafka_cluster, tmp_path):
     )
 
 
-def test_batch_that_is_tried_again_counts_from_its_first_try(
+def test_s37_batch_that_is_tried_again_counts_from_its_first_try(
     spark, stream, kafka_cluster, kafka_topic, tmp_path
 ):
     """The driver ends after the write and before Spark notes it; it is started anew.
@@ -169,8 +165,8 @@ def test_bug_in_a_hook_does_not_break_the_stream(spark, kafka_cluster, kafka_top
     assert values(kafka_cluster, kafka_topic) == ["v"] * 3
 
 
-def test_s19_s21_foreach_batch_pickles_and_shows_no_password():
-    """It holds settings, no session and no client."""
+def test_s19_s20_s21_s30_foreach_batch_pickles_and_shows_no_password():
+    """It holds settings, no session and no client, however these were imported."""
     function = kafkaguard.spark.foreach_batch(
         "t", bootstrap_servers="b:1", config={"sasl.password": "hunter2"}
     )
@@ -178,34 +174,3 @@ def test_s19_s21_foreach_batch_pickles_and_shows_no_password():
         assert pickle.loads(pickler.dumps(function)) == function
     assert isinstance(function, ForeachBatch)
     assert "hunter2" not in repr(function)
-
-
-CONNECT = Path(__file__).with_name("spark_connect_program.py")
-
-
-@pytest.mark.timeout(620)
-def test_connect_does_the_same_as_classic(kafka_cluster, tmp_path):
-    """A write, a failure, the data source, and foreachBatch, in a process of its own."""
-    topic = kafka_cluster.create_topic(partitions=2, config=COMPACTED)
-    dead = kafka_cluster.create_topic()
-    arguments = [kafka_cluster.bootstrap_servers, topic, dead, str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, str(CONNECT), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert said["write"] == {"delivered": 999, "dead": {"NULL_KEY": 1}, "twice": 0}
-    assert said["failure"] == ["InvalidRecordKeyError", 87, topic]
-    assert said["source_failure"] == ["InvalidRecordKeyError", 87, topic]
-    hint = "there is no column keyy; did you mean 'key'?; the columns are key, value"
-    assert said["order"] == f"order_by: {hint}"
-    keyed = [str(number) for number in range(1000) if number != 500]
-    # The data source that failed has no barrier: what other tasks wrote stays there.
-    landed = values(kafka_cluster, topic)
-    assert sorted(set(landed)) == sorted(keyed)
-    assert len(landed) >= 3 * 999
-    assert [why(m)["reason"] for m in read(kafka_cluster, dead)] == ["NULL_KEY"] * 3

@@ -15,6 +15,8 @@ from kafkaguard.spark import (
     otel_reports,
     prometheus_reports,
 )
+from kafkaguard_adapters.spark.driver.write import tell_once
+from kafkaguard_adapters.spark.report import collapsed_said
 
 
 def report(delivered):
@@ -106,3 +108,14 @@ def test_listener_tells_each_batch_once(file, caplog):
     assert seen == [(1, 7), (2, 8), (3, 9)]
     assert caplog.text.count("on_report failed") == 3
     assert ReportListener(str(file.with_name("gone")), hook).tell() is None
+
+
+def test_collapsed_keys_are_told_once_with_their_number():
+    """Of each topic, by whatever tells it in its place."""
+    told = []
+    topic = f"collapsed-{id(told)}"
+    for count in (1, 3, 4):
+        if said := collapsed_said(count):
+            tell_once(topic, said, told.append)
+    (said,) = told
+    assert said.startswith("3 records have the key {}: to_json leaves out")

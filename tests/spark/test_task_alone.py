@@ -14,7 +14,9 @@ from kafkaguard_adapters.spark.executor import delivery as delivery_module
 from kafkaguard_adapters.spark.executor import known_topics
 from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
 from kafkaguard_adapters.spark.executor.delivery import Delivery, refusal
+from kafkaguard_adapters.spark.executor.window import Window
 from kafkaguard_adapters.spark.settings import make_settings
+from tests.spark.spark_reading import letters_to
 
 INVALID_RECORD, TOO_LARGE, DENIED, TIMED_OUT = 87, 10, 29, -192
 DEAD = "dead"
@@ -24,12 +26,14 @@ class Brokers:
     """What a task asks brokers about topics."""
 
     topics: dict[str, SinkTopic]
+    asked: list[str]
 
     def __init__(self, _client):
         """Take the client's settings, as the real ones do."""
 
-    def describe(self, names, _timeout):
+    def find(self, names, *, timeout):
         """Return what they say."""
+        self.asked.extend(names)
         return {name: self.topics[name] for name in names}
 
 
@@ -112,13 +116,20 @@ class Task:
     def __init__(self, topics, monkeypatch, **settings):
         self.sender = Sender({topic.name: topic for topic in topics})
         monkeypatch.setattr(delivery_module, "borrow", self._borrow)
-        monkeypatch.setattr(known_topics, "Brokers", Brokers)
+        monkeypatch.setattr(known_topics, "kept_for", Brokers)
         monkeypatch.setattr(Brokers, "topics", self.sender.topics, raising=False)
+        monkeypatch.setattr(Brokers, "asked", [], raising=False)
         self._settings = make_settings("localhost:1", **settings)
         self._believed = {
             topic.name: SinkTopic(topic.name, topic.partitions, compacted=False)
             for topic in topics
         }
+
+    def believe(self, topic, *, is_stream):
+        """Have the driver know something else of a topic."""
+        self._believed[topic.name] = topic
+        if is_stream:
+            self._settings = self._settings.of_stream()
 
     def _borrow(self, config):
         self.config = config
@@ -166,7 +177,7 @@ KEYLESS = ("latest", None, "no key")
 
 def test_records_of_a_refused_batch_are_sent_again_in_their_order(task):
     """All but the one to blame, which becomes a dead letter."""
-    one = task(dead_letter_topic=DEAD)
+    one = task(policy=letters_to(DEAD))
     rows = [("latest", f"k{n % 2}", f"{n}") for n in range(6)]
     counts = one.run([*rows[:3], KEYLESS, *rows[3:]])
     keys = [(f"k{n % 2}".encode(), b"%d" % n) for n in range(6)]
@@ -181,7 +192,7 @@ def test_records_of_a_refused_batch_are_sent_again_in_their_order(task):
 
 def test_a_later_record_of_the_key_supersedes_one_of_its_topic_only(task):
     """What was accepted on another topic says nothing about this one."""
-    one = task(dead_letter_topic=DEAD)
+    one = task(policy=letters_to(DEAD))
     counts = one.run([("latest", "k", "old"), KEYLESS, ("events", "k", "1")])
     assert one.sender.of("latest") == [(b"k", b"old")]
     assert one.sender.of("events") == [(b"k", b"1")]
@@ -190,7 +201,7 @@ def test_a_later_record_of_the_key_supersedes_one_of_its_topic_only(task):
 
 def test_an_older_record_of_a_key_never_lands_behind_a_newer_one(task, monkeypatch):
     """Of two batches of a topic the first was refused, and the second accepted."""
-    one = task(dead_letter_topic=DEAD)
+    one = task(policy=letters_to(DEAD))
     flush = Sender.flush
 
     def in_two_batches(sender):
@@ -218,26 +229,35 @@ def test_without_a_dead_letter_topic_the_task_fails_with_what_was_said(task):
 
 def test_after_a_refused_key_the_topic_is_looked_up_again(task):
     """The next batch's records without a key are not sent any more."""
-    one = task(dead_letter_topic=DEAD)
+    one = task(policy=letters_to(DEAD))
     counts = one.run([KEYLESS], [("latest", "k", "v"), KEYLESS], window=1)
     assert counts.dead_lettered == {"NULL_KEY": 2}
     assert one.sender.of("latest") == [(b"k", b"v")]
+    assert Brokers.asked.count("latest") == 1
     assert counts.resent == 0
 
 
-def test_other_refusals_are_no_reason_to_look_again(task):
-    """A record without a key may be refused for other reasons."""
-    one = task(dead_letter_topic=DEAD)
-    one.sender.answers["events"] = [DENIED]
-    with pytest.raises(e.TopicAuthorizationFailedError):
-        one.run([("events", None, "v")])
-    assert "events" in one._believed
+@pytest.mark.parametrize(("code", "key"), [(DENIED, None), (INVALID_RECORD, "k")])
+def test_other_refusals_are_no_reason_to_look_again(task, code, key):
+    """A record without a key is refused for other reasons, and one with a key is."""
+    one = task()
+    one.sender.answers["events"] = [code, code]
+    with pytest.raises(e.KafkaGuardError):
+        one.run([("events", key, "v")])
+    assert Brokers.asked == []
+
+
+def test_records_that_differ_in_their_headers_only_are_told_apart():
+    """A delivery report that has them says which one has failed."""
+    first, second = (Record("t", b"k", b"v", [("n", value)]) for value in (b"1", b"2"))
+    window = Window("t", 1, [first, second], [("error", first)])
+    assert [refusal.index for refusal in window.refusals()] == [0]
 
 
 @pytest.mark.parametrize("in_doubt", ["raise", "report", "resend"])
 def test_what_may_be_written_is_raised_reported_or_sent_again(task, in_doubt):
     """As the settings say; never sent again otherwise."""
-    one = task(in_doubt=in_doubt)
+    one = task(policy={"in_doubt": in_doubt})
     one.sender.answers["events"] = [TIMED_OUT]
     rows = [("events", "k", "1"), ("events", "l", "2")]
     if in_doubt == "raise":
@@ -254,7 +274,7 @@ def test_what_may_be_written_is_raised_reported_or_sent_again(task, in_doubt):
 
 def test_a_dead_letter_that_is_refused_says_whose_it_was(task):
     """It is never dropped."""
-    one = task(dead_letter_topic=DEAD)
+    one = task(policy=letters_to(DEAD))
     one.sender.answers[DEAD] = [DENIED]
     with pytest.raises(e.TopicAuthorizationFailedError) as caught:
         one.run([KEYLESS])
@@ -264,15 +284,15 @@ def test_a_dead_letter_that_is_refused_says_whose_it_was(task):
 
 def test_windows_end_when_they_are_full_or_something_has_failed(task, monkeypatch):
     """By records, by bytes, and at the first failure that is heard of."""
-    one = task(dead_letter_topic=DEAD)
+    one = task(policy=letters_to(DEAD))
     assert one.run(*[[("events", "k", "v")] * 2] * 5, window=4).delivered == 10
     assert one.sender.flushes == [4, 4, 2]
     rows = [("events", "k", "v" * 30)]
     monkeypatch.setattr(delivery_module, "WINDOW_BYTES", arrow(rows).nbytes * 2)
-    two = task(dead_letter_topic=DEAD)
+    two = task(policy=letters_to(DEAD))
     two.run(rows, rows, rows)
     assert two.sender.flushes == [2, 1]
-    three = task(dead_letter_topic=DEAD)
+    three = task(policy=letters_to(DEAD))
     three.sender._failed = [(KafkaError(DENIED), Record("events", b"k", b"v"))]
     with pytest.raises(e.TopicAuthorizationFailedError):
         three.run([("events", "k", "v")])
@@ -281,7 +301,7 @@ def test_windows_end_when_they_are_full_or_something_has_failed(task, monkeypatc
 
 def test_records_refused_before_wait_for_the_window_with_their_letters(task):
     """They are read and dead-lettered, and take no part in a window."""
-    one = task(dead_letter_topic=DEAD)
+    one = task(policy=letters_to(DEAD))
     rows = [(None, "k", "1"), ("events", "k", "2"), (DEAD, "k", "3"), ("a b", "k", "4")]
     counts = one.run(rows)
     reasons = ["NULL_TOPIC", "DEAD_LETTER_TOPIC", "UNKNOWN_TOPIC"]
@@ -293,7 +313,7 @@ def test_records_refused_before_wait_for_the_window_with_their_letters(task):
 
 def test_a_record_that_is_sent_again_keeps_partition_headers_and_time(task):
     """And one that had none gets none."""
-    one = task(dead_letter_topic=DEAD)
+    one = task(policy=letters_to(DEAD))
     rows = [("latest", "k", "1"), ("latest", "l", "2"), KEYLESS]
     kinds = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     more = {
@@ -335,3 +355,14 @@ def test_the_producer_takes_what_the_largest_topic_does(task):
     one.run([("events", "k", "v")])
     sizes = one.config["message.max.bytes"], one.config["batch.size"]
     assert sizes == ("3000000", "2000")
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_stream_looks_a_topic_up_again_before_it_refuses_a_record(task, is_stream):
+    """What it has known for a while may be wrong: here the topic was compacted."""
+    one = task(topic="events", policy=letters_to(DEAD))
+    one.believe(SinkTopic("events", 3, compacted=True), is_stream=is_stream)
+    counts = one.run([("events", None, "1"), ("events", "k", "2")])
+    letters = {} if is_stream else {"NULL_KEY": 1}
+    assert counts.dead_lettered == letters
+    assert counts.delivered == 2 - len(letters)

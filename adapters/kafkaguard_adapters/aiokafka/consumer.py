@@ -7,7 +7,8 @@ import logging
 import random
 import time
 from asyncio import get_running_loop
-from typing import TYPE_CHECKING, Any, Self
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aiokafka.errors import (
     CommitFailedError,
@@ -19,7 +20,7 @@ from aiokafka.structs import OffsetAndTimestamp
 
 from aiokafka import __version__
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
-from kafkaguard._cluster.reports import raise_gravest
+from kafkaguard._cluster.reports import as_partition, raise_gravest
 from kafkaguard._consuming.commits import CommitRun, failed_event
 from kafkaguard._consuming.machine import ConsumerMachine
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
@@ -37,19 +38,21 @@ from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
-from kafkaguard_adapters.consuming import commit_loop, forks
+from kafkaguard_adapters.consuming import commit_loop
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.forks import ForkSafe, again
 from kafkaguard_adapters.consuming.obeyed import OBEYED
 from kafkaguard_adapters.consuming.own_lag import own_lag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 
     from kafkaguard._cluster.lag import LagReport
     from kafkaguard._cluster.offsets import PartitionOffset
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._retries.events import Event
     from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_adapters.asking.cluster_calls import Isolation
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_policies import RetryPolicy
 
@@ -58,9 +61,62 @@ _MS = 1000
 
 #: What it does by the policy.
 OBEYS = OBEYED
+#: What is passed on to the client, and fails inside it before it was started.
+_AWAITED = frozenset(
+    {
+        "committed",
+        "position",
+        "seek_to_beginning",
+        "seek_to_committed",
+        "seek_to_end",
+        "topics",
+    }
+)
 
 
-class GuardedConsumer(StandIn):
+class _Gate:
+    """Whether the client may be used; quicker to look at than the stand-in."""
+
+    __slots__ = ("is_open",)
+
+    def __init__(self) -> None:
+        self.is_open = False
+
+
+class Client(Protocol):
+    """An ``AIOKafkaConsumer``, as far as it is called; it comes without types."""
+
+    async def getone(self, *partitions: Any) -> Any:
+        """Read one record."""
+
+    async def getmany(self, *partitions: Any, **limits: Any) -> dict[Any, list[Any]]:
+        """Read records."""
+
+    def __aiter__(self) -> Self:
+        """Read record after record."""
+
+    async def __anext__(self) -> Any:
+        """Read the next record."""
+
+    def assignment(self) -> Collection[Any]:
+        """Return what is assigned."""
+
+    async def commit(self, offsets: Any = None) -> None:
+        """Commit, and wait."""
+
+    async def beginning_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
+        """Find first offsets."""
+
+    async def end_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
+        """Find ends."""
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[Any, float]
+    ) -> dict[Any, Any]:
+        """Look times up."""
+
+
+class GuardedConsumer(ForkSafe, StandIn):
     """An AIOKafkaConsumer whose partitions wait alone and whose commits have verdicts.
 
     Its own look-ups of offsets wait for remote storage, up to ``request_timeout_ms``.
@@ -72,30 +128,33 @@ class GuardedConsumer(StandIn):
         on_event: What receives events.
     """
 
+    client: Client
+
     def __init__(
         self,
-        consumer: Any,
+        consumer: Client,
         view: ClusterView,
         policy: RetryPolicy,
         on_event: Callable[[Event], object] | None,
     ) -> None:
         super().__init__(consumer, view)
         known = consumer_config_of(consumer)
-        self.is_forked = False
-        self._isolation = known["isolation_level"]
+        self._isolation: Isolation = known["isolation_level"]
         self._group = known["group_id"]
         self._seconds = known["request_timeout_ms"] / _MS
         self._tiered = TieredOffsets(view, self._isolation)
         self._policy = policy
         self._on_event = on_event
         self._loop = known["loop"]
-        self._is_usable = False
+        self._gate = _Gate()
+        self._death: KafkaGuardError | None = None
         self._shell: Fetching | None = None
         self._driver: Driver | None = None
         self._committing: Committing | None = None
-        self._getone, self._anext = consumer.getone, consumer.__anext__
-        forks.watch(self)
-        if not names.missing(consumer):  # it was started before it was wrapped
+        # In place of the method: half the cost for each record.
+        self.getone = self._reading("getone", self._check)  # type: ignore[method-assign]  # see above
+        self._next = self._reading("__anext__", self._check_iteration)
+        if names.is_started(consumer):
             self._listen()
 
     # --- the life of a consumer -------------------------------------------------------
@@ -110,14 +169,9 @@ class GuardedConsumer(StandIn):
         await super().start()
         self._listen()
 
-    def in_child(self) -> None:
-        """Refuse every call, since the connections are the parent's."""
-        self.is_forked = True
-        self._is_usable = False
-
     def _listen(self) -> None:
         """Look at what the client is answered from now on."""
-        self._is_usable = True
+        self._gate.is_open = True
         missing = names.missing(self.client)
         if missing:
             _log.warning(
@@ -132,12 +186,17 @@ class GuardedConsumer(StandIn):
         machine = ConsumerMachine(
             self._policy, errors.make, random.random, client=errors.client
         )
-        self._shell = shell = Fetching(self.client)
+        self._shell = shell = Fetching(self.client, self._died)
         self._driver = shell.driver = Driver(
             machine, shell, self.cluster_view, asyncio.ensure_future, self._on_event
         )
         if self._group is not None:
             self._committing = Committing(self.client, self._note_commit)
+
+    def _died(self, error: KafkaGuardError) -> None:
+        """Refuse reads from now on: the client would wait without end."""
+        self._gate.is_open = False
+        self._death = error
 
     async def stop(self) -> None:
         """Close our own connections, then the client, within 30 s."""
@@ -146,15 +205,13 @@ class GuardedConsumer(StandIn):
     async def _end(self) -> None:
         if self.is_forked:
             return
-        self._is_usable = False
+        self._gate.is_open = False
         if self._driver is not None:
             self._driver.close()
         await super()._end()
 
     def _check(self) -> None:
         """Refuse a call that the client would wait for without end, or break at."""
-        if self.is_forked:
-            raise errors.make(ClientStateError, forks.FORKED)
         if self.is_ended:
             raise errors.make(
                 ClientClosedError,
@@ -162,7 +219,9 @@ class GuardedConsumer(StandIn):
                 theirs=ConsumerStoppedError,
             )
         self._check_loop()
-        if not self._is_usable:
+        if self._death is not None:
+            raise self._death
+        if not self._gate.is_open:
             raise errors.make(
                 ClientStateError,
                 "the consumer was not started: await consumer.start() first",
@@ -188,12 +247,27 @@ class GuardedConsumer(StandIn):
             KafkaGuardError: What the client raises, also of its own class, with topic
                 and partition where they are known.
         """
-        if not self._is_usable or get_running_loop() is not self._loop:
-            self._check()
-        try:
-            return await self._getone(*partitions)
-        except (KafkaError, ConsumerStoppedError) as error:
-            raise self._raised(error) from error
+        return await self._reading("getone", self._check)(*partitions)
+
+    def _reading(
+        self, name: str, check: Callable[[], None]
+    ) -> Callable[..., Coroutine[Any, Any, Any]]:
+        """Make a read that costs next to nothing where all is well.
+
+        The client's method is looked up each time: instrumentation may replace it.
+        """
+        client = self.client
+        gate, loop, raised = self._gate, self._loop, self._raised
+
+        async def reading(*partitions: Any) -> Any:
+            if not gate.is_open or get_running_loop() is not loop:
+                check()
+            try:
+                return await getattr(client, name)(*partitions)
+            except (KafkaError, ConsumerStoppedError) as error:
+                raise raised(error) from error
+
+        return reading
 
     async def getmany(self, *partitions: Any, **limits: Any) -> Any:
         """Read records, as ``AIOKafkaConsumer.getmany`` does.
@@ -201,8 +275,7 @@ class GuardedConsumer(StandIn):
         Raises:
             KafkaGuardError: As for :meth:`getone`.
         """
-        if not self._is_usable or get_running_loop() is not self._loop:
-            self._check()
+        self._check()
         try:
             return await self.client.getmany(*partitions, **limits)
         except (KafkaError, ConsumerStoppedError) as error:
@@ -219,20 +292,34 @@ class GuardedConsumer(StandIn):
         self.client.__aiter__()  # which refuses where it is closed
         return self
 
-    async def __anext__(self) -> Any:
+    def __anext__(self) -> Coroutine[Any, Any, Any]:
         """Read the next record.
 
         Raises:
             KafkaGuardError: As for :meth:`getone`.
         """
-        if not self._is_usable or get_running_loop() is not self._loop:
-            if self.is_ended:
-                raise StopAsyncIteration
+        return self._next()
+
+    def _check_iteration(self) -> None:
+        if self.is_ended:
+            raise StopAsyncIteration
+        self._check()
+
+    def __getattr__(self, name: str) -> Any:
+        """Hand everything else on to the client; what is awaited is looked at first."""
+        found = super().__getattr__(name)
+        return self._checked(found) if name in _AWAITED else found
+
+    def _checked(self, call: Callable[..., Awaitable[Any]]) -> Any:
+        @wraps(call)
+        async def checked(*args: Any, **kwargs: Any) -> Any:
             self._check()
-        try:
-            return await self._anext()
-        except KafkaError as error:
-            raise self._raised(error) from error
+            try:
+                return await call(*args, **kwargs)
+            except (KafkaError, ConsumerStoppedError) as error:
+                raise _ours(error) from error
+
+        return checked
 
     # --- commits ----------------------------------------------------------------------
 
@@ -307,41 +394,45 @@ class GuardedConsumer(StandIn):
         """
         if groups is not None or args or "topics" in kwargs:
             return await super().lag(groups, *args, **kwargs)
-        kwargs.setdefault("isolation", self._isolation)
-        if "timeout" in kwargs:
-            kwargs["seconds"] = kwargs.pop("timeout")
-        positions = {} if self._shell is None else self._shell.positions()
+        positions = self._positions()
+        kwargs = {"isolation": self._isolation, **kwargs}
         return await own_lag(self.cluster_view, self._group, positions, **kwargs)
+
+    def _positions(self) -> Mapping[TopicPartition, int | None]:
+        """Return where it is; None: it does not know yet, or does not let us know."""
+        if self._shell is not None:
+            return self._shell.positions()
+        return dict.fromkeys(map(as_partition, self.client.assignment()))
 
     async def beginning_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
         """Find first offsets, as ``AIOKafkaConsumer.beginning_offsets`` does."""
+        self._check()
         wanted = dict.fromkeys(partitions, EARLIEST)
         report = await self._tiered.find(wanted, self._seconds)
         if report is None:
-            offsets: dict[Any, int] = await self.client.beginning_offsets(partitions)
-            return offsets
+            return await self.client.beginning_offsets(partitions)
         return offsets_of(report, partitions)
 
     async def end_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
         """Find ends, as ``AIOKafkaConsumer.end_offsets`` does."""
+        self._check()
         wanted = dict.fromkeys(partitions, LATEST)
         report = await self._tiered.find(wanted, self._seconds)
         if report is None:
-            offsets: dict[Any, int] = await self.client.end_offsets(partitions)
-            return offsets
+            return await self.client.end_offsets(partitions)
         return offsets_of(report, partitions)
 
     async def offsets_for_times(
         self, timestamps: Mapping[Any, float]
     ) -> dict[Any, Any]:
         """Look times up, as ``AIOKafkaConsumer.offsets_for_times`` does."""
+        self._check()
         report = None
         if all(time >= 0 for time in timestamps.values()):  # else the client refuses
             times = {place: int(time) for place, time in timestamps.items()}
             report = await self._tiered.find(times, self._seconds)
         if report is None:
-            found: dict[Any, Any] = await self.client.offsets_for_times(timestamps)
-            return found
+            return await self.client.offsets_for_times(timestamps)
         return {each: _at(report.partitions[each]) for each in timestamps}
 
 
@@ -363,8 +454,9 @@ def _at(found: PartitionOffset) -> Any:
 
 
 def wrap(
-    consumer: Any,
+    consumer: Client,
     *,
+    factory: Callable[..., Any] | None = None,
     config: Mapping[str, Any] | None = None,
     policy: RetryPolicy,
     topics: Mapping[str, TopicFacts] | None = None,
@@ -373,5 +465,13 @@ def wrap(
 ) -> GuardedConsumer:
     """Guard a consumer, as :func:`kafkaguard.guard` says."""
     complete_table()
-    view = view_of(consumer, config, TopicFactsCache(topics))
-    return GuardedConsumer(consumer, view, policy, on_event)
+    guarded = GuardedConsumer.__new__(GuardedConsumer)
+
+    def begin(client: Client) -> None:
+        view = view_of(client, config, TopicFactsCache(topics))
+        GuardedConsumer.__init__(guarded, client, view, policy, on_event)
+        guarded.watch_forks(errors.make, rebuild)
+
+    rebuild = again(begin, factory, config)
+    begin(consumer)
+    return guarded

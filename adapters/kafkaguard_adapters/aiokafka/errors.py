@@ -7,8 +7,10 @@ missing. What aiokafka's users reach for stays: ``errno``, ``retriable``, ``mess
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from aiokafka import errors as aiokafka_errors
-from kafkaguard.errors import BY_CODE, RetriableError
+from kafkaguard.errors import BY_CODE, ClientTimeoutError, RetriableError
 from kafkaguard_adapters.client_errors import ClientErrors
 
 
@@ -53,6 +55,7 @@ class AIOKafkaErrors(ClientErrors):
 
     client = "aiokafka"
     base = aiokafka_errors.KafkaError
+    conditions: ClassVar = {ClientTimeoutError: aiokafka_errors.KafkaTimeoutError}
 
     def class_for(self, code: int) -> type[BaseException]:
         """Return aiokafka's class for an error code, or the one that fills the gap."""

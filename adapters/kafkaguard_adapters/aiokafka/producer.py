@@ -1,60 +1,67 @@
-"""A guarded producer: stands in for an ``AIOKafkaProducer``, its sends aside."""
+"""Guarding an ``AIOKafkaProducer``: wholly, or by its public interface alone."""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import TYPE_CHECKING, Any
 
-from aiokafka.errors import ProducerClosed
+from aiokafka import __version__
+from kafkaguard_adapters.aiokafka._private.producing import names
+from kafkaguard_adapters.aiokafka.public_producer import PublicProducer
 
-from kafkaguard_adapters.aiokafka.stand_in import StandIn
-from kafkaguard_adapters.aiokafka.view import view_of
-from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
-from kafkaguard_adapters.client_errors import recast
-from kafkaguard_adapters.stand_in import passing_sends, wrapper
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
+    from kafkaguard._retries.events import Event
+    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_policies import RetryPolicy
 
-class GuardedProducer(AsyncClusterCalls, StandIn):
-    """An AIOKafkaProducer that can also ask for log directories, lag and offsets.
+_log = logging.getLogger("kafkaguard.producer")
 
-    What it sends is passed on as it is.
-    """
-
-    async def send(self, *args: Any, **kwargs: Any) -> Any:
-        """Send, as ``AIOKafkaProducer.send`` does.
-
-        Raises:
-            ClientClosedError: It was stopped or did not start; the client would wait
-                for ever. Also a ``ProducerClosed`` of aiokafka.
-        """
-        self._check_open()
-        return await self.client.send(*args, **kwargs)
-
-    async def send_and_wait(self, *args: Any, **kwargs: Any) -> Any:
-        """Send and wait, as ``AIOKafkaProducer.send_and_wait`` does.
-
-        Raises:
-            ClientClosedError: As for :meth:`send`.
-        """
-        self._check_open()
-        return await self.client.send_and_wait(*args, **kwargs)
-
-    async def send_batch(self, *args: Any, **kwargs: Any) -> Any:
-        """Send a batch, as ``AIOKafkaProducer.send_batch`` does.
-
-        Raises:
-            ClientClosedError: As for :meth:`send`.
-        """
-        self._check_open()
-        return await self.client.send_batch(*args, **kwargs)
-
-    def _check_open(self) -> None:
-        if self.is_ended:
-            error = self.cluster_view.closed("nothing was sent")
-            raise recast(error, ProducerClosed)
-
-    async def stop(self) -> None:
-        """Close our own connections, then the client, within 30 s."""
-        await self._end()
+#: What it does by the policy.
+OBEYS = frozenset(
+    {
+        "null_key",
+        "disguised_null_key",
+        "on_reject",
+        "overrides.on_reject",
+        "overrides.in_doubt",
+        "dead_letter",
+        "rescue",
+        "in_doubt",
+    }
+)
 
 
-wrap = passing_sends(wrapper(GuardedProducer, view_of))
+def wrap(
+    producer: Any,
+    *,
+    factory: Callable[..., Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    policy: RetryPolicy,
+    topics: Mapping[str, TopicFacts] | None = None,
+    on_event: Callable[[Event], object] | None = None,
+    **_: Any,
+) -> Any:
+    """Guard a producer, as :func:`kafkaguard.guard` says."""
+    missing = names.missing(producer)
+    if missing:
+        _log.warning(
+            "guard(): aiokafka %s has changed inside (not found: %s). Its records are "
+            "checked for null keys, and what is raised has a verdict; records are not "
+            "sent again, a dead producer is not replaced, and flush() makes no report. "
+            "Use aiokafka 0.14, or a newer kafkaguard",
+            __version__,
+            ", ".join(missing),
+        )
+        return PublicProducer(producer, policy, topics, config)
+    from kafkaguard_adapters.aiokafka import guarded_producer
+
+    return guarded_producer.wrap(
+        producer,
+        factory=factory,
+        config=config,
+        policy=policy,
+        topics=topics,
+        on_event=on_event,
+    )

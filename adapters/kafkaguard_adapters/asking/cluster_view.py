@@ -35,7 +35,7 @@ class ClusterView:
         make: Make,
         cache: TopicFactsCache | None = None,
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self.make = make
         self.facts = FactsOfTopics(cache)
         #: Where remote storage keeps readers waiting, as a watch has found.
@@ -54,7 +54,7 @@ class ClusterView:
             raise self.closed("its cluster cannot be asked any more")
         loop = asyncio.get_running_loop()
         if self._cluster is None or self._loop is not loop:
-            self._cluster = Cluster(self._settings(), self.make)
+            self._cluster = Cluster(self.settings(), self.make)
             self._loop = loop
         return self._cluster
 
@@ -64,7 +64,15 @@ class ClusterView:
         Raises:
             KafkaGuardError: They are not told, or nobody answers within 10 s.
         """
-        return run(ask_alone(self._settings(), self.make, topic))
+        return run(self.ask_topic_settings(topic))
+
+    async def ask_topic_settings(self, topic: str) -> TopicSettings:
+        """Ask for the settings of a topic.
+
+        Raises:
+            KafkaGuardError: They are not told, or nobody answers within 10 s.
+        """
+        return await ask_alone(self.settings(), self.make, topic)
 
     @property
     def is_closed(self) -> bool:

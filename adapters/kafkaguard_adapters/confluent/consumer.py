@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+import weakref
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
-from kafkaguard._cluster.reports import as_partition, raise_gravest
-from kafkaguard._consuming.commits import (
-    OFFSET_COMMIT,
-    CommitRun,
-    OneForAll,
-    failed_event,
-)
-from kafkaguard._consuming.machine import FETCH, ConsumerMachine
+from kafkaguard._cluster.reports import as_partition
+from kafkaguard._consuming.commits import OFFSET_COMMIT
+from kafkaguard._consuming.machine import FETCH, OUT_OF_RANGE, ConsumerMachine, Refusal
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
-from kafkaguard.errors import ClientStateError, KafkaGuardError
+from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
+from kafkaguard_adapters.confluent.callbacks import Chained
+from kafkaguard_adapters.confluent.committing import Committing
 from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.listening import LOGGER, ResetLog, prepare
 from kafkaguard_adapters.confluent.reading import Reading
 from kafkaguard_adapters.confluent.view import view_of
-from kafkaguard_adapters.consuming import commit_loop, forks
+from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.forks import again
 from kafkaguard_adapters.consuming.obeyed import OBEYED
-from kafkaguard_adapters.consuming.own_lag import own_lag
 from kafkaguard_adapters.consuming.questions import Start
-from kafkaguard_adapters.stand_in import GuardedClient
-from kafkaguard_adapters.wire.io_thread import run, start
+from kafkaguard_adapters.wire.io_thread import loop, run, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from kafkaguard._cluster.lag import LagReport
+    from confluent_kafka import Consumer, KafkaError, Message
+
     from kafkaguard._cluster.offsets import OffsetsReport
     from kafkaguard._cluster.reports import TopicPartition as Place
     from kafkaguard._retries.events import Event
@@ -44,45 +47,28 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_policies import RetryPolicy
 
+__all__ = ["OBEYS", "GuardedConsumer", "prepare", "wrap"]
+
 _log = logging.getLogger("kafkaguard.consumer")
 
 #: What it does by the policy.
-OBEYS = OBEYED - {"on_offset_reset"}
+OBEYS = OBEYED
 #: librdkafka's own defaults.
-_ISOLATION = "read_committed"
-_FOR_EVER = -1
-#: Its words for the start of the log.
-_EARLIEST = frozenset({"earliest", "beginning", "smallest"})
+_ISOLATION: Final = "read_committed"
+_FOR_EVER: Final = -1
+_AT_ONCE: Final = 0.0
+#: Its words for a consumer that was closed, and for the start of the log.
+_CLOSED: Final = "Consumer closed"
+_EARLIEST: Final = frozenset({"earliest", "beginning", "smallest"})
 #: Seconds that a poll blocks in the client at most, before it is seen what is due.
-_SLICE_S = 0.2
-#: Seconds from one look at the readers to the next, and records in between at most.
-_LOOK_S = 0.5
-_LOOK_RECORDS = 100
+_SLICE_S: Final = 0.2
+#: Seconds from one look at the readers to the next.
+_LOOK_S: Final = 0.5
+#: Seconds until a poll looks around while there are records.
+_QUICK_S: Final = 0.1
 
 
-class _Chained:
-    """A callback of the client's: the guard hears first, then the user's own is called.
-
-    Args:
-        own: The user's; None: there is none.
-    """
-
-    def __init__(self, own: Callable[..., Any] | None) -> None:
-        self.own = own
-        self.hear: Callable[..., Any] | None = None
-
-    def __call__(self, *args: Any) -> Any:
-        """Call both."""
-        if self.hear is not None:
-            self.hear(*args)
-        return None if self.own is None else self.own(*args)
-
-
-#: Callbacks that librdkafka takes only when the consumer is built.
-_CALLBACKS = ("error_cb", "on_commit")
-
-
-class GuardedConsumer(GuardedClient):
+class GuardedConsumer(BlockingConsumer):
     """A Consumer whose partitions wait alone and whose commits have verdicts.
 
     Our own calls, and noticing partitions that cannot be read, need ``config=``. Its
@@ -97,9 +83,11 @@ class GuardedConsumer(GuardedClient):
         on_event: What receives events.
     """
 
+    client: Consumer
+
     def __init__(
         self,
-        consumer: Any,
+        consumer: Consumer,
         view: ClusterView,
         config: Mapping[str, Any] | None,
         policy: RetryPolicy,
@@ -107,24 +95,28 @@ class GuardedConsumer(GuardedClient):
     ) -> None:
         super().__init__(consumer, view)
         known = config or {}
-        self.is_forked = False
         self._group = known.get("group.id")
-        self._commits_itself = _is_true(known.get("enable.auto.commit", True))
-        self._is_committing = False
         self._isolation = known.get("isolation.level", _ISOLATION)
         self._tiered = TieredOffsets(view, self._isolation)
-        self._policy = policy
         self._machine = ConsumerMachine(
             policy,
             errors.make,
             random.random,
             client=errors.client,
-            holds_by_pausing=True,
+            shows_answers=False,
         )
         self._shell = Reading(consumer)
         reset = known.get("auto.offset.reset", "latest")
         begins = Start(self._group, is_earliest=reset in _EARLIEST)
         self._driver = Driver(self._machine, self._shell, view, start, on_event, begins)
+        self._committing = Committing(
+            consumer,
+            self._shell,
+            self._driver,
+            policy,
+            deadline=policy.deadline,
+            commits_itself=_is_true(known.get("enable.auto.commit", True)),
+        )
         self._hear(known)
         self._looked_at = 0.0
         self._is_reassigned = False
@@ -135,111 +127,122 @@ class GuardedConsumer(GuardedClient):
                 "noticed, since a consumer of confluent-kafka does not show them and "
                 "kafkaguard cannot ask the cluster itself"
             )
-        forks.watch(self)
-        # In place of the method while all is well: half the cost for each record.
-        self.__dict__["poll"] = self._quick_poll()
-
-    def in_child(self) -> None:
-        """Refuse every call, since the client's threads are not in this process."""
-        self.is_forked = True
-        self.__dict__.pop("poll", None)
+        if not isinstance(known.get(LOGGER), ResetLog):
+            _log.warning(
+                "guard(): a Consumer that is built already keeps its callbacks and its "
+                "log to itself. So resets of offsets are not compared with the log (on_"
+                "offset_reset: %s), and commits that nobody waits for are not told: "
+                "guard(factory=Consumer, config={...}) does",
+                policy.on_offset_reset,
+            )
+        self._quick = self._quick_poll()
+        # librdkafka waits without end where one thread closes and another one polls.
+        self._in_client = threading.RLock()
 
     # --- polling ----------------------------------------------------------------------
 
-    def poll(self, timeout: float | None = _FOR_EVER) -> Any:
+    def poll(self, timeout: float | None = _FOR_EVER) -> Message | None:
         """Poll, as ``Consumer.poll`` does.
 
         Raises:
             KafkaGuardError: What the client raises, also of its own class; and an error
                 that it would hand over after which it is of no use.
         """
-        return self._poll_slowly(timeout, None)
+        message = self._poll_slowly(timeout, None)
+        if message is not None and message.error() is None:
+            self._speed_up()
+        return message
 
-    def _quick_poll(self) -> Callable[..., Any]:
-        """Make the ``poll`` of the instance: it looks around after 100 records only."""
-        client_poll = self.client.poll
-        slowly = self._poll_slowly
-        left = 0
+    def _speed_up(self) -> None:
+        """Let the next polls go to the client at once, until it is time to look."""
+        self.poll = self._quick  # type: ignore[method-assign]  # for less a record
+        beat = loop()
+        slow_down = partial(_slow_down, weakref.ref(self))
+        beat.call_soon_threadsafe(beat.call_later, _QUICK_S, slow_down)
 
-        def poll(timeout: float | None = _FOR_EVER) -> Any:
+    def _quick_poll(self) -> Callable[..., Message | None]:
+        """Make what stands in the place of ``poll`` while there are records."""
+        client_poll, slowly, raised = self.client.poll, self._poll_slowly, self._raised
+
+        def poll(timeout: float | None = _FOR_EVER) -> Message | None:
             """Poll, as the method of this name does."""
-            nonlocal left
-            if left > 0:
-                left -= 1
-                try:
-                    message = client_poll(0)
-                except (KafkaException, RuntimeError) as error:
-                    raise _ours(error) from error
-                if message is not None and message.error() is None:
-                    return message
-                if message is not None:
-                    return slowly(timeout, message)
-            left = _LOOK_RECORDS
-            return slowly(timeout, None)
+            try:
+                message = client_poll(_AT_ONCE)
+            except (KafkaException, RuntimeError) as error:
+                raise raised(error) from error
+            if message is not None and message.error() is None:
+                return message
+            return slowly(timeout, message)
 
         return poll
 
-    def _poll_slowly(self, timeout: float | None, message: Any) -> Any:
+    def _poll_slowly(
+        self, timeout: float | None, message: Message | None
+    ) -> Message | None:
         """Poll in slices, and do between them what is due."""
-        if self.is_forked:
-            raise errors.make(ClientStateError, forks.FORKED)
-        is_endless = timeout is None or timeout < 0
-        until = None if is_endless else time.monotonic() + (timeout or 0.0)
+        until = _end_of(timeout)
         while True:
             if message is None:
                 self._look()
-                left = _SLICE_S if until is None else until - time.monotonic()
-                message = self._client_poll(max(0.0, min(left, self._slice())))
+                self._raise_failure()
+                try:
+                    with self._in_client:
+                        message = self.client.poll(self._slice(until))
+                except (KafkaException, RuntimeError) as error:
+                    raise self._raised(error) from error
             if message is not None:
-                return self._seen(message)
-            if until is not None and time.monotonic() >= until:
+                self._note_error(message)
+                self._raise_failure()
+                return message
+            if time.monotonic() >= until:
                 return None
 
-    def _client_poll(self, seconds: float) -> Any:
-        try:
-            return self.client.poll(seconds)
-        except (KafkaException, RuntimeError) as error:
-            raise _ours(error) from error
-
-    def _slice(self) -> float:
-        return min(_SLICE_S, max(0.001, self._driver.seconds_left()))
+    def _slice(self, until: float) -> float:
+        """Return how long the client may block."""
+        left = min(until - time.monotonic(), self._driver.seconds_left(), _SLICE_S)
+        return max(_AT_ONCE, left)
 
     def consume(
         self, num_messages: int = 1, timeout: float | None = _FOR_EVER
-    ) -> list[Any]:
+    ) -> list[Message]:
         """Consume, as ``Consumer.consume`` does.
 
         Raises:
             KafkaGuardError: As for ``poll``.
         """
-        if self.is_forked:
-            raise errors.make(ClientStateError, forks.FORKED)
-        is_endless = timeout is None or timeout < 0
-        until = None if is_endless else time.monotonic() + (timeout or 0.0)
-        found: list[Any] = []
+        until = _end_of(timeout)
+        found: list[Message] = []
         while len(found) < num_messages:
             self._look()
-            left = _SLICE_S if until is None else until - time.monotonic()
-            seconds = max(0.0, min(left, self._slice()))
+            if not found:  # else a later call raises, so that no record is lost
+                self._raise_failure()
             try:
-                found += self.client.consume(num_messages - len(found), seconds)
+                with self._in_client:
+                    found += self.client.consume(
+                        num_messages - len(found), self._slice(until)
+                    )
             except (KafkaException, RuntimeError) as error:
-                raise _ours(error) from error
-            if until is not None and time.monotonic() >= until:
+                raise self._raised(error) from error
+            if time.monotonic() >= until:
                 break
         for each in found:
             self._note_error(each)
         if all(each.error() is not None for each in found):
-            self._raise_failure()  # else the next call does, so that no record is lost
+            self._raise_failure()
         return found
 
-    def _seen(self, message: Any) -> Any:
-        """Look at a message that may be an error."""
-        self._note_error(message)
-        self._raise_failure()
-        return message
+    def _raised(self, error: BaseException) -> KafkaGuardError:
+        """Make what the client raises ours as well.
 
-    def _note_error(self, message: Any) -> None:
+        A DeserializingConsumer raises what others hand over in a message.
+        """
+        message = getattr(error, "kafka_message", None)
+        if message is not None and message.error() is not None:
+            self._note_error(message)
+            self._shell.failures.clear()  # it is raised at once
+        return _ours(error)
+
+    def _note_error(self, message: Message) -> None:
         """Tell of an error that is handed over in place of a record."""
         error = message.error()
         if error is None:
@@ -257,7 +260,7 @@ class GuardedConsumer(GuardedClient):
     def _look(self) -> None:
         """See what is due, and now and then where the readers are."""
         if self.cluster_view.is_closed:
-            return
+            raise _ours(RuntimeError(_CLOSED))
         driver = self._driver
         if self._is_reassigned:
             self._is_reassigned = False
@@ -267,47 +270,35 @@ class GuardedConsumer(GuardedClient):
         if now - self._looked_at >= _LOOK_S:
             self._looked_at = now
             driver.look()
-        self._raise_failure()
 
     def _raise_failure(self) -> None:
         if self._shell.failures:
+            self._driver.tell()
             raise self._shell.failures.popleft()
 
     # --- callbacks --------------------------------------------------------------------
 
     def _hear(self, config: Mapping[str, Any]) -> None:
-        """Listen where the consumer was built with our own callbacks."""
+        """Listen where the consumer was built with our own callbacks and logger."""
         hears: dict[str, Callable[..., Any]] = {
             "error_cb": self._hear_error,
-            "on_commit": self._hear_commit,
+            "on_commit": self._committing.heard,
+            LOGGER: self._hear_reset,
         }
-        for name in _CALLBACKS:
-            callback = config.get(name)
-            if isinstance(callback, _Chained):
-                callback.hear = hears[name]
+        for name, hear in hears.items():
+            listener = config.get(name)
+            if isinstance(listener, (Chained, ResetLog)):
+                listener.hear = hear
 
-    def _hear_error(self, error: Any) -> None:
+    def _hear_error(self, error: KafkaError) -> None:
         """Take in an error that is about no record; it comes while the user polls."""
         known = errors.translate(error, context={"phase": "background"})
         self._driver.handed_over(None, known)
 
-    def _hear_commit(self, error: Any, partitions: Sequence[Any]) -> None:
-        """Take in how a commit ended that nobody waits for."""
-        refused = {
-            as_partition(each): errors.translate(
-                each.error or error,
-                api=OFFSET_COMMIT,
-                topic=each.topic,
-                partition=each.partition,
-            )
-            for each in partitions or ()
-            if each.error is not None or error is not None
-        }
-        if refused and not self._is_committing:
-            kind: Any = "auto" if self._commits_itself else "async"
-            self._driver.note(
-                failed_event(self._policy, refused, kind=kind, client=errors.client)
-            )
+    def _hear_reset(self, place: Place, position: int) -> None:
+        """Take in that librdkafka resets a position; it comes while the user polls."""
+        if self._shell.was_reset(place, position):
+            self._driver.refused(place, Refusal(OUT_OF_RANGE, position=position))
 
     # --- assignment -------------------------------------------------------------------
 
@@ -330,37 +321,44 @@ class GuardedConsumer(GuardedClient):
 
         return called
 
-    def assign(self, partitions: Sequence[Any]) -> None:
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Assign, as ``Consumer.assign`` does."""
         self.client.assign(partitions)
         self._is_reassigned = True
 
-    def incremental_assign(self, partitions: Sequence[Any]) -> None:
+    def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Assign more, as ``Consumer.incremental_assign`` does."""
         self.client.incremental_assign(partitions)
         self._is_reassigned = True
 
-    def incremental_unassign(self, partitions: Sequence[Any]) -> None:
+    def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
         """Assign less, as ``Consumer.incremental_unassign`` does."""
         self.client.incremental_unassign(partitions)
         self._is_reassigned = True
 
-    def pause(self, partitions: Sequence[Any]) -> None:
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """Pause, as ``Consumer.pause`` does."""
         self.client.pause(partitions)
         self._machine.user_pauses(map(as_partition, partitions))
 
-    def resume(self, partitions: Sequence[Any]) -> None:
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Resume, as ``Consumer.resume`` does; what waits goes on when it can."""
         free = self._machine.user_resumes(map(as_partition, partitions))
         self.client.resume([each for each in partitions if as_partition(each) in free])
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Set the position, as ``Consumer.seek`` does."""
+        self.client.seek(partition)
+        place = as_partition(partition)
+        self._shell.sought(place)
+        self._driver.moved(place, partition.offset)
 
     # --- commits ----------------------------------------------------------------------
 
     def commit(
         self,
         message: Any = None,
-        offsets: Sequence[Any] | None = None,
+        offsets: Sequence[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> Any:
         """Commit, as ``Consumer.commit`` does.
@@ -381,72 +379,13 @@ class GuardedConsumer(GuardedClient):
                 return self.client.commit(**args, asynchronous=True)
             except KafkaException as error:
                 raise _ours(error, api=OFFSET_COMMIT) from error
-        return self._commit_and_wait(args)
-
-    def _commit_and_wait(self, args: dict[str, Any]) -> list[Any]:
-        known = {as_partition(each): each for each in _offsets(args)}
-        until = time.monotonic() + self._policy.deadline
-        places = known or self._shell.assignment()
-        attempt = CommitRun(
-            self._policy, random.random, places, until, client=errors.client
-        )
-
-        def once(places: Collection[Any]) -> Mapping[Place, KafkaGuardError]:
-            offsets = [known[each] for each in places if each in known]
-            given = {"offsets": offsets} if offsets else args
-            try:
-                found = self.client.commit(**given, asynchronous=False)
-            except KafkaException as error:
-                refused = {each: _refused(error, each) for each in places}
-                return OneForAll(refused) if offsets else refused
-            known.update({as_partition(each): each for each in found})
-            return {
-                as_partition(each): _refused(each.error, each)
-                for each in found
-                if each.error is not None
-            }
-
-        self._is_committing = True
-        try:
-            commit_loop.commit(attempt, once, self._owned)
-        finally:
-            self._is_committing = False
-        if attempt.errors:
-            self._driver.note(attempt.event())
-            self._driver.tell()
-        listed = {place for place, each in known.items() if each.error is not None}
-        if not attempt.errors.keys() <= listed:
-            raise_gravest(attempt.errors.values())
-        return list(known.values())
-
-    def _owned(self) -> Collection[Any] | None:
-        """Return what is assigned; None where nothing is, as for a mere committer."""
-        return self._shell.assignment() or None
+        return self._committing.and_wait(args)
 
     # --- offsets ----------------------------------------------------------------------
 
-    def lag(self, groups: Any = None, *args: Any, **kwargs: Any) -> LagReport:
-        """Say how far groups are behind; without a group, this consumer.
-
-        Its own report has the partitions that it is assigned, each with the committed
-        offset, the position, and the lags of both. A partition that cannot be read has
-        its ``read_error``.
-
-        Args:
-            groups: Their names. Default: this consumer alone.
-            args: As for the other guarded clients.
-            kwargs: The same, by name.
-        """
-        if groups is not None or args or "topics" in kwargs:
-            return super().lag(groups, *args, **kwargs)
-        kwargs.setdefault("isolation", self._isolation)
-        if "timeout" in kwargs:
-            kwargs["seconds"] = kwargs.pop("timeout")
-        positions = {}
-        if not self.cluster_view.is_closed:
-            readers = self._shell.readers()
-            positions = {place: each.position for place, each in readers.items()}
-        return run(own_lag(self.cluster_view, self._group, positions, **kwargs))
+    def _positions(self) -> Mapping[Place, int | None]:
+        readers = self._shell.readers()
+        return {place: each.position for place, each in readers.items()}
 
     def get_watermark_offsets(
         self, partition: Any, timeout: float = _FOR_EVER, cached: bool = False
@@ -462,7 +401,7 @@ class GuardedConsumer(GuardedClient):
         return low.offsets[place], high.offsets[place]
 
     def offsets_for_times(
-        self, partitions: Sequence[Any], timeout: float = _FOR_EVER
+        self, partitions: Sequence[TopicPartition], timeout: float = _FOR_EVER
     ) -> Any:
         """Look times up, as ``Consumer.offsets_for_times`` does."""
         report = self._find({each: each.offset for each in partitions}, timeout)
@@ -483,23 +422,26 @@ class GuardedConsumer(GuardedClient):
         """
         if self.is_forked:
             return
-        self._driver.close()
-        super().close()
+        self.close_view()  # from now on each poll is refused
+        _slow_down(weakref.ref(self))
+        with self._in_client:
+            self._driver.close()
+            super().close()
 
 
-def _offsets(args: Mapping[str, Any]) -> list[Any]:
-    """List what a commit names; without arguments only the client knows."""
-    if "message" not in args:
-        return list(args.get("offsets", ()))
-    message = args["message"]
-    at = message.offset() + 1
-    return [TopicPartition(message.topic(), message.partition(), at)]
+def _slow_down(consumer: weakref.ref[GuardedConsumer]) -> None:
+    """Let the next poll look around; this runs on the thread of our connections."""
+    guarded = consumer()
+    if guarded is not None:
+        with suppress(AttributeError):  # it was done, or this is a forked child
+            del guarded.poll
 
 
-def _refused(error: Any, place: Any) -> KafkaGuardError:
-    return errors.translate(
-        error, api=OFFSET_COMMIT, topic=place.topic, partition=place.partition
-    )
+def _end_of(timeout: float | None) -> float:
+    """Return when a call ends; as for the client, None and what is negative: never."""
+    if timeout is None or timeout < 0:
+        return math.inf
+    return time.monotonic() + timeout
 
 
 def _is_true(value: Any) -> bool:
@@ -520,15 +462,10 @@ def _at(wanted: Any, report: OffsetsReport) -> Any:
     return TopicPartition(*place, found.offset, leader_epoch=found.leader_epoch)
 
 
-def prepare(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Chain the callbacks that librdkafka takes only when the consumer is built."""
-    chained = {name: _Chained(config.get(name)) for name in _CALLBACKS}
-    return {**config, **chained}
-
-
 def wrap(
-    consumer: Any,
+    consumer: Consumer,
     *,
+    factory: Callable[..., Any] | None = None,
     config: Mapping[str, Any] | None = None,
     policy: RetryPolicy,
     topics: Mapping[str, TopicFacts] | None = None,
@@ -536,5 +473,13 @@ def wrap(
     **_: Any,
 ) -> GuardedConsumer:
     """Guard a consumer, as :func:`kafkaguard.guard` says."""
-    view = view_of(consumer, config, TopicFactsCache(topics))
-    return GuardedConsumer(consumer, view, config, policy, on_event)
+    guarded = GuardedConsumer.__new__(GuardedConsumer)
+
+    def begin(client: Consumer) -> None:
+        view = view_of(client, config, TopicFactsCache(topics))
+        GuardedConsumer.__init__(guarded, client, view, config, policy, on_event)
+        guarded.watch_forks(errors.make, rebuild)
+
+    rebuild = again(begin, factory, config)
+    begin(consumer)
+    return guarded

@@ -6,14 +6,25 @@ What its users reach for stays: ``e.args[0]`` is a ``KafkaError`` with ``code()`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from kafkaguard.errors import ClientClosedError, ClientQueueFullError
 from kafkaguard_adapters.client_errors import ClientErrors
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkaguard.errors import KafkaGuardError
+
+
+class ClosedClientError(KafkaException, RuntimeError):  # type: ignore[misc]  # confluent-kafka has no types
+    """The client is closed, for which confluent-kafka raises a RuntimeError."""
+
+
+class QueueFullError(KafkaException, BufferError):  # type: ignore[misc]  # confluent-kafka has no types
+    """The queue is full, for which confluent-kafka raises a BufferError."""
 
 
 class ConfluentErrors(ClientErrors):
@@ -24,6 +35,10 @@ class ConfluentErrors(ClientErrors):
 
     client = "confluent-kafka"
     base = KafkaException
+    conditions: ClassVar[Mapping[type[KafkaGuardError], type[BaseException]]] = {
+        ClientClosedError: ClosedClientError,
+        ClientQueueFullError: QueueFullError,
+    }
 
     def class_for(self, code: int) -> type[BaseException]:  # noqa: ARG002 - see above
         """Return confluent-kafka's class for an error code."""

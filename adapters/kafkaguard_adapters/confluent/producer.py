@@ -1,18 +1,83 @@
-"""A guarded producer: stands in for a ``confluent_kafka.Producer``, its sends aside."""
+"""Guarding a ``confluent_kafka.Producer`` or ``SerializingProducer``."""
 
 from __future__ import annotations
 
-from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
-from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
-from kafkaguard_adapters.confluent.view import view_of
-from kafkaguard_adapters.stand_in import GuardedClient, passing_sends, wrapper
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._verdicts.topic_facts import TopicFactsCache
+from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.guarded_producer import GuardedProducer
+from kafkaguard_adapters.confluent.producer_settings import (
+    Prepared,
+    ProducerSettings,
+    prepare,
+)
+from kafkaguard_adapters.confluent.view import settings_reader, view_of
+from kafkaguard_adapters.producing.letter_topics import LetterTopics
+from kafkaguard_adapters.producing.policies import check_transactional
+from kafkaguard_policies import load_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkaguard._retries.events import Event
+    from kafkaguard._verdicts.verdict import TopicFacts
+
+__all__ = ["OBEYS", "prepare", "wrap"]
+
+_log = logging.getLogger("kafkaguard.producer")
+
+#: What it does by the policy.
+OBEYS = frozenset(
+    {
+        "null_key",
+        "disguised_null_key",
+        "on_reject",
+        "overrides.on_reject",
+        "overrides.in_doubt",
+        "dead_letter",
+        "deadline",
+        "rescue",
+        "in_doubt",
+    }
+)
 
 
-class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
-    """A Producer that can also ask for log directories, lag and offsets.
-
-    What it sends is passed on as it is.
-    """
-
-
-wrap = passing_sends(wrapper(GuardedProducer, view_of))
+def wrap(
+    producer: Any,
+    *,
+    factory: Callable[..., Any] | None,
+    config: Mapping[str, Any] | None,
+    policy: Any,
+    topics: Mapping[str, TopicFacts] | None,
+    on_event: Callable[[Event], object] | None = None,
+    **_: Any,
+) -> GuardedProducer:
+    """Guard a producer, as :func:`kafkaguard.guard` says."""
+    loaded = load_policy(policy)
+    settings = ProducerSettings(config)
+    settings.check(producer, is_ours=isinstance(config, Prepared))
+    if settings.transactional_id:
+        check_transactional(loaded, errors)
+    if config is None:
+        _log.warning(
+            "guard(): without config={...} topics are not looked up, so a record "
+            "without a key is refused only where topics={...} declares the topic "
+            "compacted; what a topic takes is not known; and delivery.timeout.ms is "
+            "taken for its default. Give config={...} with what the producer was made "
+            "with, or guard(factory=Producer, config={...}), which can also replace a "
+            "dead one"
+        )
+    build = None
+    if factory is not None:
+        given = dict(config or {})
+        build = lambda: factory(given)  # noqa: E731 - as short as it is
+    cache = TopicFactsCache(topics)
+    view = view_of(producer, config, cache)
+    letter_topics = LetterTopics(
+        loaded, settings_reader(producer, config), errors.make, topics or ()
+    )
+    return GuardedProducer(
+        producer, build, settings, view, loaded, cache, letter_topics, on_event
+    )

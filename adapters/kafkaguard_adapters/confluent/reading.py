@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Place
@@ -18,6 +18,8 @@ from kafkaguard._consuming.standing import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from confluent_kafka import Consumer
 
     from kafkaguard.errors import KafkaGuardError
 
@@ -29,26 +31,46 @@ class Reading:
         consumer: The client's consumer.
     """
 
-    def __init__(self, consumer: Any) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self.failures: deque[KafkaGuardError] = deque()
+        #: Where librdkafka was before it set a position elsewhere.
+        self._reset: dict[TopicPartition, int] = {}
+        self._resettable: set[TopicPartition] = set()
 
     def assignment(self) -> Collection[TopicPartition]:
         """Return what the consumer is assigned."""
         return frozenset(map(as_partition, self._consumer.assignment()))
 
     def hold(self, place: TopicPartition) -> None:
-        """Pause a partition."""
+        """Pause a partition; what was fetched and not polled is fetched again later."""
         with suppress(KafkaException):  # not assigned any more
             self._consumer.pause([Place(*place)])
 
     def free(self, place: TopicPartition) -> None:
-        """Resume a partition."""
+        """Resume a partition, at the position that a reset has moved."""
+        position = self._reset.pop(place, None)
         with suppress(KafkaException):  # not assigned any more
+            if position is not None:
+                self._consumer.seek(Place(*place, position))
             self._consumer.resume([Place(*place)])
 
+    def was_reset(self, place: TopicPartition, position: int) -> bool:
+        """Take in that librdkafka resets a position; tell whether to judge it."""
+        if place in self._resettable:
+            self._resettable.discard(place)
+            return False
+        self._reset[place] = position
+        return True
+
+    def sought(self, place: TopicPartition) -> None:
+        """Take in that the user has set a position."""
+        self._reset.pop(place, None)
+        self._resettable.discard(place)
+
     def let_reset(self, place: TopicPartition) -> None:
-        """Do nothing: librdkafka resets offsets by itself, and does not ask."""
+        """Leave the next reset to librdkafka: a pause takes it back to where it was."""
+        self._resettable.add(place)
 
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error has it
         """Let the poll that is under way, or the next one, raise an error."""

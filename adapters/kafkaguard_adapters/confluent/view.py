@@ -10,9 +10,10 @@ from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.settings import read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
+    from kafkaguard_adapters.wire.settings import Settings
 
 
 def view_of(
@@ -21,8 +22,15 @@ def view_of(
     cache: TopicFactsCache | None = None,
 ) -> ClusterView:
     """Make the view; without ``config`` its calls raise an error that says so."""
+    return ClusterView(settings_reader(client, config), errors.make, cache)
 
-    def settings() -> Any:
+
+def settings_reader(
+    client: Any, config: Mapping[str, Any] | None
+) -> Callable[[], Settings]:
+    """Return what reads how to reach the cluster, or says that it is not known."""
+
+    def settings() -> Settings:
         if config is None:
             name = type(client).__name__
             raise errors.make(
@@ -33,4 +41,4 @@ def view_of(
             )
         return read_settings(config, errors.make)
 
-    return ClusterView(settings, errors.make, cache)
+    return settings

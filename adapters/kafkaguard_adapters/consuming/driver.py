@@ -12,7 +12,7 @@ import logging
 import time
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaguard._consuming import commands as c
 from kafkaguard._consuming.machine import Refusal
@@ -30,12 +30,31 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.consuming.shell import ConsumerShell
 
-    #: Starts a coroutine; what it returns has ``add_done_callback``.
-    Launch = Callable[[Coroutine[Any, Any, Any]], Any]
+    #: Starts a coroutine.
+    Launch = Callable[[Coroutine[Any, Any, Any]], "Running"]
     #: Takes an answer in, at a time.
     Turn = Callable[[Any, float], list[Command]]
 
 _log = logging.getLogger("kafkaguard.consumer")
+
+
+class Running(Protocol):
+    """A question under way: a future of asyncio, or of a thread."""
+
+    def add_done_callback(self, call: Callable[[Any], object], /) -> object:
+        """Call something when it has ended."""
+
+    def cancel(self) -> bool:
+        """Give it up."""
+
+    def cancelled(self) -> bool:
+        """Tell whether it was given up."""
+
+    def exception(self) -> BaseException | None:
+        """Return what it has raised."""
+
+    def result(self) -> Any:
+        """Return its answer."""
 
 
 class Driver:
@@ -71,7 +90,7 @@ class Driver:
         self._answers: deque[tuple[Turn, Any]] = deque()
         self._events: deque[Event] = deque()
         self._assigned: frozenset[TopicPartition] = frozenset()
-        self._running: set[Any] = set()
+        self._running: set[Running] = set()
         self._is_blind = False
 
     # --- what the shell tells ---------------------------------------------------------
@@ -87,6 +106,10 @@ class Driver:
     def handed_over(self, place: TopicPartition | None, error: KafkaGuardError) -> None:
         """The client returned an error in place of a record."""
         self._do(self.machine.handed_over(place, error))
+
+    def moved(self, place: TopicPartition, position: int) -> None:
+        """The user has set the position of a partition."""
+        self._do(self.machine.moved(place, position, self._clock()))
 
     def denied(self, topics: Collection[str]) -> None:
         """These topics may not even be looked up."""
@@ -156,7 +179,7 @@ class Driver:
         turn: Turn
         match question:
             case c.AskFacts(topic):
-                asking: Any = questions.facts_of(view, topic)
+                asking: Coroutine[Any, Any, object] = questions.facts_of(view, topic)
                 turn = partial(_facts_turn, machine, topic)
             case c.AskRange(place):
                 asking = questions.range_of(view, place)
@@ -168,7 +191,7 @@ class Driver:
         self._running.add(running)
         running.add_done_callback(partial(self._arrived, turn))
 
-    def _arrived(self, turn: Turn, running: Any) -> None:
+    def _arrived(self, turn: Turn, running: Running) -> None:
         """Queue an answer; this runs wherever the question ran."""
         self._running.discard(running)
         if running.cancelled():
@@ -185,6 +208,8 @@ class Driver:
     def _probe_turn(
         self, place: TopicPartition, answer: Any, now: float
     ) -> list[Command]:
+        if place not in self._shell.assignment():
+            return []
         if not isinstance(answer, BaseException):
             return self.machine.probed(place, answer, now)
         if not isinstance(answer, KafkaGuardError) or not answer.verdict.retriable:

@@ -1,41 +1,113 @@
-"""Consumers in a forked child: their threads are gone, their connections are shared."""
+"""Consumers in a forked child: their threads are gone, their connections are shared.
+
+In the child a guarded consumer forgets all that it had, so that nothing of the parent's
+can be used or closed. Whatever is asked of it next builds a consumer of the child's
+own, where a factory was given, or is refused.
+"""
 
 from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkaguard.errors import ClientStateError
+from kafkaguard_adapters.building import build
+from kafkaguard_adapters.stand_in import StandIn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
-    class Forkable(Protocol):
-        """A guarded consumer."""
+    from kafkaguard._cluster.reports import Make
 
-        client: Any
-
-        def in_child(self) -> None:
-            """Refuse every call from now on, and touch no connection."""
-
-
-FORKED = (
+_FORKED: Final = (
     "this consumer was made before fork(): its thread is not in this process, and its "
-    "connections are the parent's. Build it after the fork"
+    "connections are the parent's. Build it after the fork, or use "
+    "guard(factory=..., config={...})"
 )
 
-_LIVE: weakref.WeakSet[Any] = weakref.WeakSet()
-#: Clients of the parent process, kept so that none is closed by garbage collection.
-_PARENTS: list[Any] = []
+_LIVE: weakref.WeakSet[ForkSafe] = weakref.WeakSet()
+#: What the parent process had, kept so that garbage collection closes none of it.
+_PARENTS: list[dict[str, Any]] = []
 
 
-def watch(guarded: Forkable) -> None:
-    """Mark a consumer in every child process that is forked from now on."""
-    _LIVE.add(guarded)
+class _Forked(NamedTuple):
+    """All that a consumer in a child process knows."""
+
+    kind: type
+    make: Make
+    begin: Callable[[], None] | None
+
+
+class ForkSafe(StandIn):
+    """A stand-in that touches nothing of its parent process."""
+
+    _forked: _Forked | None = None
+
+    def watch_forks(self, make: Make, begin: Callable[[], None] | None) -> None:
+        """Be prepared for a fork.
+
+        Args:
+            make: Makes errors that are the client's, too.
+            begin: Sets the stand-in up around a new client; None: nobody knows how to
+                build one.
+        """
+        self._at_fork = make, begin
+        _LIVE.add(self)
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a child that has no consumer of its own yet."""
+        return self._forked is not None
+
+    def in_child(self) -> None:
+        """Forget all that is the parent's."""
+        if self._forked is None:
+            forked = _Forked(type(self.client), *self._at_fork)
+            _PARENTS.append(vars(self).copy())
+            vars(self).clear()
+            self._forked = forked
+
+    @property  # type: ignore[misc]  # that of object can be set, too
+    def __class__(self) -> type:
+        """The client's class, so that ``isinstance`` holds."""
+        return type(self.client) if self._forked is None else self._forked.kind
+
+    def __getattr__(self, name: str) -> Any:
+        """Hand everything else on to the client; in a child, build it first.
+
+        Raises:
+            KafkaGuardError: Nobody knows how to build it.
+        """
+        forked = self._forked
+        if forked is None:
+            return super().__getattr__(name)
+        if forked.begin is None:
+            raise forked.make(ClientStateError, _FORKED)
+        self._forked = None
+        try:
+            forked.begin()
+        except BaseException:
+            vars(self).clear()
+            self._forked = forked
+            raise
+        return getattr(self, name)
+
+
+def again(
+    begin: Callable[[Any], None],
+    factory: Callable[..., Any] | None,
+    config: Mapping[str, Any] | None,
+) -> Callable[[], None] | None:
+    """Return what builds a client and begins with it, where there is a factory."""
+    if factory is None:
+        return None
+    return lambda: begin(build(factory, config or {}))
 
 
 def _mark_forked() -> None:
     for each in list(_LIVE):
         each.in_child()
-        _PARENTS.append(each.client)
 
 
 os.register_at_fork(after_in_child=_mark_forked)

@@ -33,8 +33,9 @@ async def own_lag(
     view: ClusterView,
     group: str | None,
     positions: Mapping[TopicPartition, int | None],
-    isolation: Isolation = "read_uncommitted",
-    seconds: float = TIMEOUT_S,
+    *,
+    isolation: Isolation,
+    timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
     **more: Any,
 ) -> LagReport:
     """Say how far a consumer is behind.
@@ -44,7 +45,7 @@ async def own_lag(
         group: The consumer's group; None: it has none, so nothing is committed.
         positions: Where it is in each partition that it is assigned.
         isolation: Which end counts.
-        seconds: For the whole report.
+        timeout: Seconds for the whole report.
         more: Other arguments of ``lag``, where there is a group.
 
     Returns:
@@ -61,7 +62,7 @@ async def own_lag(
     if not positions:
         return LagReport({name: GroupLag(name)}, time.time())
     if not group:
-        ends = await calls.end_offsets(positions, seconds, isolation=isolation)
+        ends = await calls.end_offsets(positions, timeout, isolation=isolation)
         partitions = {
             place: measure(
                 place,
@@ -82,7 +83,7 @@ async def own_lag(
         return LagReport({name: GroupLag(name, partitions=partitions)}, time.time())
     topics = sorted({place.topic for place in positions})
     report = await calls.lag(
-        [group], topics, isolation=isolation, timeout=seconds, **more
+        [group], topics, isolation=isolation, timeout=timeout, **more
     )
     found_group = report.groups[group]
     own = {

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
-from kafkaguard._consuming.machine import FETCH, Refusal
+from kafkaguard._consuming.machine import FETCH, LIST_OFFSETS, Refusal
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls
 from kafkaguard_adapters.asking.fetch_probe import probe
 from kafkaguard_adapters.asking.leaders import leaders
-from kafkaguard_adapters.asking.list_offsets import API as LIST_OFFSETS
 from kafkaguard_adapters.asking.list_offsets import OffsetLister
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from kafka import __version__
 from kafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError
@@ -17,25 +17,25 @@ from kafkaguard._consuming.commits import OFFSET_COMMIT, CommitRun, failed_event
 from kafkaguard._consuming.machine import ConsumerMachine
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard.errors import ClientStateError, KafkaGuardError
+from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
-from kafkaguard_adapters.consuming import commit_loop, forks
+from kafkaguard_adapters.consuming import commit_loop
+from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.forks import again
 from kafkaguard_adapters.consuming.obeyed import OBEYED
-from kafkaguard_adapters.consuming.own_lag import own_lag
 from kafkaguard_adapters.kafka_python._private.consuming import names
 from kafkaguard_adapters.kafka_python._private.consuming.committing import Committing
 from kafkaguard_adapters.kafka_python._private.consuming.fetching import Fetching
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.view import view_of
-from kafkaguard_adapters.stand_in import CLOSE_S, GuardedClient
+from kafkaguard_adapters.stand_in import CLOSE_S
 from kafkaguard_adapters.wire.io_thread import run, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from kafkaguard._cluster.lag import LagReport
     from kafkaguard._cluster.offsets import OffsetsReport, PartitionOffset
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._retries.events import Event
@@ -50,7 +50,53 @@ _MS = 1000
 OBEYS = OBEYED
 
 
-class PublicConsumer(GuardedClient):
+class Client(Protocol):
+    """A ``KafkaConsumer``, as far as it is called; it comes without types."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """All its settings."""
+
+    def poll(self, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
+        """Read records."""
+
+    def __next__(self) -> Any:
+        """Read the next record."""
+
+    def assignment(self) -> set[Any]:
+        """Return what is assigned."""
+
+    def position(self, partition: Any, timeout_ms: float | None = None) -> int | None:
+        """Return the offset of the next record."""
+
+    def beginning_offsets(
+        self, partitions: Collection[Any], timeout_ms: float | None = None
+    ) -> dict[Any, int]:
+        """Find first offsets."""
+
+    def end_offsets(
+        self, partitions: Collection[Any], timeout_ms: float | None = None
+    ) -> dict[Any, int]:
+        """Find ends."""
+
+    def offsets_for_times(
+        self, timestamps: Mapping[Any, float], timeout_ms: float | None = None
+    ) -> dict[Any, Any]:
+        """Look times up."""
+
+    def commit(self, offsets: Any = None, timeout_ms: float | None = None) -> None:
+        """Commit, and wait."""
+
+    def commit_async(
+        self, offsets: Any = None, callback: Callable[..., Any] | None = None
+    ) -> Any:
+        """Commit, and do not wait."""
+
+    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
+        """Close it."""
+
+
+class PublicConsumer(BlockingConsumer):
     """A KafkaConsumer of which only the public interface is used.
 
     What it raises has a verdict, and its own look-ups of offsets wait for remote
@@ -60,18 +106,24 @@ class PublicConsumer(GuardedClient):
     Args:
         consumer: The client's consumer.
         view: What our own calls ask.
+        policy: How long to wait.
+        on_event: What receives events.
     """
 
-    def __init__(self, consumer: Any, view: ClusterView) -> None:
+    client: Client
+
+    def __init__(
+        self,
+        consumer: Client,
+        view: ClusterView,
+        policy: RetryPolicy,
+        on_event: Callable[[Event], object] | None,  # noqa: ARG002 - those who know more have events
+    ) -> None:
         super().__init__(consumer, view)
-        self.is_forked = False
+        self._policy = policy
+        self._group = consumer.config["group_id"]
         self._isolation = consumer.config["isolation_level"]
         self._tiered = TieredOffsets(view, self._isolation)
-        forks.watch(self)
-
-    def in_child(self) -> None:
-        """Refuse every call, since the client's thread is not in this process."""
-        self.is_forked = True
 
     # --- polling ----------------------------------------------------------------------
 
@@ -82,8 +134,6 @@ class PublicConsumer(GuardedClient):
             KafkaGuardError: What the client raises, also of its own class, with topic
                 and partition where they are known.
         """
-        if self.is_forked:
-            raise _forked()
         try:
             return self.client.poll(*args, **kwargs)
         except KafkaError as error:
@@ -99,8 +149,6 @@ class PublicConsumer(GuardedClient):
         Raises:
             KafkaGuardError: As for :meth:`poll`.
         """
-        if self.is_forked:
-            raise _forked()
         try:
             return next(self.client)
         except KafkaError as error:
@@ -119,10 +167,7 @@ class PublicConsumer(GuardedClient):
         """Find first offsets, as ``KafkaConsumer.beginning_offsets`` does."""
         report = self._find(dict.fromkeys(partitions, EARLIEST), timeout_ms)
         if report is None:
-            offsets: dict[Any, int] = self.client.beginning_offsets(
-                partitions, timeout_ms
-            )
-            return offsets
+            return self.client.beginning_offsets(partitions, timeout_ms)
         return offsets_of(report, partitions)
 
     def end_offsets(
@@ -131,8 +176,7 @@ class PublicConsumer(GuardedClient):
         """Find ends, as ``KafkaConsumer.end_offsets`` does."""
         report = self._find(dict.fromkeys(partitions, LATEST), timeout_ms)
         if report is None:
-            offsets: dict[Any, int] = self.client.end_offsets(partitions, timeout_ms)
-            return offsets
+            return self.client.end_offsets(partitions, timeout_ms)
         return offsets_of(report, partitions)
 
     def offsets_for_times(
@@ -144,10 +188,7 @@ class PublicConsumer(GuardedClient):
             times = {place: int(time) for place, time in timestamps.items()}
             report = self._find(times, timeout_ms)
         if report is None:
-            found: dict[Any, Any] = self.client.offsets_for_times(
-                timestamps, timeout_ms
-            )
-            return found
+            return self.client.offsets_for_times(timestamps, timeout_ms)
         return {each: _at(report.partitions[each]) for each in timestamps}
 
     def _find(
@@ -160,31 +201,10 @@ class PublicConsumer(GuardedClient):
         except KafkaGuardError as error:
             raise recast(error, KafkaTimeoutError) from error
 
-    def lag(self, groups: Any = None, *args: Any, **kwargs: Any) -> LagReport:
-        """Say how far groups are behind; without a group, this consumer.
-
-        Its own report has the partitions that it is assigned, each with the committed
-        offset, the position, and the lags of both. A partition that cannot be read has
-        its ``read_error``.
-
-        Args:
-            groups: Their names. Default: this consumer alone.
-            args: As for the other guarded clients.
-            kwargs: The same, by name.
-        """
-        if groups is not None or args or "topics" in kwargs:
-            return super().lag(groups, *args, **kwargs)
-        kwargs.setdefault("isolation", self._isolation)
-        if "timeout" in kwargs:
-            kwargs["seconds"] = kwargs.pop("timeout")
-        group = self.client.config["group_id"]
-        return run(own_lag(self.cluster_view, group, self._positions(), **kwargs))
-
-    def _positions(self) -> dict[TopicPartition, int | None]:
+    def _positions(self) -> Mapping[TopicPartition, int | None]:
         return {
             as_partition(place): self.client.position(place, timeout_ms=0)
             for place in self.client.assignment()
-            if not self.cluster_view.is_closed
         }
 
     # --- the end ----------------------------------------------------------------------
@@ -206,24 +226,16 @@ class PublicConsumer(GuardedClient):
 
 
 class GuardedConsumer(PublicConsumer):
-    """A KafkaConsumer whose partitions wait alone and whose commits have verdicts.
-
-    Args:
-        consumer: The client's consumer.
-        view: What our own calls ask.
-        policy: How long to wait.
-        on_event: What receives events.
-    """
+    """A KafkaConsumer whose partitions wait alone and whose commits have verdicts."""
 
     def __init__(
         self,
-        consumer: Any,
+        consumer: Client,
         view: ClusterView,
         policy: RetryPolicy,
         on_event: Callable[[Event], object] | None,
     ) -> None:
-        super().__init__(consumer, view)
-        self._policy = policy
+        super().__init__(consumer, view, policy, on_event)
         machine = ConsumerMachine(
             policy, errors.make, random.random, client=errors.client
         )
@@ -242,8 +254,6 @@ class GuardedConsumer(PublicConsumer):
             KafkaGuardError: The gravest of what was refused, the others as notes; all
                 other partitions are committed.
         """
-        if self.is_forked:
-            raise _forked()
         if timeout_ms is None:
             timeout_ms = self.client.config["request_timeout_ms"]
         if offsets is None and self.client.config["group_id"] is not None:
@@ -286,8 +296,6 @@ class GuardedConsumer(PublicConsumer):
 
         The callback gets an exception of both classes.
         """
-        if self.is_forked:
-            raise _forked()
         called = callback
         if self.client.config["group_id"] is not None:
             offsets = self._committing.consumed() if offsets is None else offsets
@@ -342,10 +350,6 @@ def _as_client(error: KafkaGuardError) -> KafkaGuardError:
     return recast(error, KafkaTimeoutError) if error.verdict.retriable else error
 
 
-def _forked() -> KafkaGuardError:
-    return errors.make(ClientStateError, forks.FORKED)
-
-
 def _at(found: PartitionOffset) -> Any:
     if found.offset is None or found.timestamp is None:
         return None
@@ -354,8 +358,9 @@ def _at(found: PartitionOffset) -> Any:
 
 
 def wrap(
-    consumer: Any,
+    consumer: Client,
     *,
+    factory: Callable[..., Any] | None = None,
     config: Mapping[str, Any] | None = None,
     policy: RetryPolicy,
     topics: Mapping[str, TopicFacts] | None = None,
@@ -363,7 +368,6 @@ def wrap(
     **_: Any,
 ) -> PublicConsumer:
     """Guard a consumer, as :func:`kafkaguard.guard` says."""
-    view = view_of(consumer, config, TopicFactsCache(topics))
     missing = names.missing(consumer)
     if missing:
         _log.warning(
@@ -374,5 +378,14 @@ def wrap(
             __version__,
             ", ".join(missing),
         )
-        return PublicConsumer(consumer, view)
-    return GuardedConsumer(consumer, view, policy, on_event)
+    kind = PublicConsumer if missing else GuardedConsumer
+    guarded = kind.__new__(kind)
+
+    def begin(client: Client) -> None:
+        view = view_of(client, config, TopicFactsCache(topics))
+        kind.__init__(guarded, client, view, policy, on_event)
+        guarded.watch_forks(errors.make, rebuild)
+
+    rebuild = again(begin, factory, config)
+    begin(consumer)
+    return guarded

@@ -11,13 +11,12 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.report import DeliveryReport
 from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
-from kafkaguard.errors import ClientConfigurationError, KafkaGuardError
+from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.asking.cluster_view import ClusterView
-from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.building import Builder
 from kafkaguard_adapters.kafka_python.errors import errors
-from kafkaguard_adapters.kafka_python.forks import ForkGuard
 from kafkaguard_adapters.kafka_python.own_sending import OwnSending
 from kafkaguard_adapters.kafka_python.sending import Sending
 from kafkaguard_adapters.kafka_python.settings import read_settings
@@ -25,11 +24,15 @@ from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
 from kafkaguard_adapters.kafka_python.transactions import Transactions
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.driver import ThreadDriver
+from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+from kafkaguard_adapters.producing.policies import check_transactional
+from kafkaguard_adapters.producing.transaction_block import transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from kafkaguard._retries.events import Event
@@ -99,7 +102,7 @@ class GuardedProducer(ClusterCalls):
             policy, self._cluster_settings, errors.make, topics or ()
         )
         self._patience = facts_patience
-        self._forks = ForkGuard(self)
+        self._forks = ForkGuard(self, errors, "KafkaProducer")
         sending = OwnSending if reading.has_own_send(producer) else Sending
         self._sending = sending(
             self._cache.harmless, checks_keys=policy.null_key == "reject"
@@ -130,6 +133,22 @@ class GuardedProducer(ClusterCalls):
             transactional=shell.is_transactional,
         )
         self._sending.use(shell, self._driver, self._transactions, null_keys)
+
+    # --- forks ------------------------------------------------------------------------
+
+    def leave_to_parent(self) -> Any:
+        """In a forked child: send nothing more, and close nothing of the parent's."""
+        moving.disown(self._shell.producer)
+        self._sending.hold_all(self._forks.in_child)
+        return self._shell.producer
+
+    def can_begin_again(self) -> bool:
+        """Tell whether a producer can be built in a forked child."""
+        return self._builder.was_given
+
+    def begin_again(self) -> None:
+        """Build a producer of a forked child's own."""
+        self._begin(self._builder.build())
 
     # --- reports ----------------------------------------------------------------------
 
@@ -179,13 +198,13 @@ class GuardedProducer(ClusterCalls):
         Raises:
             DeliveryFailed: Records failed and nobody has looked at them.
             CallbackError: A callback of the application has raised.
-            ClientStateError: A transaction was open; it was aborted. Or it is called in
-                a callback, whose thread it waits for.
+            ClientStateError: A transaction was open; the text says whether it was
+                aborted. Or it is called in a callback, whose thread it waits for.
             TypeError: ``timeout`` is not a number.
             ValueError: It is negative.
         """
         told.check_timeout("close", timeout)
-        if self._forks.is_forked():
+        if self._forks.is_forked:
             return DeliveryReport()
         if reading.is_sender_thread(self._shell.producer):
             raise told.waits_for_itself(errors, "close")
@@ -195,13 +214,14 @@ class GuardedProducer(ClusterCalls):
         self._shell.refuse_successors()
         self._driver.stop()
         left = max(STOP_S, deadline - time.monotonic())
-        is_given_up = self._transactions.give_up(left)
+        given_up = self._transactions.give_up(left)
         self._driver.give_up(max(deadline, time.monotonic() + STOP_S))
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(left, null_logger)
         report = self._report(self._driver.pending())
-        if is_given_up:
-            raise told.transaction_given_up(errors, report)
+        if given_up is not None:
+            why = given_up.still_open
+            raise told.transaction_given_up(errors, report, still_open=why) from why
         return report
 
     def report(self) -> DeliveryReport:
@@ -281,6 +301,22 @@ class GuardedProducer(ClusterCalls):
 
     partitions_for = _passed_on("partitions_for", api="Metadata")
 
+    def transaction(self) -> AbstractContextManager[None]:
+        """Begin a transaction, and commit it after the ``with`` block, or abort it.
+
+        A call is made again as the policy says, a commit whose answer was lost too: the
+        coordinator carries it out once. The block never runs twice, and nothing is
+        aborted whose commit has an unknown result.
+
+        Raises:
+            KafkaGuardError: It was not committed. ABORT: it was aborted, so the same
+                records can be sent in a new one. IN_DOUBT: it may have been committed.
+                RECREATE: it could not be aborted. FENCED: another instance uses this
+                ``transactional.id``.
+            BaseException: What the block raises, after one abort.
+        """
+        return transaction(self._transactions, self._policy)
+
     def init_transactions(self) -> None:
         """Take the ``transactional.id`` over within ``max_block_ms``.
 
@@ -341,23 +377,8 @@ def wrap(
             f"{producer!s} is guarded already, and only one guard can account for its "
             "records: use that one"
         )
-    check_policy(policy, producer)
+    if producer.config["transactional_id"]:
+        check_transactional(policy, errors)
     return GuardedProducer(
         producer, Builder(factory, config), policy, topics=topics, on_event=on_event
     )
-
-
-def check_policy(policy: RetryPolicy, producer: Any) -> None:
-    """Refuse a policy that sets records of transactions aside.
-
-    Raises:
-        ClientConfigurationError: It does, and the producer is transactional.
-    """
-    aside = sorted(policy.ways_of_rejecting - {"raise"})
-    if aside and producer.config["transactional_id"]:
-        raise errors.make(
-            ClientConfigurationError,
-            f"policy {policy.name} has on_reject {' and '.join(aside)}, and the "
-            f"producer is transactional: a refused record fails its whole transaction, "
-            f"and its dead letter would be aborted with it; use on_reject: raise",
-        )

@@ -22,6 +22,7 @@ from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
 from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.topic_limits import max_message_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,8 +42,6 @@ STOP_S = 0.75
 RETIRE_S = 5.0
 #: Seconds that a new producer has to get its id, where it takes another one over.
 IDENTITY_S = 5.0
-#: Seconds that a topic's settings are waited for.
-ASK_S = 3.0
 _POLL_S = 0.01
 #: By so much, at most, kafka-python takes a record for larger than it is.
 _ESTIMATE_BYTES = 21
@@ -462,18 +461,7 @@ class KafkaPythonShell:
 
     def ask_limit(self, topic: str) -> int | None:
         """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
-        answers: list[int | None] = []
-
-        def ask() -> None:
-            try:
-                answers.append(self._ask(topic).max_message_bytes)
-            except Exception:  # noqa: BLE001 - the text does without it
-                answers.append(None)
-
-        thread = threading.Thread(target=ask, name="kafkaguard-limits", daemon=True)
-        thread.start()
-        thread.join(ASK_S)
-        return answers[0] if answers else None
+        return max_message_bytes(self._ask, topic)
 
     def give_up(self, batch: Batch) -> None:
         """Fail a batch, of which nothing more is sent if it was not sent yet."""

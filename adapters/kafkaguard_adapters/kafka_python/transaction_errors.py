@@ -15,6 +15,7 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata
 
 from kafkaguard._delivery.judging import ABORT as ABORTED
+from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, ClientStateError, UnrelatedError
@@ -200,6 +201,18 @@ def commit_in_doubt(error: BaseException) -> KafkaGuardError:
     )
     said.original_text = None
     return said
+
+
+def not_aborted(error: BaseException) -> KafkaGuardError:
+    """Make the error of an abort that has failed for good."""
+    return errors.translate(
+        error,
+        message="the transaction could not be aborted, and asking again does not help: "
+        "it is open until begin_transaction() goes on with a new producer, or a new "
+        "one with the same transactional_id calls init_transactions()",
+        api=ABORT.api,
+        verdict=NOT_ABORTED,
+    )
 
 
 def abort_first(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.errors import IllegalStateError, KafkaError, ProducerFencedError
 
 from kafkaguard._delivery.judging import ends_all
+from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.kafka_python import transaction_errors
@@ -36,6 +37,7 @@ from kafkaguard_adapters.kafka_python.transaction_errors import (
     Call,
 )
 from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.transaction_block import GivenUp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +73,7 @@ class Transactions:
     def _forget(self) -> None:
         """Know of no transaction any more."""
         self._driver.machine.new_transaction()
-        self._is_stuck = False
+        self._stuck: KafkaGuardError | None = None
         self._lost_commit: BaseException | None = None
         self._open_offsets: tuple[Any, Any, Any] | None = None
         self._began = float("inf")
@@ -119,7 +121,9 @@ class Transactions:
         """
         self._check(BEGIN)
         is_unfit = (
-            self._needs_new_epoch or self._is_stuck or self._lost_commit is not None
+            self._needs_new_epoch
+            or self._stuck is not None
+            or self._lost_commit is not None
         )
         with self._judging(BEGIN):
             if is_unfit and not self._is_over_for_good():
@@ -156,7 +160,11 @@ class Transactions:
         self._raise_doubt()
         self._abort_within(None)
 
-    def give_up(self, seconds: float) -> bool:
+    def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the state tells
+        """Tell whether the call that has just failed can be made again."""
+        return self._lost_commit is None
+
+    def give_up(self, seconds: float) -> GivenUp | None:
         """Abort what is open when the producer is closed, as Java's producer does.
 
         Until then, whoever reads only what is committed gets nothing that came later.
@@ -165,20 +173,19 @@ class Transactions:
             seconds: The time that it has.
 
         Returns:
-            Whether a transaction was open that had not failed.
+            What became of the transaction; None: none was open, or one that had failed
+            is aborted now.
         """
-        if not reading.is_in_transaction(self._shell.producer):
-            return False
+        if self._stuck is not None and self._stuck.verdict is NOT_ABORTED:
+            return GivenUp(self._stuck)
+        if not reading.is_in_transaction(self._shell.producer) and not self._stuck:
+            return None
         was_sound = not self.has_failed()
         try:
             self._abort_within(seconds)
         except KafkaGuardError as error:
-            _log.warning(
-                "an open transaction could not be aborted on closing (%s): its "
-                "records hide later ones from readers until transaction_timeout_ms",
-                error,
-            )
-        return was_sound
+            return GivenUp(error)
+        return GivenUp() if was_sound else None
 
     def _abort_within(self, seconds: float | None) -> None:
         with self._judging(ABORT):
@@ -279,9 +286,12 @@ class Transactions:
     def _await(
         self, result: Any, call: Call, happened: str, seconds: float | None
     ) -> None:
-        if not result.wait(timeout_ms=self._limit(seconds) * 1000):
-            self._is_stuck = self._is_stuck or call is ABORT
-            raise transaction_errors.not_in_time(call, happened)
+        if result.wait(timeout_ms=self._limit(seconds) * 1000):
+            return
+        late = transaction_errors.not_in_time(call, happened)
+        if call is ABORT:
+            self._stuck = self._stuck or late
+        raise late
 
     def _renew(self) -> None:
         """Let a new producer take over the ``transactional.id``."""
@@ -301,6 +311,8 @@ class Transactions:
             inside.condemn(old, error)
         if made.verdict.action is Action.FENCED:
             self._explain(made)
+        if made.verdict.action is Action.ABORT:  # which is what was just refused
+            made = self._stuck = transaction_errors.not_aborted(error)
         return made
 
     def _is_over_for_good(self) -> bool:
@@ -381,6 +393,9 @@ class Transactions:
         has_failed = cause is not None and (
             reading.is_in_transaction(producer) or self._is_open()
         )
+        if (self._failure is not None or has_failed) and call is ABORT:
+            self._stuck = transaction_errors.not_aborted(error)
+            return self._stuck
         if self._failure is not None or has_failed:
             return transaction_errors.abort_first(error, self._failure or judged, call)
         if transaction_errors.is_out_of_order(error):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 _POLL_S = 0.001
 
@@ -18,6 +18,13 @@ class Limit(NamedTuple):
     def __str__(self) -> str:
         """Show both."""
         return f"{self.seconds:g} s ({self.name})"
+
+
+class Barrier(Protocol):
+    """Makes sure that no send is under way which has not seen a hold."""
+
+    def clear(self, topic: str | None, deadline: float) -> bool:
+        """Wait for the sends of a topic, or of all, until monotonic seconds."""
 
 
 class SendBarrier:

@@ -24,7 +24,7 @@ from kafkaguard_adapters.producing.outside import Outside
 from kafkaguard_adapters.producing.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
     from kafkaguard._delivery.records import Record, Work
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkaguard._retries.events import Event
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.producing.barrier import Limit
+    from kafkaguard_adapters.producing.barrier import Barrier, Limit
 
 #: Seconds that sends under way have to come to the client before a topic is repaired.
 HOLD_S = 5.0
@@ -51,6 +51,7 @@ class ThreadDriver:
         cache: What is known of topics.
         hook: What receives events; None: nobody.
         meet: Told the topic of each batch.
+        barrier: Waits for the sends under way; default: those that ``barrier`` knows.
 
     Attributes:
         machine: Decides. Its methods are called under the lock; ``holds`` is read
@@ -66,6 +67,8 @@ class ThreadDriver:
         cache: TopicFactsCache,
         hook: Callable[[Event], object] | None = None,
         meet: Callable[[str], object] | None = None,
+        *,
+        barrier: Barrier | None = None,
     ) -> None:
         self._shell = shell
         self._meet = meet
@@ -79,6 +82,7 @@ class ThreadDriver:
         )
         self.outside = Outside(hook)
         self.barrier = SendBarrier()
+        self._barrier: Barrier = barrier or self.barrier
         #: The lock around the machine; notified when something has changed.
         self._changed = threading.Condition()
         self._waiting_sends = 0
@@ -209,7 +213,7 @@ class ThreadDriver:
             case c.HoldSends(None):
                 shell.shut()
             case c.HoldSends(str(topic)):
-                self.barrier.clear(topic, _now() + HOLD_S)
+                self._barrier.clear(topic, _now() + HOLD_S)
                 self._tell(machine.held, topic, _now())
             case c.AskLimit(topic):
                 self._tell(machine.limit, topic, shell.ask_limit(topic), _now())
@@ -221,7 +225,7 @@ class ThreadDriver:
             case c.Stop():
                 shell.stop()
                 # Else one that has looked before the hold comes to the successor first.
-                self.barrier.clear(None, _now() + HOLD_S)
+                self._barrier.clear(None, _now() + HOLD_S)
                 self._tell(machine.stopped, _now())
             case c.AskAnswers(batches):
                 self._tell(machine.answered, shell.answers(batches), _now())
@@ -396,10 +400,26 @@ class ThreadDriver:
         with self._changed:
             return self.machine.has_unseen()
 
-    def report(self, pending: int) -> DeliveryReport:
-        """Close the books: what became of records since the last report."""
+    def report(self, pending: int | None = None) -> DeliveryReport:
+        """Close the books: what became of records since the last report.
+
+        Args:
+            pending: How many have no outcome; default: as the machine knows.
+        """
         with self._changed:
+            if pending is None:
+                pending = self.machine.pending()
             return self.machine.report(pending)
+
+    def count_delivered(self, counts: Mapping[Batch, int]) -> None:
+        """Count what was delivered so far of batches that are still open."""
+        with self._changed:
+            for batch, delivered in counts.items():
+                self.machine.delivered_so_far(batch, delivered)
+
+    def drop_waiting(self, why: str) -> None:
+        """Settle the records that wait to be sent again."""
+        self._tell(self.machine.drop_waiting, why, _now())
 
     def callback_raised(self, error: BaseException) -> None:
         """Keep the first exception of the application's callbacks."""

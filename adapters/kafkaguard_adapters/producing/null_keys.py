@@ -19,11 +19,15 @@ _log = logging.getLogger("kafkaguard.producer")
 _DISGUISES = frozenset({b"null", b"None"})
 
 
-class NullKeyCheck:
-    """Refuses a record without a key for a compacted topic.
+def is_disguise(sent: Any) -> bool:
+    """Tell whether a serialiser may have made this of None."""
+    return sent in _DISGUISES
+
+
+class NullKeyRule:
+    """Refuses a record without a key for a topic that is known to be compacted.
 
     Args:
-        lookup: Knows, or finds out, which topics are compacted.
         errors: Makes the client's errors.
         disguised: What to do about a key of None that a serialiser turned into the
             text ``null`` or ``None``: ``"warn"``, ``"reject"`` or ``"send"``.
@@ -32,19 +36,66 @@ class NullKeyCheck:
 
     def __init__(
         self,
-        lookup: TopicFactsLookup,
         errors: ClientErrors,
         *,
         disguised: str = "warn",
         transactional: bool = False,
     ) -> None:
-        self._lookup = lookup
         self._errors = errors
         self._verdict = classify(
             _INVALID_RECORD, api="Produce", null_key=True, transactional=transactional
         )
         self._disguised = disguised
         self._warned: set[str] = set()
+
+    @property
+    def minds_disguises(self) -> bool:
+        """Whether a key of None that became a text is looked at."""
+        return self._disguised != "send"
+
+    def refuse(self, topic: str, *, is_disguised: bool) -> None:
+        """Refuse a record for a compacted topic, or say once that its key is no key.
+
+        Args:
+            topic: Where it goes.
+            is_disguised: A serialiser made a text of its key of None.
+
+        Raises:
+            InvalidRecordKeyError: It is refused.
+        """
+        if is_disguised and self._disguised == "warn":
+            if topic not in self._warned:
+                self._warned.add(topic)
+                _log.warning(
+                    "the key serialiser turns a key of None into text; topic %s is "
+                    "compacted and keeps only the last of all such records",
+                    topic,
+                )
+            return
+        raise self._errors.make(
+            InvalidRecordKeyError,
+            "topic is compacted and the record has no key; nothing was sent. Give it "
+            "a key, or send it to another topic",
+            api="Produce",
+            topic=topic,
+            verdict=self._verdict,
+        )
+
+
+class NullKeyCheck(NullKeyRule):
+    """Looks up whether a topic is compacted, before it refuses a record.
+
+    Args:
+        lookup: Knows, or finds out, which topics are compacted.
+        errors: As for the rule.
+        rule: As for the rule.
+    """
+
+    def __init__(
+        self, lookup: TopicFactsLookup, errors: ClientErrors, **rule: Any
+    ) -> None:
+        super().__init__(errors, **rule)
+        self._lookup = lookup
 
     def check(
         self,
@@ -75,30 +126,11 @@ class NullKeyCheck:
         sent = (
             key if serializer is None else _serialized(serializer, topic, headers, key)
         )
-        disguised = key is None and sent in _DISGUISES
-        if sent is not None and not (disguised and self._disguised != "send"):
+        is_disguised = key is None and is_disguise(sent)
+        if sent is not None and not (is_disguised and self.minds_disguises):
             return
         if self._lookup.facts(topic, patience).compacted:
-            self._refuse(topic, disguised)
-
-    def _refuse(self, topic: str, disguised: bool) -> None:
-        if disguised and self._disguised == "warn":
-            if topic not in self._warned:
-                self._warned.add(topic)
-                _log.warning(
-                    "the key serialiser turns a key of None into text; topic %s is "
-                    "compacted and keeps only the last of all such records",
-                    topic,
-                )
-            return
-        raise self._errors.make(
-            InvalidRecordKeyError,
-            "topic is compacted and the record has no key; nothing was sent. Give it "
-            "a key, or send it to another topic",
-            api="Produce",
-            topic=topic,
-            verdict=self._verdict,
-        )
+            self.refuse(topic, is_disguised=is_disguised)
 
 
 def _serialized(serializer: Any, topic: str, headers: Any, key: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.judging import ABORT, NOT_SENT
 from kafkaguard._delivery.report import CallbackError, DeliveryFailed, worst
+from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import (
@@ -152,15 +153,35 @@ def without_successor(errors: ClientErrors, why: BaseException) -> KafkaGuardErr
 
 
 def transaction_given_up(
-    errors: ClientErrors, report: DeliveryReport
+    errors: ClientErrors,
+    report: DeliveryReport,
+    *,
+    still_open: KafkaGuardError | None = None,
 ) -> KafkaGuardError:
-    """Make the error for a transaction that was open when its producer was closed."""
+    """Make the error for a transaction that was open when its producer was closed.
+
+    Args:
+        errors: The client's.
+        report: What became of its records.
+        still_open: Why it was not aborted; None: it was.
+    """
+    counts = f"(delivered {report.delivered} since the last report)"
+    if still_open is None:
+        return errors.make(
+            ClientStateError,
+            "the producer was closed while a transaction was open, which was aborted: "
+            f"nobody will see its records {counts}. Call commit_transaction() before, "
+            "or abort_transaction()",
+            verdict=ABORT,
+        )
     return errors.make(
         ClientStateError,
-        "the producer was closed while a transaction was open, which was aborted: "
-        f"nobody will see its records (delivered {report.delivered} since the last "
-        "report). Call commit_transaction() before, or abort_transaction()",
-        verdict=ABORT,
+        "the producer was closed while a transaction was open, which could not be "
+        f"aborted and is still open {counts}: readers of committed records see "
+        "nothing that came later until transaction.timeout.ms is over, or a new "
+        "producer with the same transactional.id calls init_transactions() (the abort: "
+        f"{still_open})",
+        verdict=NOT_ABORTED,
     )
 
 

@@ -65,7 +65,6 @@ _MISSING = re.compile(r"^(.*) (?:must be set$|is mandatory)")
 #: Fast, and safe to send again: the broker drops what it has already.
 _DEFAULTS = {
     "client.id": "kafkaguard-spark",
-    "delivery.timeout.ms": "120000",
     "enable.idempotence": "true",
     "linger.ms": "20",
     "queue.buffering.max.kbytes": "131072",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
+_BY_REASON = ("dead_lettered", "dropped", "in_doubt")
 #: One record with such a key may be meant.
 _FEW = 2
 
@@ -23,8 +24,9 @@ class TaskCounts:
         read: Records taken from Spark.
         delivered: Records that the broker acknowledged.
         dead_lettered: Records acknowledged in the dead-letter topic, by reason.
+        dropped: Records refused and written nowhere, as the policy says, by reason.
         in_doubt: Records that may or may not have been written, by error.
-        resent: Records sent again on their own, after their batch was refused.
+        resent: Records sent again, since they certainly were not written.
         collapsed_keys: Records whose key is ``{}``.
         attempt: Which attempt at the task this was, from 0.
     """
@@ -32,6 +34,7 @@ class TaskCounts:
     read: int = 0
     delivered: int = 0
     dead_lettered: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
     in_doubt: Counter[str] = field(default_factory=Counter)
     resent: int = 0
     collapsed_keys: int = 0
@@ -47,7 +50,7 @@ class TaskCounts:
     def from_json(cls, text: str) -> TaskCounts:
         """Read them again."""
         known: dict[str, Any] = json.loads(text)
-        reasons = {name: Counter(known[name]) for name in ("dead_lettered", "in_doubt")}
+        reasons = {name: Counter(known[name]) for name in _BY_REASON}
         return cls(**known | reasons)
 
 
@@ -62,8 +65,8 @@ class WriteReport:
         delivered: Records that the broker acknowledged.
         dead_lettered: Records acknowledged in the dead-letter topic, by reason.
         in_doubt: Records that may or may not have been written, by error.
-        resent: Records sent again on their own, after their batch was refused because
-            of another record.
+        resent: Records sent again, since they certainly were not written: another
+            record of their batch was refused, or the policy had further attempts.
         retried_tasks: Tasks that Spark ran again one by one. What their first attempts
             wrote is in the topic a second time. When an executor is lost, Spark may
             repeat a whole stage and number its tasks from the beginning: those are not
@@ -74,6 +77,7 @@ class WriteReport:
         seconds: How long it took.
         collapsed_keys: Records whose key is ``{}``: what ``to_json`` makes of a key
             of nulls.
+        dropped: Records refused and written nowhere, as the policy says, by reason.
         remarks: What people should know about the counts.
     """
 
@@ -89,22 +93,18 @@ class WriteReport:
     seconds: float
     collapsed_keys: int = 0
     remarks: tuple[str, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What people should know, with what is seen in the counts themselves."""
-        if self.collapsed_keys < _FEW:
-            return self.remarks
-        said = (
-            f"{self.collapsed_keys:,} records have the key {{}}: to_json leaves out "
-            "what is null; of different records compaction would keep only the last"
-        )
-        return (*self.remarks, said)
+        said = collapsed_said(self.collapsed_keys)
+        return self.remarks if said is None else (*self.remarks, said)
 
     @property
     def unaccounted(self) -> int:
         """Records read that are in no other count; 0 unless the sink is at fault."""
-        settled = self.dead_lettered.values(), self.in_doubt.values()
+        settled = (getattr(self, name).values() for name in _BY_REASON)
         return self.read - self.delivered - sum(map(sum, settled))
 
     @property
@@ -138,6 +138,7 @@ class WriteReport:
         parts = [f"{self.read:,} read", f"{self.delivered:,} delivered"]
         for name, reasons in (
             ("dead-lettered", self.dead_lettered),
+            ("dropped", self.dropped),
             ("in doubt", self.in_doubt),
         ):
             parts += [f"{n:,} {name} ({reason})" for reason, n in reasons.items()]
@@ -149,6 +150,20 @@ class WriteReport:
         return "; ".join([said, *self.warnings])
 
 
+def collapsed_said(count: int) -> str | None:
+    """Say that keys have collapsed; None: they have not.
+
+    Args:
+        count: How many records have the key ``{}``.
+    """
+    if count < _FEW:
+        return None
+    return (
+        f"{count:,} records have the key {{}}: to_json leaves out what is null; of "
+        "different records compaction would keep only the last"
+    )
+
+
 def add_up(tasks: Iterable[TaskCounts]) -> TaskCounts:
     """Add up what tasks counted; ``attempt`` becomes the number of tasks repeated."""
     total = TaskCounts()
@@ -156,6 +171,7 @@ def add_up(tasks: Iterable[TaskCounts]) -> TaskCounts:
         total.read += task.read
         total.delivered += task.delivered
         total.dead_lettered += task.dead_lettered
+        total.dropped += task.dropped
         total.in_doubt += task.in_doubt
         total.resent += task.resent
         total.collapsed_keys += task.collapsed_keys
@@ -174,6 +190,7 @@ def total(
         read=sum(report.read for report in reports),
         delivered=sum(report.delivered for report in reports),
         dead_lettered=sum((Counter(r.dead_lettered) for r in reports), Counter()),
+        dropped=sum((Counter(r.dropped) for r in reports), Counter()),
         in_doubt=sum((Counter(r.in_doubt) for r in reports), Counter()),
         resent=sum(report.resent for report in reports),
         retried_tasks=sum(report.retried_tasks for report in reports),

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
-from kafkaguard._retries.machine import InDoubt
 from kafkaguard_adapters.spark.client_config import client_config
 from kafkaguard_adapters.spark.driver.addresses import check_servers
+from kafkaguard_adapters.spark.policy import (
+    DEAD_LETTER,
+    may,
+    on_reject,
+    policy_of,
+    read_policy,
+    tell_long_attempts,
+)
 from kafkaguard_adapters.spark.refusal import refuse
 
-OnReject = Literal["raise", "dead_letter"]
+if TYPE_CHECKING:
+    from kafkaguard._retries.machine import OnReject
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_policies import RetryPolicy
+
+#: The most that an attempt of the client may take by default, in seconds.
+_DELIVERY_S = 120.0
+#: librdkafka waits no longer for an answer.
+_LONGEST_S = 3600.0
+_DELIVERY = ("delivery.timeout.ms", "message.timeout.ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,28 +37,27 @@ class SinkSettings:
 
     Attributes:
         client: Settings of the producer, by librdkafka's names; never printed.
+        document: The policy, as text: tasks read it only when something fails.
         topic: Where all records go; None if the column ``topic`` says it.
-        dead_letter_topic: Where refused records go.
-        on_reject: ``"raise"``, and so fail the job, for a record that can never be
-            accepted, or ``"dead_letter"`` it.
-        in_doubt: ``"raise"``, and so fail the job, for a record that may or may not
-            have been written, ``"report"`` it and go on, or ``"resend"`` it.
+        dead_letter_topic: Where refused records go; None: nowhere, or the policy makes
+            its name of the record's topic, which a column says.
         compacted: What the caller declares about the topic; None: look it up.
         max_record_bytes: The largest record, key, value and headers together, in bytes;
             None: as the topic says.
         report: A file that the data source appends its counts to, as JSON lines.
+        refuses_null_keys: Whether a compacted topic is to get no record without a key.
         patience_s: Seconds that a question to the brokers waits for an answer, in a
             stream. None: a batch, which fails soon.
     """
 
     client: Mapping[str, str] = field(repr=False)
+    document: str
     topic: str | None = None
     dead_letter_topic: str | None = None
-    on_reject: OnReject = "raise"
-    in_doubt: InDoubt = "raise"
     compacted: bool | None = None
     max_record_bytes: int | None = None
     report: str | None = None
+    refuses_null_keys: bool = True
     patience_s: float | None = None
 
     @property
@@ -55,14 +70,25 @@ class SinkSettings:
         """The topics that must be there before anything starts."""
         return [name for name in (self.topic, self.dead_letter_topic) if name]
 
+    @property
+    def policy(self) -> RetryPolicy:
+        """What happens to records that fail."""
+        return policy_of(self.document)
 
-def make_settings(  # noqa: PLR0913 - one for each attribute
+    def of_stream(self) -> SinkSettings:
+        """Return these for a stream: it waits for brokers that are away."""
+        return replace(self, patience_s=min(self.policy.deadline, _LONGEST_S))
+
+    def on_reject(self, error: KafkaGuardError) -> OnReject:
+        """Return what the policy does with a record that is refused so."""
+        return on_reject(self.policy, error)
+
+
+def make_settings(
     bootstrap_servers: str | None,
     *,
+    policy: Any = None,
     topic: str | None = None,
-    dead_letter_topic: str | None = None,
-    on_reject: str | None = None,
-    in_doubt: str | None = None,
     compacted: bool | None = None,
     max_record_bytes: int | None = None,
     report: str | None = None,
@@ -77,29 +103,45 @@ def make_settings(  # noqa: PLR0913 - one for each attribute
     check_type("compacted", compacted, bool | None, "True, False or None")
     check_record_bytes(max_record_bytes)
     check_type("config", config, Mapping | None, "a mapping of names to values")
+    rules = read_policy(policy)
+    dead_letter_topic = dead_letter_topic_of(rules, topic)
     check_topics(topic, dead_letter_topic)
-    reject = on_reject or ("dead_letter" if dead_letter_topic else "raise")
-    _one_of("on_reject", reject, get_args(OnReject))
-    _one_of("in_doubt", in_doubt or "raise", get_args(InDoubt))
-    if reject == "dead_letter" and not dead_letter_topic:
-        raise refuse(
-            "on_reject=dead_letter needs dead_letter_topic", setting="on_reject"
-        )
-    if reject == "raise" and dead_letter_topic:
-        raise refuse(
-            "dead_letter_topic is never used with on_reject=raise: drop one",
-            setting="on_reject",
-        )
+    client = client_config(servers, _with_time_limit(config or {}, rules))
+    if policy is not None:
+        tell_long_attempts(rules, float(client["delivery.timeout.ms"]) / 1000)
     return SinkSettings(
-        client=client_config(servers, config or {}),
+        client=client,
+        document=rules.model_dump_json(exclude_unset=True),
         topic=topic,
         dead_letter_topic=dead_letter_topic,
-        on_reject=reject,  # type: ignore[arg-type]  # checked above
-        in_doubt=in_doubt or "raise",  # type: ignore[arg-type]  # checked above
         compacted=compacted,
         max_record_bytes=max_record_bytes,
         report=report,
+        refuses_null_keys=rules.null_key == "reject",
     )
+
+
+def dead_letter_topic_of(policy: RetryPolicy, topic: str | None) -> str | None:
+    """Return where refused records go; None: nowhere, or each record's topic says it.
+
+    Args:
+        policy: The policy.
+        topic: Where all records go; None if a column says it.
+    """
+    if not may(policy, "dead_letter"):
+        return None
+    if topic is None and "{topic}" in policy.dead_letter.topic:
+        return None
+    return policy.dead_letter.topic_for(topic or "")
+
+
+def _with_time_limit(given: Mapping[str, str], policy: RetryPolicy) -> dict[str, str]:
+    """Give the client no more time for an attempt than the policy does."""
+    names = {str(name).lower().removeprefix("kafka.") for name in given}
+    if names & set(_DELIVERY):
+        return dict(given)
+    seconds = min(_DELIVERY_S, policy.deadline, policy.attempt_timeout or _DELIVERY_S)
+    return {**given, _DELIVERY[0]: str(max(1, round(seconds * 1000)))}
 
 
 def check_record_bytes(most: int | None) -> None:
@@ -121,15 +163,15 @@ def check_topics(topic: str | None, dead_letter_topic: str | None) -> None:
         ClientConfigurationError: One is no name that a topic can have, or both are the
             same.
     """
-    for name, text in (("topic", topic), ("dead_letter_topic", dead_letter_topic)):
+    for name, text in (("topic", topic), (DEAD_LETTER, dead_letter_topic)):
         check_type(name, text, str | None, "the name of a topic")
         if text is not None:
             _check_name(name, text)
     if topic and topic == dead_letter_topic:
         raise refuse(
-            "topic and dead_letter_topic are the same",
+            "topic and the policy's dead_letter.topic are the same",
             topic=topic,
-            setting="dead_letter_topic",
+            setting=DEAD_LETTER,
         )
 
 
@@ -152,9 +194,3 @@ def check_type(name: str, value: object, kind: Any, wanted: str) -> None:
     if is_flag or not isinstance(value, kind):
         # Not the value itself: it may be a password in the wrong place.
         raise refuse(f"{name} is {wanted}, not {type(value).__name__}", setting=name)
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        said = f"{name} is one of {', '.join(allowed)}, not {value!r}"
-        raise refuse(said, setting=name)

@@ -1,4 +1,4 @@
-"""``kafkaguard decode``: a message of Kafka, readable."""
+"""``kafkaguard decode``: print a Kafka message."""
 
 from __future__ import annotations
 
@@ -36,12 +36,20 @@ class Decoded(NamedTuple):
 
 @click.command()
 @click.argument("source", default="-")
-@click.option("--api", help="The message, as BrokerRegistration or 62.")
-@click.option("--version", type=int, help="Its version; else the newest that fits.")
-@click.option("--response", is_flag=True, help="It is a response; needs --api.")
-@click.option("--no-header", is_flag=True, help="It has no header; needs --api.")
-@click.option("--show-secrets", is_flag=True, help="Show credentials in it, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, a line a message.")
+@click.option("--api", help="The name or number of the API, such as Fetch.")
+@click.option(
+    "--version", type=int, help="The version; by default the newest that fits."
+)
+@click.option(
+    "--response", is_flag=True, help="The message is a response; needs --api."
+)
+@click.option(
+    "--no-header", is_flag=True, help="The message has no header; needs --api."
+)
+@click.option("--show-secrets", is_flag=True, help="Show credentials.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a line of JSON for each message."
+)
 def decode(
     source: str,
     *,

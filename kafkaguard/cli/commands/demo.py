@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def demo(*, as_json: bool) -> None:
-    """Load 336,776 real flights into Kafka, today's way and the guarded way.
+    """Load 336,776 real flights into Kafka with Spark's own sink and with kafkaguard.
 
     The last known flight of each aircraft is kept in a compacted topic. Starts a Kafka
     and a Spark of its own on this machine, and removes both. Exit code 1: something
-    did not come out as promised.
+    came out otherwise than promised.
     """
     outcome = _play(Progress().say)
     if as_json:
@@ -57,7 +57,7 @@ def _play(say: Callable[[str], None]) -> Outcome:
 
 @contextmanager
 def _problems() -> Iterator[None]:
-    """Make of an error of the cluster the one line that a person needs."""
+    """Turn an error of the cluster into one line."""
     try:
         yield
     except ClusterError as error:
@@ -78,9 +78,9 @@ def _print(outcome: Outcome) -> None:
     rows: dict[str, tuple[object, object]] = {
         "The job": (f"failed: {before.error}" if before.error else "done", "done"),
         "Records in the topic": (before.landed, after.delivered),
-        "  of them twice": (before.repeated, after.repeated),
+        "  duplicates": (before.repeated, after.repeated),
         f"Dead letters ({reasons})": ("none", after.dead_lettered),
-        "Flights lost": (before.lost, after.lost),
+        "Flights missing": (before.lost, after.lost),
         f"Aircraft, of {outcome.aircraft:,}, whose last": ("", ""),
         "  record is their last flight": (right[0], right[1]),
         "Seconds": (f"{before.seconds:.1f}", f"{after.seconds:.1f}"),

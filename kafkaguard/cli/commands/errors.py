@@ -15,15 +15,17 @@ from kafkaguard.errors import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
 
 
 @click.command()
-@click.option("--api", help="Judge the codes as answers to this request.")
+@click.option(
+    "--api", help="Treat the codes as answers to this request, such as Fetch."
+)
 @click.option(
     "--action",
     type=click.Choice([str(action) for action in Action], case_sensitive=False),
-    help="Only those with this next step.",
+    help="Only codes with this next step.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def errors(*, api: str | None, action: str | None, as_json: bool) -> None:
-    """List the broker's error codes and what to do about each."""
+    """List Kafka's error codes with the right next step for each."""
     rows = []
     for code, cls in sorted(BY_CODE.items()):
         verdict = classify(code, api=request_name(api))

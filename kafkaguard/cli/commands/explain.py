@@ -46,14 +46,18 @@ _CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("error", nargs=-1, type=click.UNPROCESSED)
-@click.option("--api", help="The request that was answered, as Produce or Fetch.")
+@click.option("--api", help="The request that was answered, such as Fetch.")
 @click.option("--null-key/--key", default=None, help="Whether the record has no key.")
-@click.option("--idempotent/--not-idempotent", default=None, help="The producer.")
+@click.option(
+    "--idempotent/--not-idempotent",
+    default=None,
+    help="Whether the producer is idempotent.",
+)
 @click.option("--transactional", is_flag=True, help="A transaction was open.")
 @click.option("--compacted", is_flag=True, help="The topic is compacted.")
 @click.option("--tiered", is_flag=True, help="The topic has remote storage.")
-@click.option("--topic", help="The topic concerned, for policies that look at it.")
-@click.option("--policy", help="Say what this policy does: a preset or a file.")
+@click.option("--topic", help="The topic, for policies with overrides by topic.")
+@click.option("--policy", help="Show what this policy does: a preset or a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain(  # noqa: PLR0913 - one for each option
     error: tuple[str, ...],
@@ -68,7 +72,7 @@ def explain(  # noqa: PLR0913 - one for each option
     policy: str | None,
     as_json: bool,
 ) -> None:
-    """Explain ERROR: a code, a name, an exception's text, or a traceback (- for stdin).
+    """Explain ERROR: a code, a name, the text of an exception, or - for stdin.
 
     Examples: `kafkaguard explain 87`, `kafkaguard explain NOT_COORDINATOR --api
     OffsetCommit`, `kafkaguard explain - < traceback.txt`.
@@ -105,7 +109,7 @@ def _tries(
     topic: str | None,
     known: dict[str, Any],
 ) -> str:
-    """Say what a policy does about it."""
+    """Return what a policy does about the error."""
     from kafkaguard_policies import (
         CallContext,
         PolicyError,
@@ -122,14 +126,14 @@ def _tries(
 
 
 def _given(words: tuple[str, ...]) -> str:
-    """Return what was typed, or what comes on standard input."""
+    """Return the argument, or the text on standard input."""
     if words and words != ("-",):
         return " ".join(words)
     return _text_of(sys.stdin.buffer.read(_MOST_BYTES))
 
 
 def _text_of(content: bytes) -> str:
-    """Return text, with stray bytes replaced; what is mostly no text is refused."""
+    """Decode text; refuse input that is mostly binary."""
     text = content.decode(errors="replace")
     if "\0" in text or text.count("\ufffd") > len(text) * _MOST_STRAY:
         raise Problem(f"what came in is no text: save it as UTF-8. {_USAGE}")

@@ -31,42 +31,44 @@ _COLUMNS = ("log_start", "last_stable", "time", "members", "facts")
 @click.command()
 @connection_options
 @click.argument("groups", nargs=-1)
-@click.option("--topic", "topics", multiple=True, help="Only this; may be repeated.")
 @click.option(
-    "--read-committed", is_flag=True, help="Measure to the last stable offset."
+    "--topic", "topics", multiple=True, help="Only this topic; may be repeated."
+)
+@click.option(
+    "--read-committed", is_flag=True, help="Measure up to the last stable offset."
 )
 @click.option(
     "--assume",
     type=click.Choice(["earliest", "latest"]),
-    help="Where a reader without a commit begins.",
+    help="Count a partition without a commit from there.",
 )
 @click.option(
     "--column",
     "columns",
     multiple=True,
     type=click.Choice(_COLUMNS),
-    help="More, by partition; may be repeated. Each costs requests.",
+    help="Add a column to each partition; may be repeated. Each costs requests.",
 )
-@click.option("--partitions", is_flag=True, help="A row for each partition.")
-@click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option("--partitions", is_flag=True, help="Print a row for each partition.")
+@click.option("--watch", is_flag=True, help="Measure again and again until Ctrl-C.")
 @click.option(
     "--interval",
     type=PAUSE,
     default=5.0,
     show_default=True,
-    help="Seconds between two looks.",
+    help="Seconds between two measurements.",
 )
-@click.option("--looks", type=COUNT, help="End --watch after so many.")
+@click.option("--looks", type=COUNT, help="End --watch after this many measurements.")
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Watch, and write a picture of lag over time (SVG) here.",
+    help="Watch, and write a picture of lag over time (SVG) to this file.",
 )
 @click.option(
-    "--max", "limit", type=AMOUNT, help="Exit with 3 if a group is further behind."
+    "--max", "limit", type=AMOUNT, help="Exit with 3 if a group has more lag than this."
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, a line for each look."
+    "--json", "as_json", is_flag=True, help="Print a line of JSON for each measurement."
 )
 @click.pass_context
 def lag(  # noqa: PLR0913 - one for each option
@@ -88,13 +90,14 @@ def lag(  # noqa: PLR0913 - one for each option
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show how far GROUPS (default: all) are behind, in offsets.
+    """Show the lag of GROUPS (default: all groups), in offsets.
 
-    "Group state" is Kafka's word; with --watch, "State" is what two looks show.
+    "Group state" is Kafka's state of the group. With --watch, "State" compares two
+    measurements: OK, LAGGING, STALLED, STOPPED, LEFT or ERROR.
 
-    Exit code: 0 all is told, 1 a broker refused something, what was named is not there,
-    or this user may see no group, 2 the cluster cannot be asked, 3 a group is further
-    behind than --max.
+    Exit code: 0 everything was measured, 1 a broker refused something, a group or topic
+    is not there, or this user may see no group, 2 the cluster cannot be reached, 3 a
+    group has more lag than --max.
     """
     if looks is not None and not (watch or plot):
         raise click.UsageError("--looks is the end of --watch or --plot: give one")

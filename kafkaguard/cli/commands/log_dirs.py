@@ -23,18 +23,20 @@ _FULL = 3
 
 @click.command("log-dirs")
 @connection_options
-@click.option("--topic", "topics", multiple=True, help="Only this; may be repeated.")
+@click.option(
+    "--topic", "topics", multiple=True, help="Only this topic; may be repeated."
+)
 @click.option(
     "--broker",
     "brokers",
     multiple=True,
     type=AMOUNT,
-    help="Only this; may be repeated.",
+    help="Only this broker; may be repeated.",
 )
 @click.option(
     "--full",
     type=PERCENT,
-    help="Percent: exit with 3 if a disk is fuller than this.",
+    help="Exit with 3 if a disk is fuller than this, in percent.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -49,10 +51,11 @@ def log_dirs(
     full: float | None,
     as_json: bool,
 ) -> None:
-    """Show the log directories of all brokers.
+    """Show the log directories of all brokers, and how full their disks are.
 
-    Exit code: 0 all brokers answered, 1 some did not (or a directory is offline, or a
-    topic is not there), 2 the cluster cannot be asked, 3 a disk is fuller than --full.
+    Exit code: 0 all brokers answered, 1 a broker did not answer, a directory is offline
+    or a topic is not there, 2 the cluster cannot be reached, 3 a disk is fuller than
+    --full.
     """
     calls = connect(bootstrap_server, config)
     report = ask(calls.log_dirs, topics or None, brokers or None, timeout)

@@ -1,4 +1,4 @@
-"""``kafkaguard pipeline``: a file that says what goes from where into which topic."""
+"""``kafkaguard pipeline``: run a pipeline file with Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkaguard.cli.progress import Progress
 from kafkaguard.cli.spark_session import NotStarted, connector, java_home, spark_session
 from kafkaguard.cli.spark_settings import check_settings, setting_in
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.spark import error_from
+from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.pipeline import run as running
 from kafkaguard_adapters.spark.pipeline.file import (
     PipelineError,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkaguard_adapters.spark import WriteReport
     from kafkaguard_adapters.spark.pipeline.model import Pipeline
+    from kafkaguard_adapters.spark.report import WriteReport
 
 _PACKAGES = "spark.jars.packages"
 
@@ -49,7 +49,7 @@ class Interrupted(Problem):
 
 @click.group()
 def pipeline() -> None:
-    """Run a file that says what goes from where into which topic."""
+    """Run a pipeline file: from a source, with Spark, into a topic."""
 
 
 @pipeline.command()
@@ -113,7 +113,7 @@ def _load(file: Path) -> Pipeline:
 
 @contextmanager
 def _session(definition: Pipeline, file: Path) -> Iterator[SparkSession]:
-    """Start Spark; where it does not, say which key of the file is the cause."""
+    """Start Spark; if it fails, name the key of the file that is the cause."""
     try:
         with spark_session(definition.name, settings=_settings(definition)) as spark:
             yield spark
@@ -149,7 +149,7 @@ def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
 
 
 def _as_advice(error: MistakeError) -> MistakeError:
-    """Tell people what to do where the verdict is about the request, not about them."""
+    """Add what people can do, where a verdict is only about the request."""
     cause = error.__cause__
     if not isinstance(cause, KafkaGuardError) or not cause.verdict.retriable:
         return error
@@ -177,6 +177,8 @@ def _print(report: WriteReport) -> None:
     table.add_row("Delivered", f"{report.delivered:,}")
     for reason, count in report.dead_lettered.items():
         table.add_row(f"In {report.dead_letter_topic}: {reason}", f"{count:,}")
+    for reason, count in report.dropped.items():
+        table.add_row(f"Dropped: {reason}", f"{count:,}")
     for error, count in report.in_doubt.items():
         table.add_row(f"In doubt: {error}", f"{count:,}")
     twice = report.maybe_twice

@@ -104,7 +104,7 @@ def _verdict_line(result: dict[str, Any]) -> str:
 @click.argument("source", required=False, shell_complete=_complete)
 @_JSON
 def show(source: str | None, *, as_json: bool) -> None:
-    """Print all settings of SOURCE with what it inherits; without one, the presets."""
+    """Print all settings of SOURCE; without SOURCE, list the presets."""
     if source is None:
         _list_presets(as_json=as_json)
     elif not as_json and source in presets():
@@ -135,14 +135,16 @@ def _list_presets(*, as_json: bool) -> None:
 
 @policy.command()
 @click.argument("source", shell_complete=_complete)
-@click.option("--action", default="RETRY", help="The kind of failure, as WAIT.")
-@click.option("--seed", default=0, help="Of the random numbers.")
-@click.option("--runs", type=RUNS, default=1_000, help="How many schedules are drawn.")
-@click.option("--limit", type=ROWS, default=50, help="How many waits are shown.")
+@click.option(
+    "--action", default="RETRY", help="The verdict of the failure, such as WAIT."
+)
+@click.option("--seed", default=0, help="Seed of the random waits.")
+@click.option("--runs", type=RUNS, default=1_000, help="Number of random schedules.")
+@click.option("--limit", type=ROWS, default=50, help="Number of waits to show.")
 @click.option(
     "--svg",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a picture (SVG) here.",
+    help="Write a picture (SVG) to this file.",
 )
 @_JSON
 def preview(
@@ -155,7 +157,7 @@ def preview(
     svg: Path | None,
     as_json: bool,
 ) -> None:
-    """Print the waits of SOURCE: expected, 90 % band and worst case."""
+    """Print the waits of SOURCE: expected, 90 % range and worst case."""
     if svg is not None:
         check_writable(svg, "--svg")
     if action.upper() not in Action.__members__:

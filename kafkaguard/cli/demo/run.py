@@ -165,7 +165,10 @@ def _guarded(
         flights,
         topic,
         bootstrap_servers=cluster.bootstrap_servers,
-        dead_letter_topic=dead_letter_topic,
+        policy={
+            "extends": "spark-sink",
+            "dead_letter": {"topic": dead_letter_topic},
+        },
         order_by=ORDER,
     )
     seconds = time.monotonic() - started

@@ -92,10 +92,10 @@ def _yaml(text: str, source: str) -> _Read:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         at = None if mark is None else mark.line + 1
-        said = error.problem or error.context or ""
+        said = str(error.problem)
         message = f"is no well-formed YAML: {said}{_hint(said, text, at)}"
         raise PolicyError(source, [Problem(message, line=at)]) from None
-    except (yaml.YAMLError, ValueError) as error:
+    except ValueError as error:
         message = f"holds a value that YAML cannot read: {error}"
         raise PolicyError(source, [Problem(message, line=1)]) from None
 
@@ -104,7 +104,7 @@ def _hint(said: str, text: str, line: int | None) -> str:
     """Say how to write what YAML reads in another way than people."""
     if "\\t" in said:
         return "; indent with spaces"
-    if line is not None and "${" in text.splitlines()[line - 1]:
+    if line is not None and "${" in "".join(text.splitlines()[line - 1 : line]):
         return '; within braces or brackets write "${NAME}" in quotes'
     return ""
 

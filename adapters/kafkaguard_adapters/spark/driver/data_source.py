@@ -17,24 +17,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import datasource
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
     WriterCommitMessage,
 )
 
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.batch_notes import Notes
 from kafkaguard_adapters.spark.driver.columns import check_columns
+from kafkaguard_adapters.spark.driver.kept import KEEP_S
 from kafkaguard_adapters.spark.driver.options import CHECKPOINT, from_options
-from kafkaguard_adapters.spark.driver.patience import stream_patience
 from kafkaguard_adapters.spark.driver.topics import look_up
-from kafkaguard_adapters.spark.driver.write import Growth, make_report
+from kafkaguard_adapters.spark.driver.write import Growth, make_report, tell_once
 from kafkaguard_adapters.spark.executor.task import run_task
 from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.refusal import refuse
-from kafkaguard_adapters.spark.report import TaskCounts, add_up
+from kafkaguard_adapters.spark.report import TaskCounts, add_up, collapsed_said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +44,13 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
+
+    StreamArrowWriter = datasource.DataSourceStreamArrowWriter
+else:
+    #: PySpark 4.0 has none.
+    StreamArrowWriter = getattr(
+        datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter
+    )
 
 
 class KafkaGuardSource(DataSource):
@@ -67,14 +75,18 @@ class KafkaGuardSource(DataSource):
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
-    ) -> DataSourceStreamArrowWriter:
+    ) -> StreamArrowWriter:
         """Check options, columns and topics; make the writer of a micro-batch."""
         with _told():
+            if StreamArrowWriter is DataSourceStreamWriter:
+                raise refuse(
+                    "streams of this data source need PySpark 4.1 or newer: use "
+                    "foreachBatch(kafkaguard.spark.foreach_batch(...))"
+                )
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use outputMode("append")')
             settings = _checked(self.options, schema)
-            patient = replace(settings, patience_s=stream_patience())
-            return StreamWriter(patient, self.options.get(CHECKPOINT))
+            return StreamWriter(settings.of_stream(), self.options.get(CHECKPOINT))
 
 
 @dataclass
@@ -114,7 +126,7 @@ class BatchWriter(DataSourceArrowWriter):
         _report(self._settings, messages, {}, self._growth)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(StreamArrowWriter):
     """Writes one micro-batch; made anew for each, and once more for its commit.
 
     The one for the micro-batch is pickled for the tasks, the one for the commit is not:
@@ -135,7 +147,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Ask the brokers, once, on the way to the tasks."""
         if self._topics is None:
             with _told():
-                self._topics = look_up(self._settings)
+                self._topics = look_up(self._settings, KEEP_S)
             if self._settings.report is not None:
                 self._growth = self._planned()
         return vars(self)
@@ -201,20 +213,23 @@ def _report(
     extra: dict[str, Any],
     growth: Growth | None,
 ) -> None:
+    counts = add_up(m.counts for m in messages if isinstance(m, TaskMessage))
+    if said := collapsed_said(counts.collapsed_keys):
+        tell_once(settings.topic, said, _warn)
     if settings.report is None:
         return
-    counts = [m.counts for m in messages if isinstance(m, TaskMessage)]
-    report = make_report(settings, add_up(counts), growth)
+    report = make_report(settings, counts, growth)
     line = json.dumps(extra | report.to_dict())
     try:
         with Path(settings.report).open("a") as file:
             file.write(line + "\n")
     except OSError as error:
-        _warn(f"{settings.report} cannot be written to ({error.strerror}): {line}")
+        why = f"{settings.report} cannot be written to ({error.strerror})"
+        _warn(f"the records are written, but the report {why}: {line}")
 
 
 def _warn(text: str) -> None:
     """Warn into Spark's log, whatever filters the process was started with."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.warn(f"the records are written, but the report {text}", stacklevel=2)
+        warnings.warn(text, stacklevel=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.arguments import hook
 from kafkaguard.errors import KafkaGuardError
@@ -20,7 +20,6 @@ from kafkaguard_adapters.spark.driver.frame import (
     check_partitions,
 )
 from kafkaguard_adapters.spark.driver.kept import KEEP_S
-from kafkaguard_adapters.spark.driver.patience import stream_patience
 from kafkaguard_adapters.spark.driver.topics import kept_for, look_up
 from kafkaguard_adapters.spark.driver.write import Growth, write_frame
 from kafkaguard_adapters.spark.marker import task_failed
@@ -28,12 +27,13 @@ from kafkaguard_adapters.spark.settings import check_type, make_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame
 
-    from kafkaguard._retries.machine import InDoubt
     from kafkaguard_adapters.spark.report import WriteReport
-    from kafkaguard_adapters.spark.settings import OnReject, SinkSettings
+    from kafkaguard_adapters.spark.settings import SinkSettings
+    from kafkaguard_policies import RetryPolicy
 
     OnReport = Callable[[WriteReport, int], object]
 
@@ -112,9 +112,7 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
     topic: str | None = None,
     *,
     bootstrap_servers: str,
-    dead_letter_topic: str | None = None,
-    on_reject: OnReject | None = None,
-    in_doubt: InDoubt = "raise",
+    policy: RetryPolicy | Mapping[str, Any] | str | Path | None = None,
     compacted: bool | None = None,
     max_record_bytes: int | None = None,
     partitions: int | None = None,
@@ -128,14 +126,12 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
     A stream lives through outages: what is known of its topics is kept for 60 s, or
     for as long as no broker answers, and dropped when a record or a batch is refused.
     A batch of a stream that knows nothing yet waits for an answer as long as the policy
-    ``spark-sink`` says in its deadline: 300 s.
+    says in its ``deadline``, at most an hour; without a policy 300 s.
 
     Args:
         topic: As for :func:`kafkaguard.spark.write`; so are all others.
         bootstrap_servers: The brokers' addresses.
-        dead_letter_topic: Where refused records go.
-        on_reject: What happens to a record that can never be accepted.
-        in_doubt: What happens to a record that may or may not have been written.
+        policy: What happens to records that fail, and how hard to try.
         compacted: Whether the topic is.
         max_record_bytes: The largest record.
         partitions: How many tasks write.
@@ -163,13 +159,10 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
     settings = make_settings(
         bootstrap_servers,
         topic=topic,
-        dead_letter_topic=dead_letter_topic,
-        on_reject=on_reject,
-        in_doubt=in_doubt,
+        policy=policy,
         compacted=compacted,
         max_record_bytes=max_record_bytes,
         config=config,
     )
-    patient = replace(settings, patience_s=stream_patience())
     order = as_order(order_by)
-    return ForeachBatch(patient, partitions, order, checkpoint, on_report)
+    return ForeachBatch(settings.of_stream(), partitions, order, checkpoint, on_report)

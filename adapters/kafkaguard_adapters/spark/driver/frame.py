@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, functions
 
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard_adapters.spark.refusal import refuse
@@ -100,10 +100,14 @@ def objection(make: Callable[[], DataFrame], columns: Sequence[str]) -> str | No
 
 
 def _in_short(error: AnalysisException, columns: Sequence[str]) -> str:
-    missing = (error.getMessageParameters() or {}).get("objectName")
-    if missing is None:
+    told = error.getMessageParameters() or {}
+    if function := told.get("routineName"):
+        name = function.replace("`", "").rpartition(".")[2]
+        hint = did_you_mean(name, functions.__all__)
+        return f"Spark has no function {name}{hint}"
+    if "objectName" not in told:
         return next(line for line in str(error).splitlines() if line.strip())
-    name = missing.replace("`", "")
+    name = told["objectName"].replace("`", "")
     hint = did_you_mean(name, columns)
     return f"there is no column {name}{hint}; the columns are {', '.join(columns)}"
 

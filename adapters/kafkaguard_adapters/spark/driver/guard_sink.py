@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
@@ -10,39 +10,63 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from kafkaguard._delivery.dead_letters import (
     CUT_BYTES,
     NAMELESS,
-    PARTITION,
-    REASON,
-    TOPIC,
     VALUE_BYTES,
     Reason,
+    reason_headers,
 )
 from kafkaguard_adapters.spark.driver.columns import used_columns
 from kafkaguard_adapters.spark.driver.frame import check_partitions
 from kafkaguard_adapters.spark.driver.plan import failing
 from kafkaguard_adapters.spark.driver.refused_columns import (
-    Refused,
     is_nameless,
+    only,
     refusals,
+    strongest,
 )
+from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.executor.limits import Limit
+from kafkaguard_adapters.spark.policy import on_reject, read_policy
 from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.settings import (
     check_record_bytes,
     check_topics,
     check_type,
+    dead_letter_topic_of,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
     from pyspark.sql import Column
 
-_NO_HEADERS = "CAST(array() AS array<struct<key:string,value:binary>>)"
+    from kafkaguard._delivery.dialects import Dialect
+    from kafkaguard._retries.machine import OnReject
+    from kafkaguard_adapters.spark.driver.refused_columns import Refused
+    from kafkaguard_policies import RetryPolicy
+
+#: What of a policy is the business of the checks.
+_OBEYED = frozenset(
+    {
+        "dead_letter",
+        "null_key",
+        "on_reject",
+        "overrides.action",
+        "overrides.on_reject",
+    }
+)
+#: Methods of a frame that drop records; those behind other steps are not seen.
+_DROPPING = ("crossJoin", "dropna", "filter", "join", "where")
+_HEADERS = "array<struct<key:string,value:binary>>"
+#: Worked out once for each row, and not in each column that depends on it.
+_REASON = "_kafkaguard_reason"
 
 
 def guard_sink(
     df: DataFrame,
     topic: str,
     *,
-    dead_letter_topic: str | None = None,
+    policy: RetryPolicy | Mapping[str, Any] | str | Path | None = None,
     compacted: bool = True,
     max_record_bytes: int | None = None,
     partitions: int = 4,
@@ -59,9 +83,10 @@ def guard_sink(
         df: Columns ``key`` and ``value``, and where wanted ``headers`` and
             ``partition``.
         topic: Where the records go.
-        dead_letter_topic: Where refused records go, with headers that say why. A value
-            that is too large is cut to its first 1,024 bytes: what this topic takes is
-            not asked. Default: a refused record fails the job before anything is sent.
+        policy: What happens to a refused record: it goes to the dead-letter topic, is
+            dropped, or fails the job before anything is sent. A value that is too large
+            is cut to its first 1,024 bytes: what that topic takes is not asked. How
+            hard to try is the business of Spark's own sink. Default: it fails the job.
         compacted: Whether the topic is, so that every record needs a key.
         max_record_bytes: The largest record, key, value and headers together. Default:
             not checked.
@@ -69,7 +94,8 @@ def guard_sink(
 
     Returns:
         Columns ``topic``, ``key``, ``value`` and ``headers``; and ``partition`` where
-        the frame has it, which is null for a dead letter.
+        the frame has it, which is null for a dead letter. The frame refuses to be
+        filtered or joined.
 
     Raises:
         ClientConfigurationError: A column is missing, doubled, of another type or
@@ -78,7 +104,9 @@ def guard_sink(
     """
     check_type("df", df, DataFrame, "a DataFrame of Spark")
     check_type("topic", topic, str, "the name of a topic")
-    check_topics(topic, dead_letter_topic)
+    rules = read_policy(policy, _OBEYED, "guard_sink, under Spark's own sink,")
+    letters = dead_letter_topic_of(rules, topic)
+    check_topics(topic, letters)
     check_record_bytes(max_record_bytes)
     check_partitions(partitions)
     used = used_columns(df.schema)
@@ -92,69 +120,138 @@ def guard_sink(
     limits = []
     if max_record_bytes is not None:
         limits.append(Limit(max_record_bytes, "max_record_bytes", "record"))
-    refused = refusals(df.columns, compacted=compacted, limits=limits)
-    key = F.col("key") if "key" in df.columns else F.lit(None).cast("binary")
-    headers = F.col("headers") if "headers" in df.columns else F.expr(_NO_HEADERS)
-    value = F.col("value").cast("binary")
-    plan = {"topic": F.lit(topic), "key": key, "value": value, "headers": headers}
-    if "partition" in df.columns:
-        plan["partition"] = F.col("partition")
-    if dead_letter_topic is None:
-        plan["value"] = failing(value, refused, topic)
-        guarded = df.select(*_named_as(plan))
-        return guarded.repartition(partitions, F.xxhash64("key"))
-    return df.select(*_named_as(_parted(plan, _reason(refused), dead_letter_topic)))
+    needs_key = compacted and rules.null_key == "reject"
+    refused = refusals(df.columns, compacted=needs_key, limits=limits)
+    fates = _fates(refused, rules, topic)
+    fatal, dropped, lettered = (fates[f] for f in ("raise", "drop", "dead_letter"))
+    plan = _plan(df, topic)
+    if fatal:
+        plan["value"] = failing(plan["value"], only(refused, fatal), topic)
+    if dropped or lettered:
+        df = df.withColumn(_REASON, strongest(refused))
+    if dropped:
+        df = df.where(~_is_one_of(dropped))
+    if lettered:
+        assert letters is not None
+        letter = _letter(plan, topic, letters, lettered, rules.dead_letter.headers)
+        is_letter = _is_one_of(lettered)
+        plan = {
+            name: F.when(is_letter, letter[name]).otherwise(column)
+            for name, column in plan.items()
+        }
+    guarded = df.select(*[column.alias(name) for name, column in plan.items()])
+    if fatal:
+        guarded = guarded.repartition(partitions, F.xxhash64("key"))
+    return _as_last_step(guarded)
 
 
-def _parted(
-    plan: dict[str, Column], reason: Column, dead_letter_topic: str
+def _as_last_step(guarded: DataFrame) -> DataFrame:
+    """Have a frame refuse what would drop records after their check."""
+
+    def refusing(name: str) -> Callable[..., NoReturn]:
+        def method(*_: object, **__: object) -> NoReturn:
+            raise refuse(
+                f"{name} after guard_sink may drop records that were checked already, "
+                f"and a refused one among them fails the job: {name} first, then guard"
+            )
+
+        return method
+
+    for name in _DROPPING:
+        setattr(guarded, name, refusing(name))
+    return guarded
+
+
+def _fates(
+    refused: Iterable[Refused], rules: RetryPolicy, topic: str
+) -> dict[OnReject, list[Refused]]:
+    """Part refusals by what the policy does with such records."""
+    fates: dict[OnReject, list[Refused]] = {"raise": [], "dead_letter": [], "drop": []}
+    for each in refused:
+        fates[on_reject(rules, refusal(each.reason, topic))].append(each)
+    return fates
+
+
+def _plan(df: DataFrame, topic: str) -> dict[str, Column]:
+    """Return the columns of a record that is not refused."""
+    usual = {
+        "topic": F.lit(topic),
+        "key": F.lit(None).cast("binary"),
+        "value": F.col("value").cast("binary"),
+        "headers": F.lit(None).cast(_HEADERS),
+    }
+    own = [name for name in ("key", "headers", "partition") if name in df.columns]
+    return usual | {name: F.col(name) for name in own}
+
+
+def _is_one_of(refused: Iterable[Refused]) -> Column:
+    """Say whether a record is refused for one of these reasons."""
+    found = F.col(_REASON).isin(*_names(refused))
+    return F.coalesce(found, F.lit(False))
+
+
+def _names(refused: Iterable[Refused]) -> list[str]:
+    return list(dict.fromkeys(str(each.reason) for each in refused))
+
+
+def _letter(
+    plan: Mapping[str, Column],
+    topic: str,
+    letters: str,
+    refused: Iterable[Refused],
+    dialect: Dialect,
 ) -> dict[str, Column]:
-    """Return what becomes of each column where a record may be a dead letter."""
-    letter = {
-        "topic": F.lit(dead_letter_topic),
+    """Return the columns of a dead letter."""
+    is_large = F.col(_REASON) == str(Reason.TOO_LARGE)
+    cut = F.substring(plan["value"], 1, CUT_BYTES)
+    size = _header(VALUE_BYTES, F.octet_length(plan["value"]))
+    headers = [F.transform(plan["headers"], _named), F.array()]
+    parts = [
+        F.coalesce(*[each.cast(_HEADERS) for each in headers]),
+        _why(topic, _names(refused), dialect),
+        _only(is_large, size),
+    ]
+    if "partition" in plan:
+        meant = _meant(plan["partition"], dialect)
+        parts.append(_only(plan["partition"] >= 0, meant))
+    return {
+        "topic": F.lit(letters),
         "key": plan["key"],
-        "value": F.when(reason == Reason.TOO_LARGE, _cut(plan["value"])).otherwise(
-            plan["value"]
-        ),
-        "headers": _why(plan, reason),
+        "value": F.when(is_large, cut).otherwise(plan["value"]),
+        "headers": F.concat(*parts),
         "partition": F.lit(None).cast("int"),
     }
-    return {
-        name: F.when(reason.isNull(), column).otherwise(letter[name])
-        for name, column in plan.items()
-    }
 
 
-def _named_as(plan: dict[str, Column]) -> list[Column]:
-    return [column.alias(name) for name, column in plan.items()]
+def _why(topic: str, reasons: Iterable[str], dialect: Dialect) -> Column:
+    """Return the headers that say why a record was refused."""
+    said: Column = F.array().cast(_HEADERS)
+    for reason in reasons:
+        known = reason_headers(
+            reason, topic=topic, error=refusal(Reason(reason), topic), dialect=dialect
+        )
+        texts = [(name, F.lit((value or b"").decode())) for name, value in known]
+        made = F.array(*[_header(name, text) for name, text in texts])
+        said = F.when(F.col(_REASON) == reason, made).otherwise(said)
+    return said
 
 
-def _reason(refused: list[Refused]) -> Column:
-    reason = F.lit(None).cast("string")
-    for each in refused:
-        reason = F.when(each.bad, F.lit(str(each.reason))).otherwise(reason)
-    return reason
-
-
-def _cut(value: Column) -> Column:
-    return F.substring(value, 1, CUT_BYTES)
-
-
-def _why(plan: dict[str, Column], reason: Column) -> Column:
-    """Return the record's own headers, and those that say why it was refused."""
-    own = F.coalesce(F.transform(plan["headers"], _named), F.expr(_NO_HEADERS))
-    ours = [_header(REASON, reason), _header(TOPIC, plan["topic"])]
-    size = _header(VALUE_BYTES, F.octet_length(plan["value"]))
-    parts = [own, F.array(*ours), _only(reason == Reason.TOO_LARGE, size)]
-    if "partition" in plan:
-        meant = _header(PARTITION, plan["partition"])
-        parts.append(_only(plan["partition"] >= 0, meant))
-    return F.concat(*parts)
+def _meant(partition: Column, dialect: Dialect) -> Column:
+    """Return the header that says which partition a record was meant for."""
+    known = [
+        set(reason_headers("", topic=None, partition=number, dialect=dialect))
+        for number in (None, 0)
+    ]
+    ((name, zero),) = known[1] - known[0]
+    if zero == b"0":
+        return _header(name, partition)
+    whole = F.unhex(F.lpad(F.hex(partition), 2 * len(zero or b""), "0"))
+    return F.struct(F.lit(name).alias("key"), whole.alias("value"))
 
 
 def _only(condition: Column, header: Column) -> Column:
     """Return an array with the header, or an empty one."""
-    return F.when(condition, F.array(header)).otherwise(F.expr(_NO_HEADERS))
+    return F.when(condition, F.array(header)).otherwise(F.array().cast(_HEADERS))
 
 
 def _named(header: Column, place: Column) -> Column:

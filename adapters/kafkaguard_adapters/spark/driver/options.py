@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.closest import did_you_mean
@@ -18,10 +19,8 @@ _PREFIX = "kafka."
 _SERVERS = "kafka.bootstrap.servers"
 _OWN = (
     "compacted",
-    "dead_letter_topic",
     "max_record_bytes",
-    "in_doubt",
-    "on_reject",
+    "policy",
     "report",
     "topic",
 )
@@ -75,4 +74,15 @@ def _number(name: str, value: str) -> int:
     return int(value)
 
 
-_READERS = {"compacted": _flag, "max_record_bytes": _number}
+def _policy(_name: str, value: str) -> Any:
+    """Read JSON; all else is the name of a preset, or a file."""
+    if not value.lstrip().startswith("{"):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        said = f"option policy is no JSON: {error}"
+        raise refuse(said, setting="policy") from None
+
+
+_READERS = {"compacted": _flag, "max_record_bytes": _number, "policy": _policy}

@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard_adapters.spark.driver.columns import REFUSED
 from kafkaguard_adapters.spark.driver.refused_columns import (
     Refused,
     has_cut_name,
+    only,
     refusals,
 )
 from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.row_check import row_check
 from kafkaguard_adapters.spark.marker import as_text
+from kafkaguard_adapters.spark.policy import may
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,11 +59,11 @@ def under_write(
             shuffle as many as the topic has partitions, at least 4 and at most 64.
         order_by: By what the records of a key are ordered. Default: not at all.
     """
-    checks = settings.on_reject == "raise"
-    if not (checks or order_by or partitions):
+    checked = _checked(df, settings, topics)
+    if not (checked is not None or order_by or partitions):
         return df.select(*columns)
-    if checks:
-        df = df.withColumn("value", _checked(df, settings, topics))
+    if checked is not None:
+        df = df.withColumn("value", checked)
     shuffled = df.repartition(partitions or _tasks(settings, topics), _spread(df))
     if order_by:
         shuffled = shuffled.sortWithinPartitions(*order_by)
@@ -82,21 +85,37 @@ def _spread(df: DataFrame) -> Column:
 
 def _checked(
     df: DataFrame, settings: SinkSettings, topics: dict[str, SinkTopic]
-) -> Column:
-    """Return the column value, which fails the job at a record nobody would accept."""
+) -> Column | None:
+    """Return the column value, which fails the job at a record nobody would accept.
+
+    Returns:
+        The column; None: the policy lets no such record fail the job.
+    """
     topic = settings.topic
     if topic is None:
-        accepted = row_check(df.columns, settings)
-        return F.when(accepted, F.col("value"))
+        if not may(settings.policy, "raise"):
+            return None
+        return F.when(row_check(df.columns, settings), F.col("value"))
     known = KnownTopics(settings, topics)
     refused = refusals(
         df.columns,
-        compacted=bool(known.compacted(topic)),
+        compacted=known.refuses_null_keys(topic),
         limits=known.limits(topic),
         partitions=known.partitions(topic),
     )
-    cut = Refused(has_cut_name(df.columns), Reason.NUL_IN_HEADER)
-    return failing(F.col("value"), [cut, *refused], topic)
+    refused.insert(0, Refused(has_cut_name(df.columns), Reason.NUL_IN_HEADER))
+    fatal = [each for each in refused if _is_fatal(each.reason, settings)]
+    if not fatal:
+        return None
+    fatal = only(refused, fatal)
+    if REFUSED in df.columns:
+        aside = F.col(REFUSED).isNotNull()
+        fatal = [each._replace(bad=each.bad & ~aside) for each in fatal]
+    return failing(F.col("value"), fatal, topic)
+
+
+def _is_fatal(reason: Reason, settings: SinkSettings) -> bool:
+    return settings.on_reject(refusal(reason, settings.topic)) == "raise"
 
 
 def failing(value: Column, refused: Sequence[Refused], topic: str) -> Column:

@@ -71,6 +71,22 @@ def refusals(
     return found
 
 
+def strongest(refused: Sequence[Refused]) -> Column:
+    """Return why a record is refused, in a word; null: it is not."""
+    reason = F.lit(None).cast("string")
+    for each in refused:
+        reason = F.when(each.bad, F.lit(str(each.reason))).otherwise(reason)
+    return reason
+
+
+def only(refused: Sequence[Refused], some: Sequence[Refused]) -> list[Refused]:
+    """Return some of the refusals, for the records of which they are the strongest."""
+    if len(some) == len(refused):
+        return list(some)
+    reason = strongest(refused)
+    return [each._replace(bad=each.bad & (reason == str(each.reason))) for each in some]
+
+
 def has_nameless(columns: Sequence[str]) -> Column:
     """Say whether a record has a header without a name."""
     return _has_header(columns, is_nameless)

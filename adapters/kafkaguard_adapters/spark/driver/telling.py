@@ -34,6 +34,7 @@ def _counts(report: WriteReport) -> Iterator[tuple[dict[str, str], int]]:
     yield {"topic": topic, "outcome": "delivered", "reason": ""}, report.delivered
     for outcome, reasons in (
         ("dead_lettered", report.dead_lettered),
+        ("dropped", report.dropped),
         ("in_doubt", report.in_doubt),
     ):
         for reason, count in reasons.items():

@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
-from kafkaguard_adapters.asking.topic_settings import read
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
 from kafkaguard_adapters.spark.driver.kept import Kept
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.policy import DEAD_LETTER
 from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.verdicts import NO_TOPIC
 
@@ -128,6 +128,9 @@ class Brokers:
         """Add a topic's settings; a client that may not see them can still write."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import ConfigResource
+
+        # Loads a whole client, which the tasks can do without.
+        from kafkaguard_adapters.asking.topic_settings import read
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
         futures = self._admin.describe_configs(
@@ -261,18 +264,23 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
         old_timeout=ANSWER_TIMEOUT_S if settings.patience_s else None,
     )
     if settings.topic:
-        topics[settings.topic] = _declared(topics[settings.topic], settings.compacted)
+        topics[settings.topic] = as_declared(topics[settings.topic], settings.compacted)
     if settings.dead_letter_topic and topics[settings.dead_letter_topic].compacted:
         raise refuse(
             "a dead-letter topic that is compacted cannot take records without a key: "
             "set its cleanup.policy to delete",
             topic=settings.dead_letter_topic,
-            setting="dead_letter_topic",
+            setting=DEAD_LETTER,
         )
     return topics
 
 
-def _declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:
+def as_declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:
+    """Return what is known of a topic with what the caller declares about it.
+
+    Raises:
+        KafkaGuardError: They do not agree.
+    """
     if compacted is None or topic.compacted == compacted:
         return topic
     if topic.compacted is None:

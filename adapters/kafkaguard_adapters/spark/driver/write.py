@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.columns import check_columns
@@ -18,17 +18,23 @@ from kafkaguard_adapters.spark.driver.plan import under_write
 from kafkaguard_adapters.spark.driver.topics import kept_for, look_up
 from kafkaguard_adapters.spark.executor.task import COUNTS_SCHEMA, CountingTask
 from kafkaguard_adapters.spark.marker import error_from
-from kafkaguard_adapters.spark.report import TaskCounts, WriteReport, add_up
+from kafkaguard_adapters.spark.report import (
+    TaskCounts,
+    WriteReport,
+    add_up,
+    collapsed_said,
+)
 from kafkaguard_adapters.spark.settings import make_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame
 
-    from kafkaguard._retries.machine import InDoubt
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
-    from kafkaguard_adapters.spark.settings import OnReject, SinkSettings
+    from kafkaguard_adapters.spark.settings import SinkSettings
+    from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.spark")
 
@@ -75,9 +81,7 @@ def write(  # noqa: PLR0913 - one for each setting
     topic: str | None = None,
     *,
     bootstrap_servers: str,
-    dead_letter_topic: str | None = None,
-    on_reject: OnReject | None = None,
-    in_doubt: InDoubt = "raise",
+    policy: RetryPolicy | Mapping[str, Any] | str | Path | None = None,
     compacted: bool | None = None,
     max_record_bytes: int | None = None,
     partitions: int | None = None,
@@ -87,11 +91,11 @@ def write(  # noqa: PLR0913 - one for each setting
     """Write a frame to Kafka, each record with an outcome of its own.
 
     One Spark action, nothing cached; works in classic Spark and in Connect. With
-    ``order_by``, ``partitions`` or ``on_reject="raise"`` the frame is shuffled by key:
-    all records of a key are written by one task, in the order of ``order_by``. With
-    ``on_reject="raise"`` every record is checked below that shuffle: if one fails,
-    nothing has been sent. Else each task of the frame writes its own records, in their
-    order.
+    ``order_by``, ``partitions`` or a policy that raises a refused record the frame is
+    shuffled by key: all records of a key are written by one task, in the order of
+    ``order_by``. Where the policy raises, every record is checked below that shuffle:
+    if one fails, nothing has been sent. Else each task of the frame writes its own
+    records, in their order.
 
     A task that Spark runs again writes its records again (at least once); the report's
     ``maybe_twice`` says how many that can be.
@@ -103,14 +107,12 @@ def write(  # noqa: PLR0913 - one for each setting
             sending). Others may be used by ``order_by`` and are not written.
         topic: Where the records go. Default: as the column ``topic`` says.
         bootstrap_servers: The brokers' addresses.
-        dead_letter_topic: Where refused records go, with headers that say why.
-        on_reject: ``"dead_letter"`` a record that can never be accepted (no key on a
-            compacted topic, too large, no topic, refused by the broker), or
-            ``"raise"``, which fails the job. Default: dead letter if there is a topic
-            for it.
-        in_doubt: ``"raise"``, which fails the job, for a record that may or may not
-            have been written, ``"report"`` it, or ``"resend"`` it, which may write it
-            twice. Default: raise.
+        policy: What happens to a record that can never be accepted (no key on a
+            compacted topic, too large, no topic, refused by the broker) or that may or
+            may not have been written, and how hard to try: a preset
+            (``"spark-sink"``), a file, a mapping or a :class:`RetryPolicy`. The
+            dead-letter topic must be there. Default: either fails the job, and nothing
+            is sent again but what Kafka's client and Spark try by themselves.
         compacted: Declares whether the topic is, for clients that may not read its
             settings. Default: look it up.
         max_record_bytes: The largest record, key, value and headers together.
@@ -136,9 +138,7 @@ def write(  # noqa: PLR0913 - one for each setting
     settings = make_settings(
         bootstrap_servers,
         topic=topic,
-        dead_letter_topic=dead_letter_topic,
-        on_reject=on_reject,
-        in_doubt=in_doubt,
+        policy=policy,
         compacted=compacted,
         max_record_bytes=max_record_bytes,
         config=config,
@@ -188,7 +188,20 @@ def write_frame(
             told.add_note(f"{_landed(growth, settings)} while the job ran")
         raise told from error
     counts = add_up(TaskCounts.from_json(row.counts) for row in rows)
+    if said := collapsed_said(counts.collapsed_keys):
+        tell_once(settings.topic, said, _log.warning)
     return make_report(settings, counts, growth)
+
+
+#: Topics of which it was told that keys have collapsed.
+_told: set[str | None] = set()
+
+
+def tell_once(topic: str | None, said: str, tell: Callable[[str], object]) -> None:
+    """Tell something of a topic, unless this process has told it before."""
+    if topic not in _told:
+        _told.add(topic)
+        tell(said)
 
 
 def _landed(growth: Growth, settings: SinkSettings) -> str:
@@ -211,6 +224,7 @@ def make_report(
         read=counts.read,
         delivered=counts.delivered,
         dead_lettered=dict(counts.dead_lettered),
+        dropped=dict(counts.dropped),
         in_doubt=dict(counts.in_doubt),
         resent=counts.resent,
         collapsed_keys=counts.collapsed_keys,

@@ -45,12 +45,14 @@ def _refused_by(
     refused |= dict.fromkeys(_both(rows, nameless), Reason.NAMELESS_HEADER)
     beyond = columns.outside(known.partitions(topic))
     refused |= dict.fromkeys(_both(rows, beyond), Reason.UNKNOWN_PARTITION)
-    if limits := known.limits(topic):
+    limits = known.limits(topic)
+    most = columns.at_most()
+    if any(limit.most < most for limit in limits):
         sizes = columns.sizes()
         for limit in limits:
             large = pc.greater(sizes[limit.counts], limit.most)
             refused |= dict.fromkeys(_both(rows, large), Reason.TOO_LARGE)
-    if known.compacted(topic):
+    if known.refuses_null_keys(topic):
         refused |= dict.fromkeys(_both(rows, columns.no_key()), Reason.NULL_KEY)
     return refused
 

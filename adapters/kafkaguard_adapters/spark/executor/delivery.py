@@ -30,6 +30,7 @@ from kafkaguard_adapters.spark.verdicts import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
@@ -164,22 +165,35 @@ class Delivery:
         columns = Columns(batch, self._settings.topic)
         self.counts.read += len(columns)
         self.counts.collapsed_keys += columns.collapsed_keys()
-        if refused := find_refused(columns, self._known):
-            for row, reason in refused.items():
-                record = columns.record(row)
-                error = self._refusal(record, reason)
-                self._driver.refused_at_once(record, reason, error)
+        refused = find_refused(columns, self._known)
+        if refused and self._known.renew():
+            refused = find_refused(columns, self._known)
+        if refused:
+            self._refuse(columns, refused)
             columns = columns.without(refused)
         self._sent.append(columns)
         if columns.are_plain:
             self._sender.produce_plain(columns.plain())
         else:
             self._sender.produce(columns.records())
+        if not refused:
+            self._driver.on_their_way(len(columns))
         self._open += len(columns)
         self._open_bytes += batch.nbytes
         full = self._open >= self._window or self._open_bytes >= WINDOW_BYTES
         if self._sender.has_failed or full:
             self.settle()
+
+    def _refuse(self, columns: Columns, refused: Mapping[int, Reason]) -> None:
+        """Set records aside; those between them are on their way soon."""
+        before = -1
+        for row in sorted(refused):
+            self._driver.on_their_way(row - before - 1)
+            before = row
+            record, reason = columns.record(row), refused[row]
+            error = self._refusal(record, reason)
+            self._driver.refused_at_once(record, reason, error)
+        self._driver.on_their_way(len(columns) - before - 1)
 
     def _refusal(self, record: Record, reason: Reason) -> e.KafkaGuardError:
         said = None
@@ -196,6 +210,4 @@ class Delivery:
         self._sender.flush()
         sent, self._sent = self._sent, []
         opened, self._open, self._open_bytes = self._open, 0, 0
-        failed = self._sender.take_failed()
-        self.counts.delivered += opened - len(failed)
-        self._driver.settle(failed, sent)
+        self._driver.settle(opened, sent)

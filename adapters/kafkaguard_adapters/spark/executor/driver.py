@@ -9,18 +9,20 @@ from __future__ import annotations
 import logging
 from collections import defaultdict, deque
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkaguard._delivery import commands
+from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.dead_letters import NO_ROOM, letter_for, reason_of
 from kafkaguard._delivery.facts import Place, Traits
-from kafkaguard._delivery.machine import DeliveryMachine
+from kafkaguard._delivery.judging import add_words
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import CorruptMessageError, InvalidRecordError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
-from kafkaguard_adapters.spark.executor.policy import TaskPolicy
-from kafkaguard_adapters.spark.executor.window import Window, raw_of
+from kafkaguard_adapters.spark.executor.attempts import Attempts
+from kafkaguard_adapters.spark.executor.window import Window, overtaken, raw_of
+from kafkaguard_adapters.spark.policy import CLIENT
 from kafkaguard_adapters.spark.report import TaskCounts
 
 if TYPE_CHECKING:
@@ -28,12 +30,15 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.facts import Raw
+    from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record as Failed
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.executor.arrow import Columns
+    from kafkaguard_adapters.spark.executor.attempts import Failure
     from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
     from kafkaguard_adapters.spark.executor.sender import Sender
     from kafkaguard_adapters.spark.settings import SinkSettings
+    from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.spark")
 
@@ -68,14 +73,18 @@ class TaskDriver:
         self._known = known
         self._sender = sender
         self._config = config
+        self._attempts = Attempts(settings)
+        self._books = Books()
         self._windows = 0
         self._commands: deque[Command] = deque()
 
     @cached_property
     def _machine(self) -> DeliveryMachine:
+        from kafkaguard._delivery.machine import DeliveryMachine  # for a failure only
+
         timeout = float(self._config["delivery.timeout.ms"]) / 1000
         traits = Traits(
-            errors.client,
+            CLIENT,
             timeout,
             "delivery.timeout.ms",
             largest_request=int(self._config["message.max.bytes"]),
@@ -83,11 +92,25 @@ class TaskDriver:
         )
         return DeliveryMachine(
             traits,
-            TaskPolicy(self._settings),
+            self._unlimited,
             errors,
             size_alone=_size_alone,
             facts=self._known.facts,
         )
+
+    @cached_property
+    def _unlimited(self) -> RetryPolicy:
+        """The policy, but for how many dead letters there may be.
+
+        The machine does not see the records that pass, so these are counted here.
+        """
+        policy = self._settings.policy
+        letters = policy.dead_letter.model_copy(update={"limit": None})
+        return policy.replace(dead_letter=letters)
+
+    def on_their_way(self, count: int) -> None:
+        """Count records that were handed to the client."""
+        self._books.delivered(count)
 
     def refused_at_once(
         self, record: Record, reason: str, error: KafkaGuardError
@@ -97,6 +120,8 @@ class TaskDriver:
         Raises:
             KafkaGuardError: The job is to fail.
         """
+        if self._settings.on_reject(error) == "dead_letter":
+            self._check_letter(error, record.topic)
         place = Place(record.topic or "", _partition(record))
         _, out = self._machine.refused_at_once(
             object(), place, raw_of(record), error, _NOW, reason=reason
@@ -104,34 +129,87 @@ class TaskDriver:
         self._commands += out
         self._carry_out(but=commands.Send)
 
-    def settle(
-        self, failed: Sequence[tuple[Any, Record]], sent: Iterable[Columns]
-    ) -> None:
+    def _check_letter(self, error: KafkaGuardError, topic: str | None) -> None:
+        """Check that a record may become a dead letter.
+
+        Raises:
+            KafkaGuardError: There are too many, or it has no topic to name one by.
+        """
+        letters = self._settings.policy.dead_letter
+        why = self._books.beyond(letters.limit)
+        if topic is None and "{topic}" in letters.topic:
+            why = f"dead_letter.topic is {letters.topic}, and the record names no topic"
+        if why is not None:
+            add_words(error, f"no dead letter was sent: {why}")
+            raise error
+
+    def settle(self, count: int, sent: Sequence[Columns]) -> None:
         """Act on the failures of a window until each record has its outcome.
 
         Args:
-            failed: The records that failed, each with the client's error.
-            sent: All records of the window.
+            count: How many records were sent.
+            sent: They.
 
         Raises:
             KafkaGuardError: The job is to fail.
         """
-        by_topic: defaultdict[str, list[tuple[Any, Record]]] = defaultdict(list)
+        failed = self._sender.take_failed()
+        records: Sequence[Record] = ()
+        if failed:
+            records = [record for columns in sent for record in columns.records()]
+            left = self._tried_again(failed, records)
+            self.counts.resent += len(failed) - len(left)
+            failed = left
+        self.counts.delivered += count - len(failed)
+        by_topic: defaultdict[str, list[Failure]] = defaultdict(list)
         for error, record in failed:
             assert record.topic is not None
             by_topic[record.topic].append((error, record))
-        if by_topic:
-            records = [r for columns in sent for r in columns.records()]
-            for topic, failures in by_topic.items():
-                mine = (record for record in records if record.topic == topic)
-                self._commands += self._ended(self._window(topic, mine, failures))
+        for topic, failures in by_topic.items():
+            mine = (record for record in records if record.topic == topic)
+            self._commands += self._ended(self._window(topic, mine, failures))
         self._carry_out()
+
+    def _tried_again(
+        self, failed: list[Failure], records: Sequence[Record]
+    ) -> list[Failure]:
+        """Send again what was not written and may pass, as the policy says.
+
+        Args:
+            failed: The records that failed.
+            records: All that were sent with them, in their order.
+
+        Returns:
+            The failures of which this is no cure.
+
+        Raises:
+            KafkaGuardError: The policy allows no further attempt.
+        """
+        self._attempts.begin()
+        left: list[Failure] = []
+        while any(self._attempts.may_pass(failure) for failure in failed):
+            late: list[Failure] = []
+            if self._settings.policy.rescue != "any_order":
+                late, failed = overtaken(records, failed)
+            again = [failure for failure in failed if self._attempts.may_pass(failure)]
+            left += late
+            left += [each for each in failed if not self._attempts.may_pass(each)]
+            failed = []
+            if again:
+                self._attempts.wait(again)
+                records = [record for _, record in again]
+                self._sender.produce(records)
+                self._sender.flush()
+                failed = self._sender.take_failed()
+                if len(failed) < len(again):
+                    self._attempts.succeeded()
+        return left + failed
 
     def _window(
         self,
         topic: str,
         records: Iterable[Record],
-        failures: Sequence[tuple[Any, Record]],
+        failures: Sequence[Failure],
         tokens: Sequence[object] | None = None,
     ) -> Window:
         self._windows += 1
@@ -178,11 +256,17 @@ class TaskDriver:
 
     def _send(self, topic: str, records: Sequence[Failed]) -> Sequence[Command]:
         """Send records again, or dead letters, and wait for what becomes of them."""
+        for record in records:
+            refused = record.origin
+            if refused is not None and refused.reason is None and not record.resent:
+                assert refused.error is not None
+                self._check_letter(refused.error, refused.place.topic)
         again = [_again(record) for record in records]
         self._sender.produce(again)
         self._sender.flush()
+        failed = self._tried_again(self._sender.take_failed(), again)
         tokens = [object() for _ in again]
-        window = self._window(topic, again, self._sender.take_failed(), tokens)
+        window = self._window(topic, again, failed, tokens)
         out = self._machine.sent(topic, tokens, _NOW)
         return [*out, *self._ended(window)]
 
@@ -200,7 +284,9 @@ class TaskDriver:
             self.counts.delivered += 1
         elif outcome.ending == "dead_lettered":
             self.counts.dead_lettered[record.reason or reason_of(error)] += 1
-        elif outcome.ending == "in_doubt" and self._settings.in_doubt == "report":
+        elif outcome.ending == "dropped":
+            self.counts.dropped[record.reason or reason_of(error)] += 1
+        elif outcome.ending == "in_doubt" and outcome.seen:
             self.counts.in_doubt[error.name] += 1
         elif record.letter_error is not None:
             raise _of_letter(record.letter_error, record, error)

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
 from kafkaguard._common.topic_names import can_be_a_topic
-from kafkaguard_adapters.spark.driver.topics import ANSWER_TIMEOUT_S, Brokers
+from kafkaguard_adapters.spark.driver.topics import (
+    ANSWER_TIMEOUT_S,
+    as_declared,
+    kept_for,
+)
 from kafkaguard_adapters.spark.executor.limits import Limit
 
 if TYPE_CHECKING:
@@ -31,7 +35,7 @@ class KnownTopics:
     def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
         self._settings = settings
         self._topics = dict(topics)
-        self._brokers: Brokers | None = None
+        self._is_renewed = False
         self._looked_again: set[str] = set()
         self._missing: set[str] = set()
 
@@ -57,6 +61,10 @@ class KnownTopics:
         """Whether a topic is; None: not known."""
         return self._find(topic).compacted
 
+    def refuses_null_keys(self, topic: str) -> bool:
+        """Whether a record without a key is refused before it is sent."""
+        return self._settings.refuses_null_keys and bool(self.compacted(topic))
+
     def facts(self, topic: str | None) -> TopicFacts | None:
         """What a verdict may rest on."""
         return None if topic is None else self._find(topic).facts
@@ -66,6 +74,20 @@ class KnownTopics:
         if topic is not None and topic not in self._looked_again:
             self._looked_again.add(topic)
             self._topics.pop(topic, None)
+
+    def renew(self) -> bool:
+        """Look up anew what a stream has known of its topic for a while.
+
+        Returns:
+            Whether that was done: once, since a record is about to be refused for it.
+        """
+        topic = self._settings.topic
+        if self._settings.patience_s is None or topic is None or self._is_renewed:
+            return False
+        self._is_renewed = True
+        self._topics.pop(topic, None)
+        self._topics[topic] = as_declared(self._find(topic), self._settings.compacted)
+        return True
 
     def limits(self, topic: str) -> list[Limit]:
         """How large a record may be, as far as that is known."""
@@ -94,7 +116,7 @@ class KnownTopics:
 
     def _find(self, topic: str) -> SinkTopic:
         if topic not in self._topics:
-            self._brokers = self._brokers or Brokers(self._settings.client)
             timeout = self._settings.patience_s or ANSWER_TIMEOUT_S
-            self._topics |= self._brokers.describe([topic], timeout)
+            kept = kept_for(self._settings.client)
+            self._topics |= kept.find([topic], timeout=timeout)
         return self._topics[topic]

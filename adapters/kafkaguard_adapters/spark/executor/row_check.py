@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard_adapters.spark.driver.columns import REFUSED
 from kafkaguard_adapters.spark.driver.refused_columns import (
     batch_bytes,
     has_cut_name,
@@ -41,9 +42,12 @@ class RowCheck:
 
     settings: SinkSettings
 
-    def __call__(self, topic: str | None, *row: Any) -> bool:
+    def __call__(self, is_aside: bool, topic: str | None, *row: Any) -> bool:
         """Return True, or raise what the driver's side makes a KafkaGuardError of."""
-        if error := self._error(topic, *row):
+        if is_aside:
+            return True
+        error = self._error(topic, *row)
+        if error is not None and self.settings.on_reject(error) == "raise":
             error.add_note(_NOTHING_SENT)
             raise task_failed(error)
         return True
@@ -55,7 +59,7 @@ class RowCheck:
             return refusal(Reason.NULL_TOPIC, topic)
         if not self._known.exists(topic):
             return refusal(Reason.UNKNOWN_TOPIC, topic)
-        if keyless and self._known.compacted(topic):
+        if keyless and self._known.refuses_null_keys(topic):
             return refusal(Reason.NULL_KEY, topic)
         if said := exceeded(self._known.limits(topic), Sizes(record, batch)):
             return refusal(Reason.TOO_LARGE, topic, said)
@@ -92,4 +96,5 @@ def row_check(columns: Sequence[str], settings: SinkSettings) -> Column:
     partition = F.col("partition") if "partition" in columns else F.lit(None)
     sizes = record_size(columns), batch_bytes(columns)
     names = has_nameless(columns), has_cut_name(columns)
-    return check(F.col("topic"), keyless, *sizes, partition.cast("int"), *names)
+    aside = F.col(REFUSED).isNotNull() if REFUSED in columns else F.lit(False)
+    return check(aside, F.col("topic"), keyless, *sizes, partition.cast("int"), *names)

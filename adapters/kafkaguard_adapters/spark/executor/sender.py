@@ -53,14 +53,19 @@ class Sender:
         self._key = key
         self._failed: list[tuple[Any, Record]] = []
         self._patience = float(config["delivery.timeout.ms"]) / 1000 + 5
-        reports = {"on_delivery": self._note_plain, "delivery.report.only.error": True}
+        self._fatal: Any = None
+        reports = {
+            "on_delivery": self._note_plain,
+            "delivery.report.only.error": True,
+            "error_cb": self._note_fatal,
+        }
         self._producer = Producer({**config, **reports}, logger=silent_logger())
 
     @property
     def has_failed(self) -> bool:
         """Whether a record has failed since the last look."""
         self._producer.poll(0)
-        return bool(self._failed)
+        return bool(self._failed or self._fatal)
 
     def keep(self) -> None:
         """Leave it to the next task."""
@@ -107,9 +112,12 @@ class Sender:
         """Wait until every record has been answered.
 
         Raises:
-            KafkaGuardError: Not in the time that a record may take.
+            KafkaGuardError: Not in the time that a record may take, or the client is
+                dead, since the brokers refuse it as a whole.
         """
         left = self._producer.flush(self._patience)
+        if self._fatal is not None:
+            raise errors.translate(self._fatal, api="InitProducerId")
         if left:
             raise errors.make(
                 e.ClientTimeoutError,
@@ -151,4 +159,12 @@ class Sender:
 
     def _note(self, record: Record, error: Any, message: Any) -> None:
         """Note a failure, and the partition that the record was placed in."""
-        self._failed.append((error, record._replace(partition=message.partition())))
+        partition = message.partition()
+        if partition is not None:  # it came as far as that
+            record = record._replace(partition=partition)
+        self._failed.append((error, record))
+
+    def _note_fatal(self, error: Any) -> None:
+        """Note that the client is dead; without this it would raise within a flush."""
+        if error.fatal():
+            self._fatal = error

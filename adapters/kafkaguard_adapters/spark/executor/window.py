@@ -90,6 +90,35 @@ def raw_of(record: Record) -> Raw:
     return Raw(record.key, record.value, record.headers or (), record.timestamp)
 
 
+def overtaken(
+    records: Sequence[Record], failed: Sequence[tuple[Any, Record]]
+) -> tuple[list[tuple[Any, Record]], list[tuple[Any, Record]]]:
+    """Part the failures that a later record of the same key has overtaken.
+
+    Args:
+        records: All that were sent, in their order; the others were accepted.
+        failed: Those of them that failed, each with the client's error.
+
+    Returns:
+        Those that were overtaken, and the others in the order of the records.
+    """
+    by_index = dict(_matched(records, failed))
+    newer: set[tuple[str | None, bytes]] = set()
+    late, others = [], []
+    for index in range(len(records) - 1, -1, -1):
+        record = records[index]
+        failure = by_index.get(index)
+        if record.key is None:
+            others += [] if failure is None else [failure]
+        elif failure is None:
+            newer.add((record.topic, record.key))
+        elif (record.topic, record.key) in newer:
+            late.append(failure)
+        else:
+            others.append(failure)
+    return late, others[::-1]
+
+
 def _matched(
     records: Sequence[Record], failed: Sequence[tuple[Any, Record]]
 ) -> Iterator[tuple[int, tuple[Any, Record]]]:
@@ -106,4 +135,4 @@ def _matched(
 
 def _identity(record: Record) -> tuple[Any, ...]:
     headers = tuple(map(tuple, record.headers or ()))
-    return record.key, record.value, headers
+    return record.topic, record.key, record.value, headers

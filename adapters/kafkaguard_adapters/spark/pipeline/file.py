@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +13,10 @@ from pydantic import ValidationError
 from kafkaguard_adapters.spark.pipeline.model import Pipeline
 from kafkaguard_policies.model.problems import PolicyError, Problem, problems_of
 from kafkaguard_policies.reading.documents import parse
+from kafkaguard_policies.reading.sources import load_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkaguard_adapters.spark.pipeline.places import Place
 
@@ -70,6 +72,7 @@ def load_pipeline(file: Path) -> Pipeline:
         Problem(message, place, document.line_of(place))
         for place, message in _wrong_paths(placed)
     ]
+    wrong += _wrong_policy(placed, document.line_of)
     if wrong:
         raise PipelineError(name, wrong)
     return placed
@@ -93,6 +96,11 @@ def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:
     if pipeline.source.path is not None:
         path = _absolute(pipeline.source.path, folder)
         changes["source"] = pipeline.source.model_copy(update={"path": path})
+    if isinstance(pipeline.policy, str):
+        changes["policy"] = _policy_beside(pipeline.policy, folder)
+    elif isinstance(pipeline.policy, dict) and "extends" in pipeline.policy:
+        extends = _policy_beside(pipeline.policy["extends"], folder)
+        changes["policy"] = {**pipeline.policy, "extends": extends}
     if pipeline.stream is not None:
         checkpoint = _absolute(pipeline.stream.checkpoint, folder)
         changes["stream"] = pipeline.stream.model_copy(
@@ -103,6 +111,30 @@ def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:
 
 def _absolute(path: str, folder: Path) -> str:
     return str(folder / path) if _is_local(path) else path
+
+
+def _policy_beside(name: object, folder: Path) -> object:
+    """Return a policy's file as an absolute path; a preset's name as it is."""
+    is_file = isinstance(name, str) and Path(name).suffix
+    return str(folder / str(name)) if is_file else name
+
+
+def _wrong_policy(
+    pipeline: Pipeline, line_of: Callable[[Place], int | None]
+) -> Iterator[Problem]:
+    """Check the policy, wherever it stands."""
+    try:
+        if pipeline.policy is not None:
+            load_policy(pipeline.policy)  # type: ignore[arg-type]  # a dict, or a text
+    except PolicyError as error:
+        for problem in error.problems:
+            if problem.source is None and isinstance(pipeline.policy, dict):
+                path = ("policy", *problem.path)
+                yield Problem(problem.message, path, line_of(path))
+            elif problem.line is None:
+                yield Problem(problem.message, ("policy",), line_of(("policy",)))
+            else:
+                yield replace(problem, source=problem.source or error.source)
 
 
 def _wrong_paths(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:

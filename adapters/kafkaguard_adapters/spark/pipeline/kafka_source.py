@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from kafkaguard_adapters.spark.pipeline.places import MistakeError
+from kafkaguard_adapters.spark.policy import DEAD_LETTER, read_policy
+from kafkaguard_adapters.spark.settings import dead_letter_topic_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,10 +66,12 @@ def check_other_topics(pipeline: Pipeline) -> None:
         read.get("kafka.bootstrap.servers", ""), pipeline.sink.bootstrap_servers
     ):
         return
-    dead_letter = pipeline.dead_letter.topic if pipeline.dead_letter else None
+    dead_letters = dead_letter_topic_of(
+        read_policy(pipeline.policy), pipeline.sink.topic
+    )
     for written, place in (
         (pipeline.sink.topic, "sink.topic"),
-        (dead_letter, "dead_letter.topic"),
+        (dead_letters, DEAD_LETTER),
     ):
         for name in ("subscribe", "assign", "subscribepattern"):
             if written and name in read and reads(name, read[name], written):

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from kafkaguard._retries.machine import InDoubt
-from kafkaguard_adapters.spark.settings import OnReject
 from kafkaguard_policies.model.base import Part
+from kafkaguard_policies.model.policy import PolicyDocument
 
 
 def _as_option(value: Any) -> Any:
@@ -22,6 +21,13 @@ def _as_option(value: Any) -> Any:
 def _as_list(value: Any) -> Any:
     """Take one text for a list of one, as ``write`` does."""
     return [value] if isinstance(value, str) else value
+
+
+def _policy(value: Any) -> Any:
+    """Take a policy's name or content; no other kind is explained three times."""
+    if not isinstance(value, str | dict):
+        raise ValueError("must be a preset's name, a file, or the policy's settings")  # noqa: TRY004 - pydantic shows a ValueError
+    return value
 
 
 def _expanded(value: str) -> str:
@@ -52,6 +58,13 @@ Option = Annotated[str, BeforeValidator(_as_option)]
 Expanded = Annotated[Option, AfterValidator(_expanded)]
 Text = Annotated[str, Field(min_length=1)]
 Expression = Annotated[Text, AfterValidator(_expression)]
+#: A mapping is taken as it is, and checked when the policy is loaded: it may extend
+#: another. The document stands here to tell where a misplaced key belongs.
+PolicyText = Annotated[
+    str | dict[str, Any] | PolicyDocument,
+    Field(union_mode="left_to_right"),
+    BeforeValidator(_policy),
+]
 ExpandedPath = Annotated[Text, AfterValidator(_expanded), Field(min_length=1)]
 
 
@@ -68,7 +81,7 @@ class Source(Part):
     """Options of the format; ``${NAME}`` stands for an environment variable."""
     on_malformed: OnMalformed | None = None
     """What becomes of a line that does not fit the columns: ``raise``, or
-    ``dead_letter`` it as it is. Default: dead letter, if there is a topic for it."""
+    ``dead_letter`` it as it is. Default: what ``policy.on_reject`` says."""
 
 
 class Select(Part):
@@ -89,20 +102,6 @@ class Select(Part):
     source with the option ``includeHeaders``."""
 
 
-class Guard(Part):
-    """What happens to records that cannot be accepted."""
-
-    on_reject: OnReject | None = None
-    """``dead_letter`` or ``raise``. Default: dead letter if there is a topic for it."""
-    in_doubt: InDoubt = "raise"
-    """``raise``, ``report`` or ``resend`` a record that may or may not have been
-    written."""
-    compacted: bool | None = None
-    """Whether the topic is. Default: look it up."""
-    max_record_bytes: int | None = Field(default=None, ge=1)
-    """The largest record. Default: as the topic says."""
-
-
 class Sink(Part):
     """Where records go."""
 
@@ -112,15 +111,12 @@ class Sink(Part):
     """The topic. Default: as ``select.topic`` says."""
     partitions: int | None = Field(default=None, ge=1)
     """How many tasks write. Default: as many as the topic has partitions."""
+    compacted: bool | None = None
+    """Whether the topic is. Default: look it up."""
+    max_record_bytes: int | None = Field(default=None, ge=1)
+    """The largest record. Default: as the topic says."""
     config: dict[str, Expanded] = Field(default_factory=dict)
     """Settings of Kafka's client; ``${NAME}`` stands for an environment variable."""
-
-
-class DeadLetters(Part):
-    """Where refused records go."""
-
-    topic: Text
-    """The dead-letter topic; it must be there."""
 
 
 class Stream(Part):
@@ -140,8 +136,10 @@ class Pipeline(Part):
     sink: Sink
     name: Text = "kafkaguard pipeline"
     """What Spark calls the application."""
-    guard: Guard = Guard()
-    dead_letter: DeadLetters | None = None
+    policy: PolicyText | None = None
+    """What happens to records that fail, and how hard to try: a preset, a policy file
+    beside this one, or the policy itself, which may say ``extends``. Default: a record
+    that fails stops the job."""
     order_by: Annotated[list[Expression], BeforeValidator(_as_list)] = Field(
         default_factory=list
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard.errors import ClientNotConnectedError
+from kafkaguard_adapters.spark.policy import DEAD_LETTER
 from kafkaguard_adapters.spark.refusal import setting_of
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ _CLIENT, _COLUMN = "kafka.", "column "
 _PLACES: dict[str, Place] = {
     "bootstrap_servers": ("sink", "bootstrap_servers"),
     "config": ("sink", "config"),
-    "dead_letter_topic": ("dead_letter", "topic"),
     "partitions": ("sink", "partitions"),
+    "policy": ("policy",),
     "topic": ("sink", "topic"),
 }
 
@@ -45,17 +46,22 @@ def place_of(error: KafkaGuardError, pipeline: Pipeline) -> Place | None:
         return _PLACES["bootstrap_servers"]
     if error.topic is None:
         return None
-    dead_letter = pipeline.dead_letter
-    if dead_letter is not None and error.topic == dead_letter.topic:
-        return _PLACES["dead_letter_topic"]
-    return _PLACES["topic"]
+    if error.topic == pipeline.sink.topic:
+        return _PLACES["topic"]
+    return _place(DEAD_LETTER, pipeline)
 
 
 def _place(setting: str, pipeline: Pipeline) -> Place:
     if setting.startswith(_COLUMN):
         return "select", setting.removeprefix(_COLUMN)
+    if setting == DEAD_LETTER:
+        policy = pipeline.policy
+        is_here = isinstance(policy, dict) and "topic" in (
+            policy.get("dead_letter") or ()
+        )
+        return ("policy", "dead_letter", "topic") if is_here else ("policy",)
     if not setting.startswith(_CLIENT):
-        return _PLACES.get(setting, ("guard", setting))
+        return _PLACES.get(setting, ("sink", setting))
     for written in pipeline.sink.config:
         if written.lower().removeprefix(_CLIENT) == setting.removeprefix(_CLIENT):
             return "sink", "config", written

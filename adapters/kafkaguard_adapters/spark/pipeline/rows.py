@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.pipeline.kafka_source import FORMAT, with_beginning
 from kafkaguard_adapters.spark.pipeline.places import MistakeError
+from kafkaguard_adapters.spark.policy import on_reject, read_policy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,12 +98,15 @@ def on_malformed(pipeline: Pipeline) -> OnMalformed | None:
             )
         return None
     mode = _check_options(source)
-    if asked == "dead_letter" and pipeline.dead_letter is None:
+    policy = read_policy(pipeline.policy)
+    fate = on_reject(policy, refusal(Reason.MALFORMED, pipeline.sink.topic))
+    if asked == "dead_letter" and fate != "dead_letter":
         raise MistakeError(
             ("source", "on_malformed"),
-            "dead_letter needs a topic for them: name it as dead_letter.topic",
+            "dead_letter needs a policy that sets such records aside: policy: "
+            "{extends: spark-sink, dead_letter: {topic: ...}}",
         )
-    default: OnMalformed = "dead_letter" if pipeline.dead_letter else "raise"
+    default: OnMalformed = "raise" if fate == "raise" else "dead_letter"
     return asked or mode or default
 
 

@@ -9,6 +9,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from kafkaguard._common.closest import did_you_mean
+from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.columns import check_columns
 from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch
@@ -16,6 +18,7 @@ from kafkaguard_adapters.spark.driver.frame import objection
 from kafkaguard_adapters.spark.driver.plan import FEWEST
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import write
+from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.pipeline.casts import under_casts
 from kafkaguard_adapters.spark.pipeline.kafka_source import check_other_topics
@@ -29,6 +32,7 @@ from kafkaguard_adapters.spark.pipeline.malformed import (
 from kafkaguard_adapters.spark.pipeline.options import check_options
 from kafkaguard_adapters.spark.pipeline.places import MistakeError, place_of
 from kafkaguard_adapters.spark.pipeline.rows import FILE, LINE, on_malformed, read
+from kafkaguard_adapters.spark.policy import may, read_policy
 from kafkaguard_adapters.spark.report import total
 from kafkaguard_adapters.spark.settings import make_settings
 
@@ -51,6 +55,11 @@ _HEADER = "_header_"
 #: Whether a cast has made null of a key.
 _LOST = "_kafkaguard_lost"
 _GLANCE_S = 1
+#: Those of Spark itself, and the best known of others.
+_FORMATS = (
+    *("avro", "csv", "jdbc", "json", "kafka", "orc", "parquet", "text", "xml"),
+    *("delta", "hudi", "iceberg"),
+)
 _MAX_DEPTH = 16
 
 
@@ -81,7 +90,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     if pipeline.source.columns is not None:
         with _blamed("source", "columns"):
             spark.read.schema(pipeline.source.columns)
-    with _blamed("source"):
+    with _blamed("source"), _format_known(pipeline):
         rows = read(spark, pipeline, told=malformed is not None)
     for path, text in _expressions(pipeline):
         _check(rows.plain, path, text)
@@ -153,7 +162,8 @@ def _refusing(
         frame = failing_at_lines(frame, settings.topic)
     if _LOST in frame.columns:
         lost = F.col(_LOST)
-        if settings.on_reject == "raise":
+        refused = refusal(Reason.KEY_MADE_NULL, settings.topic)
+        if settings.on_reject(refused) == "raise":
             frame = failing_at_lost_keys(frame, lost, settings.topic)
         else:
             frame = with_lost_keys_set_aside(frame, lost)
@@ -180,6 +190,20 @@ def _blamed(*place: str) -> Iterator[None]:
     except OF_SPARK as error:
         message = f"Spark refuses the pipeline: {first_line(error)}"
         raise MistakeError(place, message) from error
+
+
+@contextmanager
+def _format_known(pipeline: Pipeline) -> Iterator[None]:
+    """Say of a format that Spark does not have which one may have been meant."""
+    try:
+        yield
+    except OF_SPARK as error:
+        if "DATA_SOURCE_NOT_FOUND" not in str(error):
+            raise
+        name = pipeline.source.format
+        hint = did_you_mean(name, _FORMATS)
+        message = f"Spark refuses the pipeline: it has no format {name!r}{hint}"
+        raise MistakeError(("source", "format"), message) from error
 
 
 def first_line(error: BaseException) -> str:
@@ -274,7 +298,8 @@ def _run(
         on_report=note, checkpoint=pipeline.stream.checkpoint, **arguments
     )
     _wait(_start(frame, function, pipeline.stream))
-    return total(pipeline.sink.topic, arguments["dead_letter_topic"], reports)
+    settings = _settings(pipeline)
+    return total(settings.topic, settings.dead_letter_topic, reports)
 
 
 def _start(frame: DataFrame, function: Any, stream: Stream) -> StreamingQuery:
@@ -297,18 +322,20 @@ def _wait(query: StreamingQuery) -> None:
 
 
 def _arguments(pipeline: Pipeline) -> dict[str, Any]:
-    dead_letter = pipeline.dead_letter
+    sink = pipeline.sink
+    policy = read_policy(pipeline.policy)
     # A malformed line is to stop the job before anything is sent: below a shuffle.
-    stops = on_malformed(pipeline) == "raise" and dead_letter and not pipeline.order_by
-    partitions = pipeline.sink.partitions or (FEWEST if stops else None)
+    sets_aside = may(policy, "dead_letter") or may(policy, "drop")
+    stops = on_malformed(pipeline) == "raise" and sets_aside and not pipeline.order_by
     return {
-        "topic": pipeline.sink.topic,
-        "bootstrap_servers": pipeline.sink.bootstrap_servers,
-        "dead_letter_topic": dead_letter.topic if dead_letter else None,
-        "config": pipeline.sink.config,
-        "partitions": partitions,
+        "topic": sink.topic,
+        "bootstrap_servers": sink.bootstrap_servers,
+        "policy": pipeline.policy,
+        "compacted": sink.compacted,
+        "max_record_bytes": sink.max_record_bytes,
+        "config": sink.config,
+        "partitions": sink.partitions or (FEWEST if stops else None),
         "order_by": [f"{_ORDER}{n}" for n in range(len(pipeline.order_by))],
-        **pipeline.guard.model_dump(),
     }
 
 

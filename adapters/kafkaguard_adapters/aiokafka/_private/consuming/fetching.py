@@ -14,26 +14,31 @@ import logging
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import ConsumerStoppedError, KafkaError
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition as Place
 
 from kafkaguard._cluster.reports import TopicPartition
-from kafkaguard._consuming.machine import FETCH, Refusal
+from kafkaguard._consuming.machine import (
+    FETCH,
+    LIST_OFFSETS,
+    OUT_OF_RANGE,
+    Refusal,
+)
 from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.aiokafka.errors import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    import asyncio
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from kafkaguard._consuming.standing import Reader
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.consuming.driver import Driver
 
 _log = logging.getLogger("kafkaguard.consumer")
-_OUT_OF_RANGE = 1
-_LIST_OFFSETS = "ListOffsets"
 #: Seconds that the fetcher sleeps at least between two rounds.
 _SHORTEST_S = 0.001
 
@@ -68,11 +73,14 @@ class Fetching:
 
     Args:
         consumer: The client's consumer.
+        ended: Is told why nothing will be read any more.
     """
 
     driver: Driver
 
-    def __init__(self, consumer: Any) -> None:
+    def __init__(
+        self, consumer: Any, ended: Callable[[KafkaGuardError], object]
+    ) -> None:
         self._client = consumer._client
         self._subscription = consumer._subscription
         self._fetcher = fetcher = consumer._fetcher
@@ -83,6 +91,8 @@ class Fetching:
         self._choose = fetcher._get_actions_per_node
         fetcher._get_actions_per_node = self._get_actions
         fetcher._client = _Listening(fetcher._client, self)
+        self._ended = ended
+        fetcher._fetch_task.add_done_callback(self._end)
 
     # --- what the driver orders -------------------------------------------------------
 
@@ -154,6 +164,22 @@ class Fetching:
         view = SimpleNamespace(tps=free, state_value=assignment.state_value)
         return view, driver.seconds_left()
 
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        """Let nobody wait for a fetcher that something has ended but ``stop()``."""
+        fetcher = self._fetcher
+        if fetcher._closed:
+            return
+        cause = None if task.cancelled() else task.exception()
+        error = errors.make(
+            ClientClosedError,
+            f"the task that fetches has ended ({cause or 'it was cancelled'}), so "
+            "nothing will be read any more: stop this consumer and build a new one",
+            theirs=ConsumerStoppedError,
+        )
+        self._ended(error)
+        for waiter in [each for each in fetcher._fetch_waiters if not each.done()]:
+            waiter.set_exception(error)
+
     # --- what is answered -------------------------------------------------------------
 
     def fetched(self, request: Any, response: Any) -> None:
@@ -177,7 +203,7 @@ class Fetching:
             return False
         if not self._is_current(place, position):
             return False
-        if code == _OUT_OF_RANGE:
+        if code == OUT_OF_RANGE:
             if place in self._resettable:
                 self._resettable.discard(place)
                 return False
@@ -204,7 +230,7 @@ class Fetching:
             for each in parts:
                 place = TopicPartition(topic, each[0])
                 if each[1] and place in self._subscription.assigned_partitions():
-                    self._refused(place, Refusal(each[1], _LIST_OFFSETS))
+                    self._refused(place, Refusal(each[1], LIST_OFFSETS))
 
     def broken(self, request: Any, error: KafkaError) -> None:
         """Take in that a broker could not be asked."""

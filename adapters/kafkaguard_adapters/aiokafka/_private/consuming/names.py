@@ -14,6 +14,8 @@ USED = {
     "cluster": ("unauthorized_topics",),
     "fetcher": (
         "_client",
+        "_closed",
+        "_fetch_task",
         "_fetch_waiters",
         "_notify",
         "_records",
@@ -28,6 +30,11 @@ REPLACED_IN_GROUP = {
     ("coordinator", "_do_commit_offsets"): ("assignment", "offsets"),
     ("coordinator", "_send_req"): ("request",),
 }
+
+
+def is_started(consumer: Any) -> bool:
+    """Tell whether a consumer was started; one that does not say so may have been."""
+    return getattr(consumer, "_fetcher", consumer) is not None
 
 
 def missing(consumer: Any) -> list[str]:

@@ -1,8 +1,9 @@
 """kafka-python's reads: what each is answered, and partitions that are left out.
 
 The fetcher's answers are parsed on the thread that polls; what is sent is chosen, and
-broken connections are noticed, on the client's own thread. So the set of held
-partitions is never changed in place, and broken connections are queued.
+broken connections and starts that cannot be looked up are noticed, on the client's own
+thread. So the set of held partitions is never changed in place, and what is noticed
+there is queued.
 """
 
 # ruff: noqa: SLF001 - reaching inside is what this module is for
@@ -11,12 +12,13 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import Cancelled, KafkaError
 
 from kafkaguard._cluster.reports import TopicPartition
-from kafkaguard._consuming.machine import Refusal
+from kafkaguard._consuming.machine import LIST_OFFSETS, OUT_OF_RANGE, Refusal
 from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
@@ -27,12 +29,11 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.consuming.driver import Driver
 
-_OUT_OF_RANGE = 1
 _MS = 1000
 
 
 class Fetching:
-    """The shell of a ``KafkaConsumer``, in the place of four of its fetcher's methods.
+    """The shell of a ``KafkaConsumer``, in the place of some of its methods inside.
 
     Args:
         consumer: The client's consumer.
@@ -53,10 +54,15 @@ class Fetching:
         self._parse = fetcher._parse_fetched_data
         self._fetchable = fetcher._fetchable_partitions
         self._handle_error = fetcher._handle_fetch_error
+        self._read_starts = fetcher._handle_list_offsets_response
+        self._startless = consumer._subscription.partitions_needing_reset
         fetcher.fetch_records = self._fetch
         fetcher._parse_fetched_data = self._parse_answer
         fetcher._fetchable_partitions = self._choose
         fetcher._handle_fetch_error = self._note_error
+        fetcher._handle_list_offsets_response = self._note_starts
+        consumer._subscription.partitions_needing_reset = self._choose_startless
+        consumer._subscription.next_offset_reset_retry_time = self._next_look_up
 
     # --- what the driver orders -------------------------------------------------------
 
@@ -125,7 +131,7 @@ class Fetching:
             return self._parse(completed_fetch)
         position = completed_fetch.fetched_offset
         self.driver.refused(TopicPartition(*place), Refusal(code, position=position))
-        if code == _OUT_OF_RANGE:
+        if code == OUT_OF_RANGE:
             if completed_fetch.metric_aggregator:
                 completed_fetch.metric_aggregator.record(place, 0, 0)
         else:
@@ -141,7 +147,7 @@ class Fetching:
         position = self._subscription.assignment[place].position
         if position is None or position.offset != completed_fetch.fetched_offset:
             return True
-        if completed_fetch.partition_data.error_code != _OUT_OF_RANGE:
+        if completed_fetch.partition_data.error_code != OUT_OF_RANGE:
             return False
         if place in self._resettable:
             self._resettable.discard(place)
@@ -159,6 +165,44 @@ class Fetching:
         self._handle_error(node_id, exception)
         if not isinstance(exception, Cancelled):
             self.driver.later(lambda *_: self._broker_away(node_id, exception))
+
+    def _note_starts(self, response: Any) -> Any:
+        """Note which starts cannot be looked up; on the client's own thread."""
+        for topic in response.topics:
+            for each in topic.partitions:
+                if each.error_code:
+                    place = TopicPartition(topic.name, each.partition_index)
+                    refusal = Refusal(each.error_code, LIST_OFFSETS)
+                    self.driver.later(partial(self._start_refused, place, refusal))
+        return self._read_starts(response)
+
+    def _start_refused(self, place: TopicPartition, refusal: Refusal, *_: Any) -> Any:
+        """Let a partition wait that has no position; the user may have asked, too."""
+        if place in self._startless_now() and place not in self._held:
+            self.driver.refused(place, refusal)
+        return []
+
+    def _startless_now(self) -> dict[Any, float | None]:
+        """Return which partitions need a start, and when the client looks again."""
+        return {
+            place: state.next_allowed_retry_time
+            for place, state in list(self._subscription.assignment.items())
+            if state.awaiting_reset
+        }
+
+    def _choose_startless(self) -> set[Any]:
+        """Choose whose start to look up; also on the client's own thread."""
+        chosen: set[Any] = self._startless() - self._held
+        return chosen
+
+    def _next_look_up(self) -> float | None:
+        """Return when to look up the next start; None: nobody waits for one."""
+        times = (
+            at
+            for place, at in self._startless_now().items()
+            if at is not None and place not in self._held
+        )
+        return min(times, default=None)
 
     def _broker_away(self, node_id: Any, exception: BaseException) -> list[Command]:
         """Let what that broker leads wait."""

@@ -27,6 +27,9 @@ REPLACED = {
     ("fetcher", "_parse_fetched_data"): ("completed_fetch",),
     ("fetcher", "_fetchable_partitions"): (),
     ("fetcher", "_handle_fetch_error"): ("node_id", "exception"),
+    ("fetcher", "_handle_list_offsets_response"): ("response",),
+    ("subscription", "partitions_needing_reset"): (),
+    ("subscription", "next_offset_reset_retry_time"): (),
     ("coordinator", "_handle_offset_commit_response"): (
         "offsets",
         "send_time",

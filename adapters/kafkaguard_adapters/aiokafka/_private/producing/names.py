@@ -1,0 +1,149 @@
+"""Every name inside aiokafka's producer that is used, and their check.
+
+An aiokafka that has changed inside must not switch a guard off unseen: the names are
+looked for when a producer is wrapped, and the methods that are replaced must take what
+they take today.
+"""
+
+# ruff: noqa: SLF001 - looking inside is what this module is for
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard_adapters import inside_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Names by the class that aiokafka gives the object.
+USED = {
+    "AIOKafkaProducer": (
+        "_closed",
+        "_key_serializer",
+        "_loop",
+        "_max_request_size",
+        "_message_accumulator",
+        "_partition",
+        "_partitioner",
+        "_request_timeout_ms",
+        "_sender",
+        "_txn_manager",
+        "_value_serializer",
+        "client",
+    ),
+    "MessageAccumulator": (
+        "_batch_size",
+        "_batches",
+        "_closed",
+        "_compression_type",
+        "_linger_time",
+        "_pending_batches",
+        "_waiter_future",
+    ),
+    "MessageBatch": (
+        "_builder",
+        "_ctime",
+        "_drain_waiter",
+        "_linger_time",
+        "_msg_futures",
+        "future",
+        "get_data_buffer",
+        "record_count",
+        "retry_count",
+        "tp",
+    ),
+    "BatchBuilder": ("_buffer", "_closed"),
+    "Sender": ("_acks", "_retry_backoff", "sender_task"),
+    "AIOKafkaClient": ("_md_update_fut", "_wait_on_metadata", "close", "cluster"),
+    "ProduceRequest": ("_topics",),
+    "TransactionManager": (
+        "_pid_and_epoch",
+        "_sequence_numbers",
+        "_transaction_waiter",
+        "aborting_transaction",
+        "committing_transaction",
+        "is_fatal_error",
+        "is_in_transaction",
+        "state",
+        "transaction_timeout_ms",
+        "transactional_id",
+        "wait_for_transaction_end",
+    ),
+    "Future": ("_log_traceback",),
+}
+#: Methods that are replaced in an object, and the names of what they take.
+REPLACED = {
+    ("AIOKafkaProducer", "_serialize"): ("key", "value", "headers"),
+    ("MessageAccumulator", "_append_batch"): ("builder", "tp"),
+    ("MessageAccumulator", "add_batch"): ("builder", "tp", "timeout"),
+    ("MessageAccumulator", "add_message"): (
+        "tp",
+        "key",
+        "value",
+        "timeout",
+        "timestamp_ms",
+        "headers",
+    ),
+    ("MessageAccumulator", "reenqueue"): ("batch",),
+    ("BatchBuilder", "append"): ("timestamp", "key", "value", "headers"),
+    ("BatchBuilder", "_serialize"): ("key", "value"),
+    ("MessageBatch", "done"): (
+        "base_offset",
+        "timestamp",
+        "log_start_offset",
+        "_record_metadata_class",
+    ),
+    ("MessageBatch", "done_noack"): (),
+    ("MessageBatch", "failure"): ("exception",),
+    ("MessageBatch", "wait_drain"): ("timeout",),
+    ("Sender", "_send_produce_req"): ("node_id", "batches"),
+    ("AIOKafkaClient", "force_metadata_update"): (),
+    ("AIOKafkaClient", "send"): ("node_id", "request", "group"),
+}
+
+
+def missing(producer: Any) -> list[str]:
+    """List what this package uses inside a producer and what is not there.
+
+    Nothing is missing that this producer does without: one that is not idempotent has
+    no transaction manager. Without a running event loop there is no sample of a batch.
+    """
+    try:
+        for module in ("reading", "moving", "transactions"):
+            import_module(f"{__package__}.{module}")
+        found = dict(_objects(producer))
+    except (AttributeError, ImportError, TypeError) as error:
+        return [str(error)]
+    used = {kind: USED[kind] for kind in found}
+    replaced = {
+        (kind, name): arguments
+        for (kind, name), arguments in REPLACED.items()
+        if kind in found
+    }
+    return inside_names.missing(found, used, replaced)
+
+
+def _objects(producer: Any) -> Iterator[tuple[str, Any]]:
+    """Find an object of each class; of those that a send would make, a sample."""
+    from aiokafka.producer.message_accumulator import MessageBatch
+    from aiokafka.protocol.produce import ProduceRequest
+
+    from aiokafka import TopicPartition
+
+    accumulator = producer._message_accumulator
+    builder = accumulator.create_builder()
+    yield "AIOKafkaProducer", producer
+    yield "MessageAccumulator", accumulator
+    yield "BatchBuilder", builder
+    yield "Sender", producer._sender
+    yield "AIOKafkaClient", producer.client
+    yield "ProduceRequest", ProduceRequest(None, 1, 1, [])
+    if producer._txn_manager is not None:
+        yield "TransactionManager", producer._txn_manager
+    if asyncio._get_running_loop() is not None:
+        batch = MessageBatch(TopicPartition("sample", 0), builder, 1.0, 0.0)
+        yield "MessageBatch", batch
+        yield "Future", batch.future

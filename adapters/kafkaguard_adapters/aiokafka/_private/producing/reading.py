@@ -1,0 +1,201 @@
+"""Reading what is inside aiokafka's producer."""
+
+# ruff: noqa: SLF001 - looking inside is what this module is for
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.producer.transaction_manager import PidAndEpoch
+from aiokafka.record.default_records import (
+    DefaultRecordBatch,
+    DefaultRecordBatchBuilder,
+)
+
+from kafkaguard._delivery.facts import Raw
+
+if TYPE_CHECKING:
+    import asyncio
+
+#: The largest epoch of a producer id.
+_LAST_EPOCH = (1 << 15) - 1
+#: Larger than any batch.
+_NO_LIMIT = 1 << 31
+
+
+def is_told(producer: Any) -> bool:
+    """Tell whether a guard follows the batches of a producer already."""
+    return "_append_batch" in vars(producer._message_accumulator)
+
+
+def loop_of(producer: Any) -> asyncio.AbstractEventLoop:
+    """Return the event loop that a producer belongs to."""
+    loop: asyncio.AbstractEventLoop = producer._loop
+    return loop
+
+
+def is_idempotent(producer: Any) -> bool:
+    """Tell whether a producer numbers its batches."""
+    return producer._txn_manager is not None
+
+
+def transactional_id(producer: Any) -> str | None:
+    """Return the ``transactional.id`` of a producer; None: it has none."""
+    manager = producer._txn_manager
+    return None if manager is None else manager.transactional_id
+
+
+def delivery_timeout(producer: Any) -> float:
+    """Return the seconds that a batch is tried, where it is not numbered."""
+    seconds: float = producer._request_timeout_ms / 1000
+    return seconds
+
+
+def largest_request(producer: Any) -> int:
+    """Return the most bytes of a record that ``send`` takes, by its own estimate."""
+    size: int = producer._max_request_size
+    return size
+
+
+def compresses(producer: Any) -> bool:
+    """Tell whether batches are compressed."""
+    return bool(producer._message_accumulator._compression_type)
+
+
+def was_started(producer: Any) -> bool:
+    """Tell whether a producer was started, and has its sender."""
+    return producer._sender.sender_task is not None
+
+
+def is_closed(producer: Any) -> bool:
+    """Tell whether a producer was stopped."""
+    return bool(producer._closed)
+
+
+def sender_task(producer: Any) -> asyncio.Task[None] | None:
+    """Return the task that sends batches; None: the producer was not started."""
+    task: asyncio.Task[None] | None = producer._sender.sender_task
+    return task
+
+
+def why_ended(task: asyncio.Task[None]) -> BaseException | None:
+    """Return why a sender has ended, if it failed; None: it was cancelled."""
+    return None if task.cancelled() else task.exception()
+
+
+def is_numbered(batch: Any) -> bool:
+    """Tell whether a batch of an idempotent producer has its number."""
+    return bool(batch.retry_count)
+
+
+def builder_of(batch: Any) -> Any:
+    """Return what a batch is built with."""
+    return batch._builder
+
+
+def unfinished(producer: Any) -> list[Any]:
+    """List the batches without an outcome: on their way first, then those that wait."""
+    accumulator = producer._message_accumulator
+    waiting = [b for line in accumulator._batches.values() for b in line]
+    return [*accumulator._pending_batches, *waiting]
+
+
+def futures_of(batch: Any) -> list[Any]:
+    """Return the futures of a batch's records, in order; some may have none."""
+    futures = batch._msg_futures
+    count = batch.record_count
+    if len(futures) == count:
+        return [future for future, _ in futures]
+    by_index = {metadata.offset: future for future, metadata in futures}
+    return [by_index.get(index) for index in range(count)]
+
+
+def records_of(batch: Any) -> list[Raw] | None:
+    """Return each record's bytes; None while the batch is open for more."""
+    if batch._builder._buffer is None:
+        return None
+    return _decoded(batch._builder._buffer)
+
+
+def final_records_of(batch: Any) -> list[Raw]:
+    """Return each record's bytes; nothing comes into the batch after that."""
+    return _decoded(batch.get_data_buffer())
+
+
+def _decoded(buffer: Any) -> list[Raw]:
+    return [
+        Raw(r.key, r.value, r.headers, r.timestamp) for r in DefaultRecordBatch(buffer)
+    ]
+
+
+def size_alone(producer: Any, raw: Raw) -> int:
+    """Return the bytes of a batch with this record only, compressed."""
+    builder = DefaultRecordBatchBuilder(
+        2,
+        producer._message_accumulator._compression_type,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=0,
+        batch_size=_NO_LIMIT - 1,
+    )
+    builder.append(0, raw.timestamp_ms, raw.key, raw.value, list(raw.headers))
+    return len(builder.build())
+
+
+def next_identity(dead: Any, batch_of: Any) -> PidAndEpoch | None:
+    """Return an id and epoch that shut out what two producers have left on its way.
+
+    Args:
+        dead: The one that died last.
+        batch_of: The one that has left a batch on its way.
+    """
+    if batch_of._txn_manager is None:
+        return None
+    pid, epoch = batch_of._txn_manager._pid_and_epoch
+    if dead._txn_manager is not None and dead._txn_manager._pid_and_epoch.pid == pid:
+        epoch = max(epoch, dead._txn_manager._pid_and_epoch.epoch)
+    return None if epoch >= _LAST_EPOCH else PidAndEpoch(pid, epoch + 1)
+
+
+def settings_of(producer: Any) -> dict[str, Any]:
+    """Read the settings that a producer was built with."""
+    client, accumulator = producer.client, producer._message_accumulator
+    manager = producer._txn_manager
+    settings = {name: getattr(client, f"_{name}") for name in _OF_CLIENT}
+    settings |= {name: getattr(producer, f"_{name}") for name in _OF_PRODUCER}
+    settings |= {
+        "acks": producer._sender._acks,
+        "retry_backoff_ms": round(producer._sender._retry_backoff * 1000),
+        "max_batch_size": accumulator._batch_size,
+        "linger_ms": accumulator._linger_time * 1000,
+        "enable_idempotence": manager is not None,
+    }
+    if manager is not None and manager.transactional_id is not None:
+        settings["transactional_id"] = manager.transactional_id
+        settings["transaction_timeout_ms"] = manager.transaction_timeout_ms
+    return settings
+
+
+_OF_CLIENT = (
+    "bootstrap_servers",
+    "client_id",
+    "metadata_max_age_ms",
+    "security_protocol",
+    "ssl_context",
+    "connections_max_idle_ms",
+    "sasl_mechanism",
+    "sasl_plain_password",
+    "sasl_plain_username",
+    "sasl_kerberos_service_name",
+    "sasl_kerberos_domain_name",
+    "sasl_oauth_token_provider",
+)
+_OF_PRODUCER = (
+    "compression_type",
+    "key_serializer",
+    "max_request_size",
+    "partitioner",
+    "request_timeout_ms",
+    "value_serializer",
+)

@@ -1,0 +1,85 @@
+"""What is inside aiokafka's transactions: where one stands, and how it ended."""
+
+# ruff: noqa: SLF001 - looking inside is what this module is for
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.producer.transaction_manager import TransactionState
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+#: States in which a transaction may be open at the coordinator.
+_OPEN = frozenset(
+    {
+        TransactionState.IN_TRANSACTION,
+        TransactionState.COMMITTING_TRANSACTION,
+        TransactionState.ABORTING_TRANSACTION,
+        TransactionState.ABORTABLE_ERROR,
+    }
+)
+
+
+def state_of(producer: Any) -> str:
+    """Return where the transaction stands, in the client's words."""
+    name: str = producer._txn_manager.state.name
+    return name
+
+
+def is_open(producer: Any) -> bool:
+    """Tell whether a transaction has begun and has not ended, as the client sees it."""
+    return producer._txn_manager.state in _OPEN
+
+
+def is_in_transaction(producer: Any) -> bool:
+    """Tell whether records can be sent."""
+    return bool(producer._txn_manager.is_in_transaction())
+
+
+def has_failed(producer: Any) -> bool:
+    """Tell whether the transaction can only be aborted."""
+    return producer._txn_manager.state is TransactionState.ABORTABLE_ERROR
+
+
+def is_fatal(producer: Any) -> bool:
+    """Tell whether the client can do nothing any more."""
+    return bool(producer._txn_manager.is_fatal_error())
+
+
+def why_failed(producer: Any) -> BaseException | None:
+    """Return the error of a transaction that has failed; None: it has not."""
+    waiter = producer._txn_manager._transaction_waiter
+    if waiter is None or not waiter.done() or waiter.cancelled():
+        return None
+    error: BaseException | None = waiter.exception()
+    if error is None:
+        return None
+    return error.__cause__ or error  # "Unexpected error" hides the cause
+
+
+def time_limit(producer: Any) -> float:
+    """Return the seconds after which the coordinator aborts a transaction."""
+    seconds: float = producer._txn_manager.transaction_timeout_ms / 1000
+    return seconds
+
+
+def end(producer: Any, *, commit: bool) -> None:
+    """Have the transaction end; a request that is out already is not made again."""
+    manager = producer._txn_manager
+    if manager.state in (
+        TransactionState.COMMITTING_TRANSACTION,
+        TransactionState.ABORTING_TRANSACTION,
+    ):
+        return
+    if commit:
+        manager.committing_transaction()
+    else:
+        manager.aborting_transaction()
+
+
+def ended(producer: Any) -> Awaitable[None]:
+    """Return what waits until the transaction has ended, and raises why it has not."""
+    return asyncio.shield(producer._txn_manager.wait_for_transaction_end())

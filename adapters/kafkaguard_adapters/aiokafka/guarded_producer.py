@@ -1,0 +1,495 @@
+"""The guarded producer: stands in for an ``aiokafka.AIOKafkaProducer``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from asyncio import get_running_loop
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import IllegalStateError, KafkaError, ProducerClosed
+
+from kafkaguard._delivery.report import DeliveryReport, ForkedProducerError
+from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup, TopicFactsCache
+from kafkaguard.errors import (
+    ClientClosedError,
+    ClientStateError,
+    ClientTimeoutError,
+    KafkaGuardError,
+)
+from kafkaguard_adapters.aiokafka._private.producing import moving, reading
+from kafkaguard_adapters.aiokafka.building import Builder
+from kafkaguard_adapters.aiokafka.errors import complete_table, errors
+from kafkaguard_adapters.aiokafka.sending import Sending, topic_of
+from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
+from kafkaguard_adapters.aiokafka.stand_in import StandIn
+from kafkaguard_adapters.aiokafka.transactions import Transactions
+from kafkaguard_adapters.aiokafka.view import view_of
+from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
+from kafkaguard_adapters.producing import forks, told
+from kafkaguard_adapters.producing.letter_topics import LetterTopics
+from kafkaguard_adapters.producing.null_keys import NullKeyRule
+from kafkaguard_adapters.producing.policies import check_transactional
+from kafkaguard_adapters.producing.task_driver import TaskDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from kafkaguard._retries.events import Event
+    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_policies import RetryPolicy
+
+_log = logging.getLogger("kafkaguard.producer")
+
+#: Seconds that stop() and leaving an ``async with`` block take at most by default.
+STOP_S = 30.0
+#: Seconds that flush() and start() wait beyond the client's ``request_timeout_ms``.
+MARGIN_S = 10.0
+#: Seconds that the client has to end.
+END_S = 1.0
+
+
+class GuardedProducer(AsyncClusterCalls, StandIn):
+    """An AIOKafkaProducer with the guard in front; every other attribute is its own.
+
+    ``send`` is that of ``Sending``. It is found on the instance since looking up a
+    method of a class that hands unknown names on costs twice as much.
+
+    Args:
+        producer: The client's producer.
+        builder: Builds its successor, should it die.
+        view: What our own calls ask.
+        cache: What is known about topics.
+        policy: What becomes of records that fail, and of null keys.
+        topics: Topics that it will send to, as far as they are known.
+        on_event: What receives events; None: nobody.
+    """
+
+    def __init__(
+        self,
+        producer: Any,
+        builder: Builder,
+        view: ClusterView,
+        cache: TopicFactsCache,
+        policy: RetryPolicy,
+        topics: Collection[str] = (),
+        on_event: Callable[[Event], object] | None = None,
+    ) -> None:
+        super().__init__(producer, view)
+        self._loop = loop = reading.loop_of(producer)
+        self._is_forked = self._is_stopped = False
+        self._why_not_started: BaseException | None = None
+
+        async def facts(topic: str) -> TopicFacts:
+            return (await view.ask_topic_settings(topic)).facts
+
+        self._lookup = AwaitedFactsLookup(facts, cache)
+        rule = NullKeyRule(
+            errors,
+            disguised=policy.disguised_null_key,
+            transactional=reading.transactional_id(producer) is not None,
+        )
+        self._sending = Sending(
+            cache.harmless,
+            self._lookup,
+            rule,
+            checks_keys=policy.null_key == "reject",
+            sets_aside="dead_letter" in policy.ways_of_rejecting,
+            loop=loop,
+            check=self._check,
+        )
+        self._shell = AIOKafkaShell(
+            producer, builder, view.ask_topic_settings, self._sending, self._use
+        )
+        letters = LetterTopics(policy, view.settings, errors.make, topics)
+        self._driver = TaskDriver(
+            self._shell, policy, cache, loop, on_event, letters.meet
+        )
+        self._transactions = Transactions(self._shell, self._driver, policy)
+        self._sending.use(self._shell, self._driver, self._transactions)
+        self.send = self._sending.send
+        forks.watch(self)
+
+    def _use(self, producer: Any) -> None:
+        """Take note of the client in use, and whether it is alive."""
+        self.client = producer
+        self._sending.use_client(producer)
+        self._look_whether_usable()
+
+    def _look_whether_usable(self) -> None:
+        self._sending.is_usable = (
+            reading.was_started(self.client)
+            and not self._is_stopped
+            and not self._is_forked
+            and self._shell.death is None
+        )
+
+    # --- the life of a producer -------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the client; where that fails, close what it has opened.
+
+        After a failed start it may be called again; on a producer that was started it
+        does nothing.
+
+        Raises:
+            KafkaGuardError: What the client raises, also of its own class; or it did
+                not start within ``request_timeout_ms`` and 10 s.
+        """
+        self._check_process()
+        if self._is_stopped:
+            raise self._closed("start() does not open it again")
+        if reading.was_started(self.client):
+            return
+        within = self._shell.traits.delivery_timeout + MARGIN_S
+        try:
+            async with asyncio.timeout(within):
+                await super().start()
+        except TimeoutError as error:
+            self._why_not_started = errors.make(
+                ClientTimeoutError,
+                f"the producer did not start within {within:g} s: is there a broker "
+                "that answers?",
+            )
+            raise self._why_not_started from error
+        except BaseException as error:
+            self._why_not_started = error
+            raise
+        self._why_not_started = None
+        self._shell.watch(self.client)
+        self._look_whether_usable()
+
+    def after_fork(self) -> Any:
+        """In a child: refuse every call, since the connections are the parent's."""
+        self._is_forked = True
+        self._sending.is_usable = False
+        return self.client
+
+    def _check(self) -> None:
+        """Refuse a call that the client would wait for without end.
+
+        Raises:
+            KafkaGuardError: It was not started, did not start, was stopped, is dead, or
+                belongs to another event loop or process.
+        """
+        self._check_process()
+        if self._is_stopped:
+            raise self._closed("nothing was sent")
+        if self._why_not_started is not None:
+            raise errors.make(
+                ClientStateError,
+                f"the producer did not start ({self._why_not_started}), so nothing was "
+                "sent: call start() again, and look at what it raises",
+                theirs=IllegalStateError,
+            )
+        if not reading.was_started(self.client):
+            raise errors.make(
+                ClientStateError,
+                "the producer was not started, so nothing was sent: await "
+                "producer.start() first, or use async with",
+                theirs=IllegalStateError,
+            )
+        death = self._shell.death
+        if self._shell.is_transactional:
+            return  # the transactional calls say what became of it
+        if death is not None and None not in self._driver.machine.holds:
+            raise self._dead(death)
+
+    def _check_process(self) -> None:
+        if self._is_forked:
+            raise errors.make(
+                ForkedProducerError,
+                "this producer was made before fork(): its connections are the "
+                f"parent's, and its tasks are not in this process ({os.getpid()}). "
+                "Build it in the child: guard(factory=AIOKafkaProducer, config={...})",
+                theirs=IllegalStateError,
+            )
+        running = get_running_loop()
+        if running is not self._loop:
+            raise errors.make(
+                ClientStateError,
+                f"the producer belongs to {self._loop!r}, and this is {running!r}: "
+                "build it in the event loop that uses it",
+                theirs=IllegalStateError,
+            )
+
+    def _closed(self, consequence: str) -> KafkaGuardError:
+        return errors.make(
+            ClientClosedError,
+            f"the producer was stopped: {consequence}. Build a new one",
+            theirs=ProducerClosed,
+        )
+
+    def _dead(self, cause: BaseException) -> KafkaGuardError:
+        advice = (
+            "" if self._shell.traits.replaceable else
+            "; it cannot be built again from its settings: use "
+            "guard(factory=..., config={...})"
+        )  # fmt: skip
+        return errors.translate(
+            cause,
+            message=f"the producer is dead ({type(cause).__name__}: {cause}), and "
+            f"nothing was sent{advice}",
+            api="Produce",
+            context={"phase": "enqueue"},
+        )
+
+    # --- sending ----------------------------------------------------------------------
+
+    async def send_and_wait(self, *args: Any, **kwargs: Any) -> Any:
+        """Send a record and wait for its outcome, as the client's own method does.
+
+        Raises:
+            KafkaGuardError: As for ``send``, and why the record failed.
+        """
+        return await self._pass("send_and_wait", args, kwargs)
+
+    async def send_batch(self, *args: Any, **kwargs: Any) -> Any:
+        """Send a batch that ``create_batch`` has made, as the client's own method does.
+
+        Returns:
+            A future with one outcome for all records. Where only some of them are
+            refused, the others are delivered, and it fails with the error of one that
+            was refused.
+
+        Raises:
+            InvalidRecordKeyError: The topic is compacted, and a record has no key.
+                Nothing was sent.
+            KafkaGuardError: What else the client raises, also of its own class.
+        """
+        return await self._pass("send_batch", args, kwargs)
+
+    async def _pass(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if not self._sending.is_usable or get_running_loop() is not self._loop:
+            await self._sending.ready(topic_of(args, kwargs))
+        try:
+            return await getattr(self.client, name)(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - raised again, unless mended
+            future = await self._sending.not_accepted(
+                error, getattr(self, name), args, kwargs
+            )
+            is_outcome = name == "send_and_wait" and isinstance(future, asyncio.Future)
+            return await future if is_outcome else future
+
+    def create_batch(self) -> Any:
+        """Make an empty batch, as ``AIOKafkaProducer.create_batch`` does."""
+        builder = self.client.create_batch()
+        if self._sending.checks_keys:
+            moving.NullKeyNotes(builder)
+        return builder
+
+    async def partitions_for(self, topic: str) -> Any:
+        """Return the partitions of a topic, as the client's own method does.
+
+        Raises:
+            KafkaGuardError: What the client raises, also of its own class; or it takes
+                longer than ``request_timeout_ms`` and 10 s.
+        """
+        await self._sending.ready(topic)
+        within = self._shell.traits.delivery_timeout + MARGIN_S
+        try:
+            async with asyncio.timeout(within):
+                return await self.client.partitions_for(topic)
+        except KafkaError as error:
+            raise errors.translate(error, api="Metadata", topic=topic) from error
+        except TimeoutError as error:
+            raise errors.make(
+                ClientTimeoutError,
+                f"the partitions were not told within {within:g} s",
+                api="Metadata",
+                topic=topic,
+            ) from error
+
+    # --- reports ----------------------------------------------------------------------
+
+    async def flush(self, timeout: float | None = None) -> DeliveryReport:  # noqa: ASYNC109 - as for other clients
+        """Wait until every record has its outcome, and report all since the last time.
+
+        Args:
+            timeout: Seconds to wait at most, 0 or more. Default: the client's
+                ``request_timeout_ms`` and 10 s.
+
+        Returns:
+            What became of the records.
+
+        Raises:
+            DeliveryFailed: Records failed and nobody has looked at them, or were still
+                pending in the end (then also a ``KafkaTimeoutError``).
+            TypeError: ``timeout`` is not a number.
+            ValueError: It is negative.
+        """
+        told.check_timeout("flush", timeout)
+        self._check_process()
+        if timeout is None:
+            timeout = self._shell.traits.delivery_timeout + MARGIN_S
+        return self._report(await self._driver.wait(time.monotonic() + timeout))
+
+    def report(self) -> DeliveryReport:
+        """Report what became of the records since the last time, without waiting.
+
+        Its errors count as looked at.
+        """
+        return self._driver.report(self._driver.pending())
+
+    def _report(self, pending: int) -> DeliveryReport:
+        report = self._driver.report(pending)
+        if report.errors or report.pending:
+            raise told.delivery_failed(errors, report)
+        return report
+
+    async def stop(self, timeout: float | None = None) -> DeliveryReport:  # noqa: ASYNC109 - as for other clients
+        """Flush, then stop the client, within a bound.
+
+        Args:
+            timeout: Seconds to wait at most, 0 or more. Default: 30. What is pending
+                then is given up: it is in doubt where it was on its way, else it
+                failed.
+
+        Returns:
+            What became of the records since the last report.
+
+        Raises:
+            DeliveryFailed: Records failed and nobody has looked at them.
+            ClientStateError: A transaction was open.
+            TypeError: ``timeout`` is not a number.
+            ValueError: It is negative.
+        """
+        told.check_timeout("stop", timeout)
+        if self._is_forked or self._is_stopped:
+            return DeliveryReport()
+        self._check_process()
+        deadline = time.monotonic() + (STOP_S if timeout is None else timeout)
+        try:
+            await self._driver.wait(deadline)
+            self._is_stopped = True
+            self._look_whether_usable()
+            self._shell.refuse_successors()
+            given_up = await self._transactions.give_up(_left(deadline))
+            await self._driver.stop()
+            await self._driver.give_up()
+        finally:
+            await self._close(_left(deadline))
+        await self._driver.let_others_look()
+        report = self._report(self._driver.pending())
+        if given_up is not None:
+            raise told.transaction_given_up(
+                errors, report, still_open=given_up.still_open
+            )
+        return report
+
+    async def _close(self, within: float) -> None:
+        self._is_stopped = True
+        self._look_whether_usable()
+        self._lookup.close()
+        await self.cluster_view.close()
+        try:
+            await self._shell.close(within)
+        except TimeoutError as error:
+            raise errors.make(
+                ClientTimeoutError,
+                f"the client's connections did not close within {within:g} s",
+            ) from error
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Stop, as stop() does; an exception of the block goes first."""
+        error = raised[1]
+        try:
+            await self.stop()
+        except KafkaGuardError as failure:
+            if not isinstance(error, BaseException):
+                raise
+            error.add_note(f"besides, on stopping the producer: {failure}")
+
+    # --- transactions -----------------------------------------------------------------
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """Begin a transaction; leaving the block commits it, an exception aborts it.
+
+        Raises:
+            KafkaGuardError: As for ``begin_transaction`` and ``commit_transaction``.
+        """
+        return self._transactions.block(self)
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; after a failed one with a new producer of the same id.
+
+        Raises:
+            KafkaGuardError: It cannot begin. FENCED: another instance has taken the
+                ``transactional_id`` over.
+        """
+        self._check()
+        await self._transactions.begin()
+
+    async def commit_transaction(self) -> None:
+        """Commit within ``request_timeout_ms``; call it again to wait for longer.
+
+        Raises:
+            KafkaGuardError: ABORT: a record of it failed. FENCED: another instance
+                uses this ``transactional_id``. IN_DOUBT: it may have been committed;
+                the error says how to find out.
+        """
+        self._check_process()
+        await self._transactions.commit()
+
+    async def abort_transaction(self) -> None:
+        """Abort within ``request_timeout_ms``.
+
+        Raises:
+            KafkaGuardError: It could not be aborted; the error says what to do.
+        """
+        self._check_process()
+        await self._transactions.abort()
+
+    async def send_offsets_to_transaction(self, offsets: Any, group_id: Any) -> None:
+        """Add a consumer's offsets to the transaction, within ``request_timeout_ms``.
+
+        aiokafka sends them with TxnOffsetCommit version 0, which names no generation:
+        a member that the group has left behind is not fenced. Use a
+        ``transactional_id`` for each input partition where two may read the same one.
+
+        Raises:
+            KafkaGuardError: They could not be added.
+        """
+        self._check_process()
+        await self._transactions.add_offsets(offsets, group_id)
+
+
+def _left(deadline: float) -> float:
+    return max(END_S, deadline - time.monotonic())
+
+
+def wrap(
+    producer: Any,
+    *,
+    factory: Callable[..., Any] | None,
+    config: Mapping[str, Any] | None,
+    policy: RetryPolicy,
+    topics: Mapping[str, TopicFacts] | None,
+    on_event: Callable[[Event], object] | None = None,
+) -> GuardedProducer:
+    """Guard a producer, as :func:`kafkaguard.guard` says."""
+    if reading.is_told(producer):
+        raise TypeError(
+            f"{producer!r} is guarded already, and only one guard can account for its "
+            "records: use that one"
+        )
+    if reading.transactional_id(producer) is not None:
+        check_transactional(policy, errors)
+    complete_table()
+    cache = TopicFactsCache(topics)
+    settings = config if factory is not None else None
+    return GuardedProducer(
+        producer,
+        Builder(producer, factory, settings),
+        view_of(producer, config, cache),
+        cache,
+        policy,
+        topics or (),
+        on_event,
+    )

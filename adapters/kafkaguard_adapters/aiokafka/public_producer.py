@@ -1,0 +1,107 @@
+"""A producer whose inside is not the one that this package knows.
+
+What the public interface allows: a record without a key is refused before anything is
+sent, and what the client raises says what to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import KafkaError, ProducerClosed
+
+from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup, TopicFactsCache
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.aiokafka.errors import complete_table, errors
+from kafkaguard_adapters.aiokafka.stand_in import StandIn
+from kafkaguard_adapters.aiokafka.view import view_of
+from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
+from kafkaguard_adapters.client_errors import recast
+from kafkaguard_adapters.producing.null_keys import NullKeyRule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_policies import RetryPolicy
+
+
+class PublicProducer(AsyncClusterCalls, StandIn):
+    """An AIOKafkaProducer guarded by what its public interface allows.
+
+    Args:
+        producer: The client's producer.
+        policy: Says what becomes of null keys.
+        topics: What the caller declares about topics, instead of a look-up.
+        config: Its settings. Default: read from it.
+    """
+
+    def __init__(
+        self,
+        producer: Any,
+        policy: RetryPolicy,
+        topics: Mapping[str, TopicFacts] | None,
+        config: Mapping[str, Any] | None,
+    ) -> None:
+        cache = TopicFactsCache(topics)
+        super().__init__(producer, view_of(producer, config, cache))
+        complete_table()
+        self._checks_keys = policy.null_key == "reject"
+        self._rule = NullKeyRule(errors, disguised=policy.disguised_null_key)
+        self._lookup = AwaitedFactsLookup(self._facts, cache)
+
+    async def send(
+        self, topic: str, value: Any = None, key: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Send a record, as ``AIOKafkaProducer.send`` does.
+
+        Raises:
+            InvalidRecordKeyError: The topic is compacted and the record has no key.
+            KafkaGuardError: What else the client raises, also of its own class.
+        """
+        self._check_open()
+        if (
+            self._checks_keys
+            and key is None
+            and (await self._lookup.facts(topic)).compacted
+        ):
+            self._rule.refuse(topic, is_disguised=False)
+        return await self._pass(self.client.send(topic, value, key, *args, **kwargs))
+
+    async def send_and_wait(self, *args: Any, **kwargs: Any) -> Any:
+        """Send a record, and wait for its outcome.
+
+        Raises:
+            KafkaGuardError: As for :meth:`send`, and why the record failed.
+        """
+        return await self._pass(await self.send(*args, **kwargs))
+
+    async def send_batch(self, *args: Any, **kwargs: Any) -> Any:
+        """Send a batch, as ``AIOKafkaProducer.send_batch`` does.
+
+        Raises:
+            KafkaGuardError: What the client raises, also of its own class.
+        """
+        self._check_open()
+        return await self._pass(self.client.send_batch(*args, **kwargs))
+
+    async def _pass(self, awaitable: Any) -> Any:
+        try:
+            return await awaitable
+        except KafkaGuardError:
+            raise
+        except KafkaError as error:
+            raise errors.translate(error, api="Produce") from error
+
+    def _check_open(self) -> None:
+        if self.is_ended:
+            error = self.cluster_view.closed("nothing was sent")
+            raise recast(error, ProducerClosed)
+
+    async def _facts(self, topic: str) -> TopicFacts:
+        return (await self.cluster_view.ask_topic_settings(topic)).facts
+
+    async def stop(self) -> None:
+        """Close our own connections, then the client, within 30 s."""
+        self._lookup.close()
+        await self._end()

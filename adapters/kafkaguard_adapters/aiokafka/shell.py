@@ -1,0 +1,559 @@
+"""aiokafka's producer as the driver of the delivery machine sees it.
+
+It tells what happens to the client's batches and does with the client what it is told;
+it decides nothing. Three hooks a batch, none a record: the futures of the application
+are the client's own, and those of a failed batch stay open until they are settled here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosed,
+)
+
+from kafkaguard._delivery.facts import Answer, Place, Traits
+from kafkaguard._delivery.report import worst
+from kafkaguard_adapters.aiokafka._private.producing import moving, reading
+from kafkaguard_adapters.aiokafka.batches import (
+    Slot,
+    SourceBatch,
+    TakenBackError,
+    Whole,
+    expired,
+    settle_whole,
+)
+from kafkaguard_adapters.aiokafka.errors import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from kafkaguard._delivery.facts import Batch, Raw, Refusal
+    from kafkaguard._delivery.records import Outcome, Record
+    from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard_adapters.aiokafka.building import Builder
+    from kafkaguard_adapters.asking.topic_settings import TopicSettings
+
+#: Seconds that aiokafka has beyond ``request_timeout_ms`` to keep it by itself.
+MARGIN_S = 2.0
+#: Seconds that a dead producer's tasks have to end before they are cancelled.
+STOP_S = 0.5
+#: Seconds that closing a dead producer may take.
+RETIRE_S = 5.0
+#: Seconds that a successor has to start.
+START_S = 10.0
+#: Seconds that a topic's settings are waited for.
+ASK_S = 3.0
+#: By so much, at most, aiokafka takes a record for larger than it is.
+_ESTIMATE_BYTES = 21
+_POLL_S = 0.01
+#: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID: rewinding does not mend these.
+_SEQUENCE_ERRORS = frozenset({45, 59})
+
+
+class Gate(moving.Gate, Protocol):
+    """What ``send`` does about a record before it comes into a batch."""
+
+    async def wait_for_room(self, topic: str) -> None:
+        """Wait until a record that waited for room may go on."""
+
+    async def check_letter(self, topic: str, key: bytes | None) -> None:
+        """Refuse a dead letter without a key for a compacted topic.
+
+        Raises:
+            InvalidRecordKeyError: It is one.
+        """
+
+    def not_sent(self, error: Exception, topic: str) -> Exception:
+        """Say why the client did not take a dead letter."""
+
+
+class AIOKafkaShell:
+    """See the module.
+
+    Args:
+        producer: The client's producer.
+        builder: Builds its successor.
+        ask: Asks the cluster for the settings of a topic; may take long and may raise.
+        gate: What ``send`` does about a record.
+        in_use: Told of each producer that is put in use.
+
+    Attributes:
+        producer: The producer in use.
+        death: Why it delivers nothing any more; None: it does.
+        has_gap: Numbers of a transactional one are missing: it can only abort.
+    """
+
+    def __init__(
+        self,
+        producer: Any,
+        builder: Builder,
+        ask: Callable[[str], Awaitable[TopicSettings]],
+        gate: Gate,
+        in_use: Callable[[Any], None],
+    ) -> None:
+        self.errors: ClientErrors = errors
+        self.producer = producer
+        self.death: BaseException | None = None
+        self.has_gap = False
+        self.traits = traits_of(producer, builder)
+        self._builder = builder
+        self._ask = ask
+        self._gate = gate
+        self._in_use = in_use
+        self._hooks: dict[Any, moving.Hooks] = {}
+        self._open: dict[SourceBatch, None] = {}
+        self._generation = -1
+        self._numbers = itertools.count()
+        self._is_closed = False
+        self._retired: list[Any] = []
+        #: By the builder that the application hands over as a batch.
+        self._wholes: dict[Any, Whole] = {}
+        #: Batches that a dead producer gave up on their way.
+        self._unheard: list[SourceBatch] = []
+        #: Tasks that hand records over, past every hold.
+        self._handing: set[Any] = set()
+        #: Exceptions that the application may look at before the next report.
+        self._unseen: list[tuple[asyncio.Future[Any], list[Outcome]]] = []
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it has a ``transactional_id``."""
+        return self.traits.transactional
+
+    @property
+    def lost_end(self) -> bool:
+        """Whether a request to end the transaction has had no answer."""
+        return self._hooks[self.producer].lost_end
+
+    def forget_end(self) -> None:
+        """Take note that a transaction is about to end."""
+        self._hooks[self.producer].lost_end = False
+
+    # --- telling of batches -----------------------------------------------------------
+
+    def listen(
+        self,
+        began: Callable[[Batch], object],
+        accepted: Callable[[Batch], object],
+        failed: Callable[[Batch, Sequence[Refusal]], object],
+        died: Callable[[BaseException, Place | None], object],
+        fault: Callable[[str, BaseException], object],
+    ) -> None:
+        """Tell of each batch from now on."""
+        self._began, self._accepted, self._failed = began, accepted, failed
+        self._died, self._fault = died, fault
+        self.put_in_use(self.producer)
+
+    def put_in_use(self, producer: Any) -> None:
+        """Send with this producer from now on, and tell of its batches."""
+        self._generation += 1
+        generation = self._generation
+        hooks = moving.Hooks(
+            producer,
+            lambda source: self._begin(producer, generation, source),
+            self._gate,
+        )
+        self._hooks[producer] = hooks
+        for source in reading.unfinished(producer):
+            hooks.follow(source)
+        self.producer, self.death, self.has_gap = producer, None, False
+        self.watch(producer)
+        self._in_use(producer)
+
+    def watch(self, producer: Any) -> None:
+        """Notice when the sender of a producer that was started ends."""
+        task = reading.sender_task(producer)
+        if task is not None:
+            task.add_done_callback(lambda task: self._sender_ended(producer, task))
+
+    def _begin(self, producer: Any, generation: int, source: Any) -> SourceBatch | None:
+        """Follow a batch."""
+        try:
+            due = time.monotonic() + self.traits.delivery_timeout + MARGIN_S
+            position = (generation, next(self._numbers))
+            batch = SourceBatch(self, producer, source, position, due)
+            batch.whole = self._wholes.pop(reading.builder_of(source), None)
+            if batch.whole is None:
+                batch.before = source.record_count  # of a producer just guarded
+            self._began(batch)
+        except Exception as error:  # noqa: BLE001 - a send must not fail by it
+            self._fault("a batch could not be followed; it is sent", error)
+            return None
+        self._open[batch] = None
+        return batch
+
+    def batch_accepted(self, batch: SourceBatch) -> None:
+        """Tell that the broker took a batch."""
+        self._open.pop(batch, None)
+        if batch.whole is not None:
+            settle_whole(batch.whole, batch.source.future.result(), None)
+        self._accepted(batch)
+
+    def batch_failed(self, batch: SourceBatch, cause: BaseException) -> None:
+        """Tell that a batch has failed, after the death of its producer."""
+        self._open.pop(batch, None)
+        try:
+            self._mend(batch, cause)
+            refusals = batch.refusals(cause)
+            if batch.is_on_its_way and self.death is not None and not expired(refusals):
+                self._unheard.append(batch)
+            if batch.whole is not None:
+                batch.whole.left = sum(isinstance(r.token, Slot) for r in refusals)
+            self._failed(batch, refusals)
+        except Exception as error:  # noqa: BLE001 - the client's sender must not end
+            self._fault("a batch could not be followed", error)
+            self._fail_bluntly(batch, cause)
+
+    def _fail_bluntly(self, batch: SourceBatch, cause: BaseException) -> None:
+        """Settle the futures of a batch as the client would."""
+        for token in batch.tokens():
+            if not isinstance(token, Slot) and not token.done():
+                token.set_exception(errors.translate(cause, api="Produce"))
+
+    def _mend(self, batch: SourceBatch, cause: BaseException) -> None:
+        """Keep a refused batch from costing the next ones their numbers, or tell.
+
+        The broker expects the number of the batch that it has not written. Where it may
+        have written it, or says that numbers are missing, only a new producer helps.
+        """
+        producer = batch.producer
+        task = reading.sender_task(producer)
+        if task is not None and task.done() and producer is self.producer:
+            self._has_ended(producer, task)
+        if not reading.is_idempotent(producer) or not reading.is_numbered(batch.source):
+            return
+        is_odd = getattr(cause, "errno", None) in _SEQUENCE_ERRORS
+        if not (is_odd or batch.may_be_written()):
+            moving.rewind(producer, batch.source)
+        elif self.is_transactional:
+            self.has_gap = True
+        else:
+            self._has_died(producer, cause, batch.place)
+
+    # --- the death of a producer ------------------------------------------------------
+
+    def _sender_ended(self, producer: Any, task: asyncio.Task[None]) -> None:
+        if producer is self.producer and not self._is_closed:
+            self._has_ended(producer, task)
+
+    def _has_ended(self, producer: Any, task: asyncio.Task[None]) -> None:
+        cause = reading.why_ended(task)
+        if cause is None:
+            cause = KafkaError("its background task was cancelled")
+        self._has_died(producer, cause.__cause__ or cause)
+
+    def _has_died(
+        self, producer: Any, cause: BaseException, where: Place | None = None
+    ) -> None:
+        """Tell of a death, once."""
+        if producer is not self.producer or self.death is not None or self._is_closed:
+            return
+        self.death = cause
+        if not self.is_transactional:
+            moving.silence(producer)
+        self._died(cause, where)
+        self._in_use(producer)
+
+    def shut(self) -> None:
+        """Take in nothing more, and send nothing more."""
+        self.death = self.death or KafkaTimeoutError("it is stuck")
+        self._in_use(self.producer)
+        moving.refuse(self.producer)
+        moving.silence(self.producer)
+
+    async def hear_out(self, until: float) -> None:
+        """Wait for the answers to what was sent, until monotonic seconds."""
+        dead = self.producer
+        while time.monotonic() < until and (  # noqa: ASYNC110 - nobody tells of it
+            any(batch.is_on_its_way for batch in self._open_of(dead))
+            or any(batch.late is None for batch in self._unheard)
+        ):
+            await asyncio.sleep(_POLL_S)
+
+    async def stop(self) -> None:
+        """End the client's tasks; what it still holds fails."""
+        await self._stop(self.producer)
+
+    async def _stop(self, producer: Any) -> None:
+        moving.refuse(producer)
+        await moving.end(producer, self._hooks[producer].requests, STOP_S)
+        error = ProducerClosed("the producer was ended")
+        for batch in self._open_of(producer):
+            moving.give_up(producer, batch.source, error)
+
+    def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
+        """Say what was heard of batches after they were given up."""
+        return {
+            batch: batch.late
+            for batch in batches
+            if isinstance(batch, SourceBatch) and batch.late is not None
+        }
+
+    async def succeed(self, locking_out: Batch | None) -> None:
+        """Build a successor and put it in use.
+
+        With the id of the dead one and a newer epoch it locks out what that has left on
+        its way: a request may lie in a broker's buffers for as long as that is paused.
+        """
+        dead = self.producer
+        successor = self._builder.build()
+        await self._start(successor)
+        if isinstance(locking_out, SourceBatch) and reading.is_idempotent(successor):
+            identity = reading.next_identity(dead, locking_out.producer)
+            if identity is not None:
+                moving.take_identity(successor, identity)
+        if self._is_closed:
+            await self._close(successor)
+            raise ProducerClosed("the producer was closed meanwhile")
+        self._retired.append(dead)
+        self._unheard.clear()
+        self.put_in_use(successor)
+
+    async def renew(self, within: float) -> None:
+        """Put a new producer in use that takes over a ``transactional_id``.
+
+        Args:
+            within: Seconds that it has.
+
+        Raises:
+            Exception: It cannot be built, or cannot take over.
+        """
+        old = self.producer
+        successor = self._builder.build()
+        await self._start(successor, within)
+        self._retired.append(old)
+        self.put_in_use(successor)
+
+    async def _start(self, producer: Any, within: float = START_S) -> None:
+        try:
+            async with asyncio.timeout(within):
+                await producer.start()
+        except BaseException as error:
+            await self._close(producer)
+            if isinstance(error, TimeoutError):
+                raise KafkaConnectionError(
+                    f"a new producer did not start within {within:g} s"
+                ) from error
+            raise
+
+    async def _close(self, producer: Any) -> None:
+        """Close a producer that has no use any more."""
+        hooks = self._hooks.pop(producer, None)
+        try:
+            await moving.end(producer, hooks.requests if hooks else set(), STOP_S)
+            await moving.close(producer, RETIRE_S)
+        except Exception as error:  # noqa: BLE001 - it has no use any more
+            self._fault("a dead producer could not be closed", error)
+
+    async def retire(self) -> None:
+        """Close the dead producers."""
+        while self._retired:
+            await self._close(self._retired.pop())
+
+    def may_pass(self, error: BaseException) -> bool:
+        """Tell whether building a producer may succeed later."""
+        return isinstance(error, OSError) or bool(getattr(error, "retriable", False))
+
+    # --- handing over -----------------------------------------------------------------
+
+    async def hand_over(self, record: Record, deadline: float) -> Any:
+        """Give a record to the client, past every hold.
+
+        Raises:
+            Exception: The client did not take it.
+        """
+        (topic, partition), raw = record.place, record.raw
+        assert raw is not None
+        if record.is_letter:
+            await self._gate.check_letter(topic, raw.key)
+        producer, task = self.producer, asyncio.current_task()
+        self._handing.add(task)
+        try:
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                await moving.wait_for_topic(producer, topic)
+                return await self._hooks[producer].add(
+                    moving.place_of(producer, topic, partition, raw),
+                    raw.key,
+                    raw.value,
+                    max(0.0, deadline - time.monotonic()),
+                    raw.timestamp_ms,
+                    list(raw.headers),
+                )
+        except TimeoutError as error:
+            late = KafkaTimeoutError(f"topic {topic} was not known in time")
+            if record.is_letter:
+                raise self._gate.not_sent(late, topic) from error
+            raise late from error
+        except Exception as error:
+            if record.is_letter:
+                raise self._gate.not_sent(error, topic) from error
+            raise
+        finally:
+            self._handing.discard(task)
+
+    async def add(self, *record: Any) -> Any:
+        """Give the client in use a record, which may wait for room; past every hold."""
+        return await self._hooks[self.producer].add(*record)
+
+    async def add_batch(self, builder: Any, tp: Any, within: float) -> Any:
+        """Give the client in use a batch of the application's own; past every hold."""
+        future = reading.loop_of(self.producer).create_future()
+        self._wholes[builder] = Whole(future)
+        try:
+            add = self._hooks[self.producer].add_batch
+            theirs = await add(builder, tp, within)
+        finally:
+            self._wholes.pop(builder, None)
+        theirs.add_done_callback(_look)  # the application has the other one
+        return future
+
+    def send_now(self) -> None:
+        """Send what was taken in without lingering."""
+        moving.end_linger(self.producer)
+
+    async def wait_for_room(self, topic: str) -> None:
+        """Wait until a record that waited for room may go on."""
+        if asyncio.current_task() not in self._handing:
+            await self._gate.wait_for_room(topic)
+
+    def size_alone(self, raw: Raw) -> int:
+        """Return the bytes of a batch with this record only, compressed."""
+        return reading.size_alone(self.producer, raw)
+
+    async def ask_limit(self, topic: str) -> int | None:
+        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        try:
+            async with asyncio.timeout(ASK_S):
+                return (await self._ask(topic)).max_message_bytes
+        except Exception:  # noqa: BLE001 - the text does without it
+            return None
+
+    def take_back(self, behind: Batch) -> None:
+        """Fail what waits behind a batch that has failed, and was never sent."""
+        for batch in list(self._open):
+            if batch.place == behind.place and not reading.is_numbered(batch.source):
+                error = TakenBackError("it waited behind a batch that has failed")
+                moving.give_up(batch.producer, batch.source, error)
+
+    def give_up(self, batch: Batch) -> None:
+        """Fail a batch, of which nothing more is sent if it was not sent yet."""
+        if isinstance(batch, SourceBatch):
+            error = KafkaTimeoutError("request_timeout_ms is over")
+            moving.give_up(batch.producer, batch.source, error)
+
+    # --- the application's futures ----------------------------------------------------
+
+    def settle(self, record: Record) -> None:
+        """Settle the application's future of a record, which has its outcome."""
+        token, outcome = record.first_token, record.outcome
+        assert outcome is not None
+        if isinstance(token, Slot):
+            if token.whole is not None:
+                self._settle_part(token.whole, record)
+            return
+        assert isinstance(token, asyncio.Future)
+        if token.done():  # cancelled by the application
+            return
+        if outcome.error is None:
+            token.set_result(_put(record))
+            return
+        token.set_exception(outcome.error)
+        self._note(token, [outcome])
+
+    def _settle_part(self, whole: Whole, record: Record) -> None:
+        """Settle a batch of the application's own once all its records are settled."""
+        whole.records.append(record)
+        whole.left -= 1
+        if whole.left or whole.future.done():
+            return
+        outcomes = [each.outcome for each in whole.records if each.outcome]
+        error = worst(o.error for o in outcomes if o.error is not None)
+        first = min(whole.records, key=lambda each: each.index)
+        settle_whole(whole, None if error else _put(first), error)
+        if error is not None:
+            self._note(whole.future, [o for o in outcomes if o.error is not None])
+
+    def _note(self, future: asyncio.Future[Any], outcomes: list[Outcome]) -> None:
+        if all(outcome.seen for outcome in outcomes):
+            moving.forgive(future)
+        else:
+            self._unseen.append((future, outcomes))
+
+    def note_seen(self) -> None:
+        """Take note of the failures that the application has looked at."""
+        for future, outcomes in self._unseen:
+            if moving.was_seen(future):
+                for outcome in outcomes:
+                    outcome.seen = True
+
+    def note_told(self) -> None:
+        """Take note that the failures until now were told in a report."""
+        told, self._unseen = self._unseen, []
+        for future, _ in told:
+            moving.forgive(future)
+
+    # --- the end ----------------------------------------------------------------------
+
+    def refuse_successors(self) -> None:
+        """Put no successor in use any more."""
+        self._is_closed = True
+
+    async def close(self, within: float) -> None:
+        """Stop the client within seconds; no task of it is left then."""
+        self.refuse_successors()
+        producer = self.producer
+        hooks = self._hooks[producer]
+        try:
+            if self.death is None:
+                async with asyncio.timeout(within):
+                    await producer.stop()
+        finally:
+            await moving.end(producer, hooks.requests, STOP_S)
+            if not reading.is_closed(producer) or self.death is not None:
+                await moving.close(producer, within)
+            moving.let_go(producer)
+            await self.retire()
+
+    def _open_of(self, producer: Any) -> list[SourceBatch]:
+        return [batch for batch in self._open if batch.producer is producer]
+
+
+def traits_of(producer: Any, builder: Builder) -> Traits:
+    """Return what aiokafka's producer can do and tell with these settings."""
+    is_idempotent = reading.is_idempotent(producer)
+    is_transactional = reading.transactional_id(producer) is not None
+    return Traits(
+        client=errors.client,
+        delivery_timeout=reading.delivery_timeout(producer),
+        timeout_setting="request_timeout_ms",
+        largest_request=reading.largest_request(producer) - _ESTIMATE_BYTES,
+        compresses=reading.compresses(producer),
+        idempotent=is_idempotent,
+        transactional=is_transactional,
+        hears_late=not is_transactional,
+        replaceable=builder.can_build,
+    )
+
+
+def _look(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
+def _put(record: Record) -> Any:
+    """Return the metadata of a delivered record."""
+    outcome, token = record.outcome, record.token
+    if outcome is not None and outcome.offset is not None:
+        topic, partition = record.place
+        return moving.metadata_at(topic, partition or 0, outcome.offset)
+    if isinstance(token, asyncio.Future) and token.done():
+        return token.result()
+    return None

@@ -1,0 +1,418 @@
+"""The transactional calls of a guarded producer: bounded, their failures told apart.
+
+aiokafka asks for a commit again by itself while its answer is lost, and its background
+task ends at any answer that it does not expect. Then a new producer takes over the same
+``transactional_id``: its first request has the coordinator abort what is open. aiokafka
+cannot show the coordinator the epoch of the old one, so nothing takes over after this
+one was fenced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aiokafka.errors import KafkaError
+
+from kafkaguard._delivery.judging import ends_all
+from kafkaguard._delivery.transaction import TransactionRun
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.aiokafka._private.producing import transactions as inside
+from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.producing import transaction_words as words
+from kafkaguard_adapters.producing.transaction_words import (
+    ABORT,
+    BEGIN,
+    COMMIT,
+    OFFSETS,
+    SEND,
+    Call,
+    TransactionWords,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kafkaguard._delivery.shell import Policy
+    from kafkaguard._delivery.transaction import Call as CallName
+    from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
+    from kafkaguard_adapters.producing.task_driver import TaskDriver
+
+_words = TransactionWords(
+    errors, "a new producer with the same transactional_id is started"
+)
+
+
+class GivenUp(NamedTuple):
+    """A transaction that was open when its producer was stopped.
+
+    Attributes:
+        still_open: Why it was not aborted; None: it was.
+    """
+
+    still_open: KafkaGuardError | None = None
+
+
+class Transactions:
+    """Begins and ends transactions.
+
+    Args:
+        shell: The client.
+        driver: Follows its records.
+        policy: How hard to try in a block.
+    """
+
+    def __init__(
+        self, shell: AIOKafkaShell, driver: TaskDriver, policy: Policy
+    ) -> None:
+        self._shell = shell
+        self._driver = driver
+        self._policy = policy
+        self._forget()
+
+    def _forget(self) -> None:
+        """Know of no transaction any more."""
+        self._driver.machine.new_transaction()
+        self._is_stuck = False
+        self._lost_commit: BaseException | None = None
+        self._offsets: tuple[Any, Any, asyncio.Task[None]] | None = None
+        self._began = float("inf")
+
+    @property
+    def _failure(self) -> KafkaGuardError | None:
+        return self._driver.machine.transaction_failure
+
+    @property
+    def _is_open(self) -> bool:
+        return self._began != float("inf")
+
+    # --- records ----------------------------------------------------------------------
+
+    def refused_at_once(self, error: KafkaGuardError) -> None:
+        """Take note of a record that was never handed over: the rest is incomplete.
+
+        As Java's producer does, which then takes no commit either.
+        """
+        if self._shell.is_transactional and self._is_open:
+            self._driver.machine.spoil_transaction(error)
+
+    def refusal_of(self, error: Exception, topic: str) -> KafkaGuardError:
+        """Make the error for a record that the client did not take."""
+        producer = self._shell.producer
+        cause = self._cause()
+        if self._failure is not None or (cause is not None and self._is_open):
+            return self._judged(error, SEND)
+        if not inside.is_in_transaction(producer):
+            made = _words.out_of_order(SEND, inside.state_of(producer))
+            made.topic = topic
+            return made
+        return errors.translate(
+            error, api=SEND.api, topic=topic, context={"transactional": True}
+        )
+
+    # --- calls ------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Begin a transaction, if need be with a new producer.
+
+        Raises:
+            KafkaGuardError: It cannot begin.
+        """
+        self._check(BEGIN)
+        is_unfit = (
+            self._shell.has_gap
+            or self._is_stuck
+            or self._lost_commit is not None
+            or self._cause() is not None
+        )
+        if is_unfit and not self._is_over_for_good():
+            await self._renew()
+        producer = self._shell.producer
+        if self._is_over_for_good():
+            raise self._judged(self._cause() or KafkaError(), BEGIN)
+        if inside.state_of(producer) != "READY":
+            raise _words.out_of_order(BEGIN, inside.state_of(producer))
+        async with asyncio.timeout(self._limit):
+            await producer.begin_transaction()
+        self._forget()
+        self._began = time.monotonic()
+
+    async def commit(self) -> None:
+        """Commit within ``request_timeout_ms``; call it again to wait for longer.
+
+        Raises:
+            KafkaGuardError: Its verdict says whether to abort.
+        """
+        self._check(COMMIT)
+        self._raise_doubt()
+        producer = self._shell.producer
+        if inside.state_of(producer) != "COMMITTING_TRANSACTION":
+            # Not while any is on its way: what fails afterwards would be left out.
+            await self._await_records(COMMIT)
+            self._raise_failure(COMMIT)
+            if not inside.is_in_transaction(producer):
+                raise _words.out_of_order(COMMIT, inside.state_of(producer))
+            self._shell.forget_end()
+            inside.end(producer, commit=True)
+        await self._await_end(COMMIT)
+        self._forget()
+
+    async def abort(self) -> None:
+        """Abort within ``request_timeout_ms``.
+
+        Raises:
+            KafkaGuardError: It cannot be aborted.
+        """
+        self._check(ABORT)
+        self._raise_doubt()
+        await self._abort()
+
+    async def _abort(self) -> None:
+        producer = self._shell.producer
+        if self._cause() is not None and not inside.has_failed(producer):
+            await self._abort_by_successor()
+            return
+        state = inside.state_of(producer)
+        if not inside.is_open(producer) or state == "COMMITTING_TRANSACTION":
+            raise _words.out_of_order(ABORT, state)
+        inside.end(producer, commit=False)
+        await self._await_end(ABORT)
+        self._forget()
+
+    async def _abort_by_successor(self) -> None:
+        """Have a new producer of the same id abort what a dead one has left open."""
+        cause = self._cause()
+        assert cause is not None
+        if not self._is_open or self._is_over_for_good():
+            raise self._judged(cause, ABORT)
+        if self._is_stuck:  # it was tried
+            raise _words.not_aborted(cause)
+        await self._renew()
+        self._forget()
+
+    async def add_offsets(self, offsets: Any, group_id: Any) -> None:
+        """Add a consumer's offsets within ``request_timeout_ms``.
+
+        Raises:
+            KafkaGuardError: They could not be added.
+        """
+        self._check(OFFSETS)
+        self._raise_failure(OFFSETS)
+        producer = self._shell.producer
+        if not inside.is_in_transaction(producer):
+            raise _words.out_of_order(OFFSETS, inside.state_of(producer))
+        if self._offsets is None or self._offsets[:2] != (offsets, group_id):
+            call = producer.send_offsets_to_transaction(offsets, group_id)
+            self._offsets = (offsets, group_id, asyncio.ensure_future(call))
+        task = self._offsets[2]
+        done, _ = await asyncio.wait([task], timeout=self._limit)
+        if not done:
+            raise _words.not_in_time(OFFSETS, self._unconfirmed())
+        self._offsets = None
+        error = task.exception()
+        if isinstance(error, KafkaError):
+            raise self._judged(error, OFFSETS)
+        if error is not None:
+            raise error
+
+    def can_ask_again(self) -> bool:
+        """Tell whether the call that has just failed can be made again."""
+        return self._lost_commit is None and self._cause() is None
+
+    async def give_up(self, seconds: float) -> GivenUp | None:
+        """Abort what is open when the producer is stopped, as Java's producer does.
+
+        Until then, whoever reads only what is committed gets nothing that came later.
+
+        Args:
+            seconds: The time that it has.
+
+        Returns:
+            What became of the transaction; None: none was open, or one that had failed
+            is aborted now.
+        """
+        if not self._shell.is_transactional or not self._is_open:
+            return None
+        was_sound = self._failure is None and self._cause() is None
+        try:
+            async with asyncio.timeout(seconds):
+                await self._abort()
+        except TimeoutError:
+            return GivenUp(_words.not_in_time(ABORT, "the abort was not answered"))
+        except KafkaGuardError as error:
+            return GivenUp(error)
+        finally:
+            if self._offsets is not None:
+                self._offsets[2].cancel()
+        return GivenUp() if was_sound else None
+
+    @asynccontextmanager
+    async def block(self, producer: Any) -> AsyncIterator[Any]:
+        """Begin a transaction, and commit it after the body, or abort it.
+
+        Args:
+            producer: The guarded producer, which the body gets.
+
+        Raises:
+            KafkaGuardError: It was not committed; the verdict says what to do.
+            BaseException: What the body raises, once it is aborted.
+        """
+        run = TransactionRun(self._policy)
+        await self._make(run, "begin")
+        try:
+            yield producer
+        except BaseException as error:
+            if run.aborts_after(error):
+                try:
+                    await self._make(run, "abort")
+                except KafkaGuardError as failure:
+                    error.add_note(
+                        f"besides, its transaction was not aborted: {failure}"
+                    )
+            raise
+        await self._make(run, "commit")
+
+    async def _make(self, run: TransactionRun, call: CallName) -> None:
+        """Make a call, and what follows from its failure."""
+        run.starts(call, time.monotonic())
+        while True:
+            try:
+                await getattr(self, call)()
+            except KafkaGuardError as error:
+                again = self.can_ask_again()
+                step = run.failed(error, time.monotonic(), can_ask_again=again)
+                if step.do == "abort":
+                    await self._make(run, "abort")
+                if step.do != "again":
+                    raise
+            else:
+                return
+            await asyncio.sleep(step.wait)
+
+    # --- what they wait for -----------------------------------------------------------
+
+    async def _await_end(self, call: Call) -> None:
+        producer = self._shell.producer
+        happened = (
+            f"the coordinator did not answer within {self._limit:g} s "
+            f"(request_timeout_ms): call the same method again ({call.method})"
+        )
+        try:
+            async with asyncio.timeout(self._limit):
+                await inside.ended(producer)
+        except TimeoutError:
+            if call is ABORT:
+                self._is_stuck = True
+                happened += ", or begin_transaction(), which then uses a new producer"
+            raise _words.not_in_time(call, happened) from None
+        except Exception as error:
+            raise self._not_ended(error, call) from error
+
+    def _not_ended(self, error: Exception, call: Call) -> KafkaGuardError:
+        """Say what it means that a transaction has not ended."""
+        cause = error.__cause__ or error
+        judged = self._judged(error, call)
+        if call is ABORT and not words.stops(judged):
+            self._is_stuck = True
+            return _words.not_aborted(cause)
+        if call is COMMIT and judged.verdict.action is not Action.FENCED:
+            was_refused = judged.verdict.written == "no"
+            if self._shell.lost_end or not was_refused:
+                self._lost_commit = cause
+                return _words.commit_in_doubt(cause)
+        return judged
+
+    async def _await_records(self, call: Call) -> None:
+        """Wait until each record has its outcome."""
+        if not await self._driver.wait(time.monotonic() + self._limit):
+            return
+        raise _words.not_in_time(
+            call,
+            f"records had no outcome within {self._limit:g} s (request_timeout_ms): "
+            f"call the same method again ({call.method})",
+        )
+
+    @property
+    def _limit(self) -> float:
+        return self._shell.traits.delivery_timeout
+
+    async def _renew(self) -> None:
+        """Let a new producer take over the ``transactional_id``."""
+        self._driver.recreated()
+        try:
+            await self._shell.renew(self._limit)
+        except (KafkaError, OSError) as error:
+            self._is_stuck = True
+            context = {"transactional": True}
+            made = errors.translate(error, api=BEGIN.api, context=context)
+            if made.verdict.action is Action.ABORT:  # which is what was just refused
+                made = _words.not_aborted(error)
+            raise made from error
+        self._driver.retire()
+
+    # --- what is known ----------------------------------------------------------------
+
+    def _cause(self) -> BaseException | None:
+        """Return why the client can do nothing any more in this transaction."""
+        shell = self._shell
+        return inside.why_failed(shell.producer) or shell.death
+
+    def _is_over_for_good(self) -> bool:
+        """Tell whether a new producer would do harm, or not help."""
+        cause = self._cause()
+        return cause is not None and (
+            ends_all(cause) or not self._shell.traits.replaceable
+        )
+
+    def _check(self, call: Call) -> None:
+        if not self._shell.is_transactional:
+            raise _words.not_transactional(call)
+
+    def _raise_doubt(self) -> None:
+        """Say again that a commit is in doubt: its transaction is over."""
+        if self._lost_commit is not None and not self._is_over_for_good():
+            raise _words.commit_in_doubt(self._lost_commit)
+
+    def _raise_failure(self, call: Call) -> None:
+        """Refuse what would go on without a record, or offsets, that were asked for."""
+        if self._failure is not None:
+            raise _words.abort_first(self._failure, call)
+        cause = self._cause()
+        if cause is not None:
+            raise self._judged(cause, call)
+        if self._offsets is not None and call is COMMIT:
+            failed = _words.not_in_time(OFFSETS, self._unconfirmed())
+            raise _words.abort_first(failed, COMMIT)
+
+    def _unconfirmed(self) -> str:
+        assert self._offsets is not None
+        offsets, group = self._offsets[:2]
+        topics = ", ".join(sorted({place.topic for place in offsets})) or "no topic"
+        return (
+            f"the offsets of group {group} for {topics} were not confirmed within "
+            f"{self._limit:g} s (request_timeout_ms): the group's coordinator does not "
+            "answer, or the brokers do not know one of the topics or partitions. Call "
+            "the same method again to wait for longer, or abort_transaction()"
+        )
+
+    def _judged(self, error: BaseException, call: Call) -> KafkaGuardError:
+        """Say what a failed call means."""
+        cause = self._cause() or error.__cause__ or error
+        context = {"transactional": True, "phase": call.phase}
+        judged = errors.translate(cause, api=call.api, context=context)
+        if judged.verdict.action is Action.FENCED:
+            words.explain_fenced(
+                judged,
+                lasted=time.monotonic() - self._began if self._is_open else 0.0,
+                limit=inside.time_limit(self._shell.producer),
+                in_doubt=self._lost_commit is not None or self._shell.lost_end,
+            )
+        if words.stops(judged):
+            return judged
+        is_end = call in (COMMIT, ABORT)
+        if self._is_open and not is_end:
+            return _words.abort_first(self._failure or judged, call)
+        return judged

@@ -1,0 +1,14 @@
+"""Building a client from a factory and its settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def build(factory: Callable[..., Any], config: Mapping[str, Any]) -> Any:
+    """Build a client; settings with dots in their names go in one dict (librdkafka)."""
+    has_dots = any("." in each for each in config)
+    return factory(dict(config)) if has_dots else factory(**config)

@@ -1,0 +1,144 @@
+"""A guarded ``AIOProducer`` or ``AsyncSerializingProducer``: checked, not rescued.
+
+These collect records in a buffer of their own, hand them over in an order of their own,
+and settle their futures themselves, so that no wrapper can send a record again before
+the later ones. What can be done: a record without a key is refused before it is
+buffered, and what fails has a verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.aio import AsyncSerializingProducer
+
+from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
+from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
+from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
+from kafkaguard_adapters.confluent.view import view_of
+from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+from kafkaguard_adapters.stand_in import GuardedAsyncClient
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_policies import RetryPolicy
+
+_log = logging.getLogger("kafkaguard.producer")
+
+#: What it does by the policy.
+OBEYS = frozenset({"null_key"})
+
+
+class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
+    """An AIOProducer whose null keys are refused and whose failures have verdicts.
+
+    Args:
+        producer: The client's producer.
+        view: What our own calls ask.
+        null_keys: Refuses records without a key; None: the policy lets them pass.
+        harmless: Topics for which a record without a key may pass unseen.
+    """
+
+    _ends_with = "close"
+
+    def __init__(
+        self,
+        producer: Any,
+        view: ClusterView,
+        null_keys: NullKeyCheck | None,
+        harmless: set[str],
+    ) -> None:
+        super().__init__(producer, view)
+        self._null_keys = null_keys
+        self._harmless = harmless
+        self._key_at = 1 if isinstance(producer, AsyncSerializingProducer) else 2
+
+    async def __aenter__(self) -> Any:
+        """Enter; leaving closes it."""
+        return self
+
+    async def produce(
+        self, topic: str, *args: Any, **kwargs: Any
+    ) -> asyncio.Future[Any]:
+        """Produce a record, as the client's ``produce`` does, in its own order.
+
+        Returns:
+            A future of the message, as the client's.
+
+        Raises:
+            InvalidRecordKeyError: The topic is compacted and the record has no key.
+            TypeError: ``on_delivery`` is given, which the client would ignore.
+        """
+        for name in ("on_delivery", "callback"):
+            if kwargs.get(name) is not None:
+                raise TypeError(
+                    f"produce({name}): an AIOProducer does not call it; await the "
+                    "future that produce() returns"
+                )
+        key = kwargs.get("key")
+        if key is None and len(args) >= self._key_at:
+            key = args[self._key_at - 1]
+        if key is None and self._null_keys is not None and topic not in self._harmless:
+            await asyncio.to_thread(self._null_keys.check, topic, None, None, None)
+        try:
+            theirs = await self.client.produce(topic, *args, **kwargs)
+        except KafkaException as error:
+            raise errors.translate(error, api="Produce", topic=topic) from error
+        ours = asyncio.get_running_loop().create_future()
+        theirs.add_done_callback(lambda done: _settle(ours, done, topic))
+        return ours
+
+    async def close(self) -> None:
+        """Close our own connections, then the client, within 30 s.
+
+        Raises:
+            KafkaGuardError: It has not ended by then, and was left.
+        """
+        await self._end()
+
+
+def _settle(ours: asyncio.Future[Any], theirs: asyncio.Future[Any], topic: str) -> None:
+    """Settle a future as the client has settled its own."""
+    if ours.done():
+        return
+    if theirs.cancelled():
+        ours.cancel()
+    elif (error := theirs.exception()) is None:
+        ours.set_result(theirs.result())
+    elif isinstance(error, (KafkaException, KafkaError)):
+        ours.set_exception(errors.translate(error, api="Produce", topic=topic))
+    else:
+        ours.set_exception(error)
+
+
+def wrap(
+    producer: Any,
+    *,
+    config: Mapping[str, Any] | None = None,
+    policy: RetryPolicy,
+    topics: Mapping[str, TopicFacts] | None = None,
+    **_: Any,
+) -> GuardedAIOProducer:
+    """Guard a producer, as :func:`kafkaguard.guard` says."""
+    _log.warning(
+        "guard(): an %s batches and settles records by itself: null keys are refused "
+        "and failures have verdicts, but records are not sent again, a dead producer "
+        "is not replaced, and there is no report. A Producer in a thread has all that",
+        type(producer).__name__,
+    )
+    cache = TopicFactsCache(topics)
+    view = view_of(producer, config, cache)
+    null_keys = None
+    if policy.null_key == "reject" and (config is not None or topics):
+        null_keys = NullKeyCheck(
+            TopicFactsLookup(lambda topic: view.topic_settings(topic).facts, cache),
+            errors,
+        )
+    return GuardedAIOProducer(producer, view, null_keys, cache.harmless)

@@ -1,0 +1,146 @@
+"""confluent-kafka's commits: attempt by attempt, and what is told of those in between.
+
+The client's commit ends with the first answer. It raises one error for all partitions
+without saying of which it is, or returns a list in which a refused one has its error.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from kafkaguard._cluster.reports import as_partition, raise_gravest
+from kafkaguard._consuming.commits import (
+    OFFSET_COMMIT,
+    CommitRun,
+    OneForAll,
+    failed_event,
+)
+from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.consuming import commit_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from confluent_kafka import Consumer
+
+    from kafkaguard._cluster.reports import TopicPartition as Place
+    from kafkaguard._consuming.machine import Policy
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.confluent.reading import Reading
+    from kafkaguard_adapters.consuming.driver import Driver
+
+
+class Committing:
+    """Makes commits, and tells of those that nobody waits for.
+
+    Args:
+        consumer: The client's consumer.
+        shell: Says what is assigned.
+        driver: Tells events.
+        policy: How long to wait between attempts.
+        deadline: Seconds that a commit with its repeats may take.
+        commits_itself: Whether the client commits in the background.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        shell: Reading,
+        driver: Driver,
+        policy: Policy,
+        *,
+        deadline: float,
+        commits_itself: bool,
+    ) -> None:
+        self._consumer = consumer
+        self._shell = shell
+        self._driver = driver
+        self._policy = policy
+        self._deadline = deadline
+        self._kind: Literal["auto", "async"] = "auto" if commits_itself else "async"
+        self._is_under_way = False
+
+    def heard(self, error: Any, partitions: Sequence[TopicPartition]) -> None:
+        """Take in how a commit ended that nobody waits for."""
+        refused = {
+            as_partition(each): _refused(each.error or error, each)
+            for each in partitions or ()
+            if each.error is not None or error is not None
+        }
+        if refused and not self._is_under_way:
+            event = failed_event(
+                self._policy, refused, kind=self._kind, client=errors.client
+            )
+            self._driver.note(event)
+
+    def and_wait(self, args: dict[str, Any]) -> list[TopicPartition]:
+        """Commit, and try again what is refused for now.
+
+        Args:
+            args: The arguments of the client's ``commit``.
+
+        Returns:
+            What the client returns; what was refused has its error.
+
+        Raises:
+            KafkaGuardError: What the client raises in place of a list.
+        """
+        known = {as_partition(each): each for each in _offsets(args)}
+        attempt = CommitRun(
+            self._policy,
+            random.random,
+            known or self._shell.assignment(),
+            time.monotonic() + self._deadline,
+            client=errors.client,
+        )
+
+        def once(places: Collection[Place]) -> Mapping[Place, KafkaGuardError]:
+            offsets = [known[each] for each in places if each in known]
+            given = {"offsets": offsets} if offsets else args
+            try:
+                found = self._consumer.commit(**given, asynchronous=False)
+            except KafkaException as error:
+                refused = {each: _refused(error, each) for each in places}
+                return OneForAll(refused) if offsets else refused
+            known.update({as_partition(each): each for each in found})
+            return {
+                as_partition(each): _refused(each.error, each)
+                for each in found
+                if each.error is not None
+            }
+
+        self._is_under_way = True
+        try:
+            commit_loop.commit(attempt, once, self._owned)
+        finally:
+            self._is_under_way = False
+        if attempt.errors:
+            self._driver.note(attempt.event())
+            self._driver.tell()
+        listed = {place for place, each in known.items() if each.error is not None}
+        if not attempt.errors.keys() <= listed:
+            raise_gravest(attempt.errors.values())
+        return list(known.values())
+
+    def _owned(self) -> Collection[Place] | None:
+        """Return what is assigned; None where nothing is, as for a mere committer."""
+        return self._shell.assignment() or None
+
+
+def _offsets(args: Mapping[str, Any]) -> list[TopicPartition]:
+    """List what a commit names; without arguments only the client knows."""
+    if "message" not in args:
+        return list(args.get("offsets", ()))
+    message = args["message"]
+    at = message.offset() + 1
+    return [TopicPartition(message.topic(), message.partition(), at)]
+
+
+def _refused(error: Any, place: Any) -> KafkaGuardError:
+    return errors.translate(
+        error, api=OFFSET_COMMIT, topic=place.topic, partition=place.partition
+    )

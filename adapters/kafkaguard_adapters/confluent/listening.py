@@ -1,0 +1,69 @@
+"""What librdkafka takes only when a consumer is built: callbacks, and a logger.
+
+librdkafka resets a position that is out of range by itself. All that shows of it is a
+line in its log, which comes by within a poll and before any record after the reset.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard_adapters.confluent.callbacks import Chained
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_log = logging.getLogger("kafkaguard.consumer")
+
+CALLBACKS: Final = ("error_cb", "on_commit")
+LOGGER: Final = "logger"
+_OFFSETS: Final = "OFFSET"
+_RESET: Final = re.compile(
+    r"(?P<topic>\S+) \[(?P<partition>\d+)\]: offset reset \(at offset (?P<at>\d+)\b"
+)
+#: syslog's number for each level that confluent-kafka translates into Python's.
+_SYSLOG: Final = {
+    logging.CRITICAL: 2,
+    logging.ERROR: 3,
+    logging.WARNING: 4,
+    logging.INFO: 6,
+    logging.DEBUG: 7,
+}
+
+
+class ResetLog:
+    """librdkafka's logger: the guard hears of resets, and each line goes its usual way.
+
+    Args:
+        own: The user's logger; None: the lines go to stderr, as librdkafka's do.
+    """
+
+    def __init__(self, own: logging.Logger | None) -> None:
+        self.own = own
+        self.hear: Callable[[TopicPartition, int], object] | None = None
+
+    def log(self, level: int, text: str, facility: str, name: str, line: str) -> None:
+        """Take a line in; what is raised here would end the poll."""
+        found = _RESET.search(line) if facility == _OFFSETS else None
+        if found is not None and self.hear is not None:
+            place = TopicPartition(found["topic"], int(found["partition"]))
+            try:
+                self.hear(place, int(found["at"]))
+            except Exception:  # noqa: BLE001 - see above
+                _log.exception("the guard failed; the client resets the offset")
+        if self.own is not None:
+            self.own.log(level, text, facility, name, line)
+        else:
+            number = _SYSLOG.get(level, level)
+            sys.stderr.write(f"%{number}|{time.time():.3f}|{facility}|{name}| {line}\n")
+
+
+def prepare(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Let the guard listen to a consumer that is to be built."""
+    chained = {name: Chained(config.get(name)) for name in CALLBACKS}
+    return {**config, **chained, LOGGER: ResetLog(config.get(LOGGER))}

@@ -1,0 +1,168 @@
+"""``produce`` of a class that has its own: a SerializingProducer's, or the user's."""
+
+from __future__ import annotations
+
+import inspect
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException, Producer, SerializingProducer
+from confluent_kafka.error import KeySerializationError, ValueSerializationError
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from kafkaguard.errors import ClientConfigurationError
+from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.sending import Arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard_adapters.confluent.sending import Sending
+
+#: What a class of the user's calls the delivery callback.
+_CALLBACKS = ("on_delivery", "callback")
+
+
+def produce_for(sending: Sending) -> Callable[..., Any]:
+    """Return the ``produce`` of a guarded producer, with its client's arguments.
+
+    Raises:
+        ClientConfigurationError: The class has one that cannot be followed.
+    """
+    cls = type(sending.shell.client)
+    if cls.produce is Producer.produce:
+        return sending.produce
+    if cls.produce is SerializingProducer.produce:
+        return _serializing(sending)
+    return _own(sending, cls)
+
+
+class _Made:
+    """Stands for a serialiser that has done its work."""
+
+    def __init__(self, made: Any) -> None:
+        self._made = made
+
+    def serialize(self, *_: Any) -> Any:
+        """Return what was made."""
+        return self._made
+
+
+def _serializing(sending: Sending) -> Callable[..., None]:
+    """Make the function: the guard serialises, then produces."""
+
+    def produce(
+        topic: str,
+        key: Any = None,
+        value: Any = None,
+        partition: int = -1,
+        on_delivery: Any = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> None:
+        """Produce a record, as ``SerializingProducer.produce`` does.
+
+        Raises:
+            InvalidRecordKeyError: The topic is compacted and the record has no key,
+                after serialisation. Nothing was sent.
+            KafkaGuardError: As ``Producer.produce``; also where a serialiser fails.
+        """
+        client = sending.shell.client
+        context = SerializationContext(topic, MessageField.KEY, headers)
+        made = _serialized(
+            client._key_serializer,  # noqa: SLF001 - there is no other way to it
+            KeySerializationError,
+            key,
+            context,
+        )
+        if key is None and made is not None:
+            record = Arguments(
+                topic, value, None, partition, on_delivery, timestamp, headers
+            )
+            if sending.refused_key(record, _Made(made)):
+                return
+        context.field = MessageField.VALUE
+        sending.produce(
+            topic,
+            _serialized(
+                client._value_serializer,  # noqa: SLF001 - there is no other way to it
+                ValueSerializationError,
+                value,
+                context,
+            ),
+            made,
+            partition,
+            None,
+            on_delivery,
+            timestamp,
+            headers,
+        )
+
+    return produce
+
+
+def _serialized(
+    serializer: Any, failure: type[KafkaException], part: Any, context: Any
+) -> Any:
+    if serializer is None:
+        return part
+    try:
+        return serializer(part, context)
+    except Exception as error:
+        raised = failure(error)
+        raised.__cause__ = error
+        raise errors.translate(raised, api="Produce", topic=context.topic) from error
+
+
+def _own(sending: Sending, cls: type) -> Callable[..., Any]:
+    """Make the function of a class of the user's, which gets exactly what was given.
+
+    Its callback is the guard's, which is how it learns of the record's outcome.
+    """
+    client_produce = cls.produce  # type: ignore[attr-defined]  # it is a producer's class
+    signature = inspect.signature(client_produce)
+    parameters = signature.parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    name = next((n for n in _CALLBACKS if n in parameters), None)
+    if name is None and takes_any:
+        name = _CALLBACKS[0]
+    if name is None or not ("topic" in parameters or takes_any):
+        raise errors.make(
+            ClientConfigurationError,
+            f"guard(): {cls.__qualname__}.produce{signature} takes no "
+            f"{'topic' if name else 'on_delivery'}, by which the guard follows a "
+            "record: let it have a parameter of that name and hand it on to "
+            "super().produce()",
+        )
+
+    @wraps(client_produce)
+    def produce(*args: Any, **kwargs: Any) -> Any:
+        client = sending.shell.client
+        bound = signature.bind(client, *args, **kwargs)
+        given = dict(bound.arguments)
+        for parameter in parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                given |= given.pop(parameter.name, {})
+        call = given.get("on_delivery") or given.get("callback")
+        record = Arguments(
+            given["topic"],
+            given.get("value"),
+            given.get("key"),
+            given.get("partition", -1),
+            call,
+            given.get("timestamp", 0),
+            given.get("headers"),
+        )
+
+        def hand_over(report: Any) -> Any:
+            """Call the user's method with a callback in place of theirs."""
+            if name in parameters:
+                bound.arguments[name] = report
+                args, kwargs = bound.args, bound.kwargs
+            else:
+                args, kwargs = bound.args, {**bound.kwargs, name: report}
+            return client_produce(sending.shell.client, *args[1:], **kwargs)
+
+        return sending.produce_own(record, hand_over, has_key="key" in given)
+
+    return produce

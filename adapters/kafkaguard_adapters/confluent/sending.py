@@ -1,0 +1,376 @@
+"""What ``produce`` does around the client's own: the hot path of the guard."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from confluent_kafka import KafkaException, Message
+
+from kafkaguard._delivery.facts import Place, Raw
+from kafkaguard._delivery.judging import add_words
+from kafkaguard.errors import (
+    ClientClosedError,
+    ClientQueueFullError,
+    InvalidRecordKeyError,
+    KafkaGuardError,
+)
+from kafkaguard_adapters.confluent.callbacks import ReportedError
+from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.windows import OwnTicket, Ticket, plain_headers
+from kafkaguard_adapters.producing import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard_adapters.confluent.shell import ConfluentShell
+    from kafkaguard_adapters.confluent.windows import Window
+    from kafkaguard_adapters.producing.barrier import Limit
+    from kafkaguard_adapters.producing.driver import ThreadDriver
+    from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+
+#: Seconds between two attempts while the client's queue is full.
+_ROOM_S = 0.05
+
+
+class Arguments(NamedTuple):
+    """The arguments of ``produce``."""
+
+    topic: str
+    value: Any
+    key: Any
+    partition: int
+    call: Any
+    timestamp: int
+    headers: Any
+
+
+class Sending:
+    """Hands records to the client that is in use.
+
+    Args:
+        shell: The client.
+        driver: Follows its records.
+        null_keys: Refuses records without a key; None: the policy lets them pass.
+        harmless: Topics for which a record without a key may pass unseen.
+        limit: For how long one call may wait.
+        on_delivery: The callback of records that are given none.
+
+    Attributes:
+        produce: The guarded ``produce`` of a ``Producer``.
+    """
+
+    def __init__(
+        self,
+        shell: ConfluentShell,
+        driver: ThreadDriver,
+        null_keys: NullKeyCheck | None,
+        harmless: set[str],
+        limit: Limit,
+        on_delivery: Any,
+    ) -> None:
+        self.shell = shell
+        self._driver = driver
+        self._null_keys = null_keys
+        self._limit = limit
+        self.produce = self._function(harmless, on_delivery)
+
+    def _function(self, harmless: set[str], default: Any) -> Callable[..., None]:
+        """Make ``produce``; what it uses are its own variables, the fastest there are.
+
+        It is entered for each record, so whatever most do not need is elsewhere.
+        """
+        shell, windows = self.shell, self.shell.windows
+        checks = self._null_keys is not None
+        refused, place, not_taken = self.refused_key, self._place, self._not_taken
+
+        def produce(
+            topic: str,
+            value: Any = None,
+            key: Any = None,
+            partition: int = -1,
+            callback: Any = None,
+            on_delivery: Any = None,
+            timestamp: int = 0,
+            headers: Any = None,
+        ) -> None:
+            """Produce a record, as ``Producer.produce`` does.
+
+            It waits while the queue is full, and while records of its topic are sent
+            again: for the policy's ``deadline`` or the client's
+            ``delivery.timeout.ms``, whichever is less. Where the policy sets a refused
+            record aside (``on_reject``), its callback gets the error.
+
+            Raises:
+                InvalidRecordKeyError: The topic is compacted and the record has no
+                    key. Nothing was sent. Also a ``KafkaException``.
+                ClientQueueFullError: The queue stayed full. Also a ``BufferError``.
+                KafkaGuardError: What else the client raises, also of its own class.
+            """
+            call = on_delivery or callback or default
+            if key is None and checks and topic not in harmless:
+                record = Arguments(
+                    topic, value, key, partition, call, timestamp, headers
+                )
+                if refused(record):
+                    return
+            try:
+                key_hash, value_hash = hash(key), hash(value)
+                window = windows[topic]
+                index = next(window.slots)
+            except (KeyError, StopIteration, TypeError):
+                window, index, key_hash, value_hash = place(topic, key, value)
+            window.key_hashes[index] = key_hash
+            window.value_hashes[index] = value_hash
+            try:
+                if headers is not None or timestamp:
+                    report = Ticket(window, index, call, headers, timestamp)
+                elif call is None:
+                    report = window.report
+                elif call is window.call:
+                    report = window.chained
+                else:
+                    report = window.chain(call)
+                shell.produce(
+                    topic, value, key, partition, report, None, timestamp, headers
+                )
+            except Exception as error:  # noqa: BLE001 - raised again, unless mended
+                window.void(index)
+                record = Arguments(
+                    topic, value, key, partition, call, timestamp, headers
+                )
+                not_taken(error, record)
+
+        return produce
+
+    def produce_own(
+        self,
+        record: Arguments,
+        hand_over: Callable[[Any], Any],
+        *,
+        has_key: bool,
+    ) -> Any:
+        """Produce a record with a method of the user's.
+
+        Args:
+            record: What was given.
+            hand_over: Calls that method with the client's callback.
+            has_key: A key was given, though it may be None.
+        """
+        if has_key and record.key is None and self.refused_key(record):
+            return None
+        end = time.monotonic() + self._limit.seconds
+        while True:
+            window, index = self.take_place(record.topic)
+            try:
+                return hand_over(OwnTicket(window, index, record.call, hand_over))
+            except BaseException as error:
+                window.void(index)
+                is_full = isinstance(error, BufferError)
+                if not is_full or time.monotonic() >= end:
+                    raise
+            self.shell.serve_for_room(_ROOM_S)
+
+    # --- a place in a window ----------------------------------------------------------
+
+    def _place(self, topic: Any, key: Any, value: Any) -> tuple[Window, int, int, int]:
+        """Find a place for a record that did not find one at once."""
+        if not isinstance(topic, str):
+            raise TypeError(f"produce(topic): str, not {type(topic).__name__}")
+        for part in (key, value):
+            if not isinstance(part, (str, bytes, type(None))):
+                raise TypeError(
+                    "produce(key, value): str, bytes or None, not "
+                    f"{type(part).__name__}"
+                )
+        return *self.take_place(topic), hash(key), hash(value)
+
+    def take_place(self, topic: str) -> tuple[Window, int]:
+        """Take a place in the open window of a topic, once the topic is free.
+
+        Raises:
+            KafkaGuardError: It is not free for longer than a call may wait.
+        """
+        is_held = self._driver.is_held
+        while True:
+            window = self.shell.window(topic, is_held)
+            if window is None:
+                self._driver.wait_for(topic, self._limit)
+                continue
+            index = next(window.slots, None)
+            if index is not None:
+                return window, index
+
+    # --- what the guard or the client refuses -----------------------------------------
+
+    def refused_key(self, record: Arguments, serializer: Any = None) -> bool:
+        """Refuse a record without a key for a compacted topic.
+
+        Returns:
+            Whether it was set aside; if not, it is sent.
+
+        Raises:
+            InvalidRecordKeyError: It is refused.
+        """
+        if self._null_keys is None:
+            return False
+        try:
+            self._null_keys.check(record.topic, record.key, record.headers, serializer)
+        except InvalidRecordKeyError as error:
+            self._refused(error, record)
+            return True
+        except Exception as error:  # noqa: BLE001 - a fault of ours must fail no send
+            self._driver.outside.failed(
+                "the check for a null key failed; the record is sent", error
+            )
+            self._driver.outside.work_here()
+        return False
+
+    def check(self, topic: str, key: bytes | None) -> None:
+        """Refuse a dead letter without a key for a compacted topic.
+
+        Raises:
+            InvalidRecordKeyError: It is one.
+        """
+        if self._null_keys is not None:
+            self._null_keys.check(topic, key, None, None)
+
+    def _refused(self, error: KafkaGuardError, record: Arguments) -> None:
+        """Deal with a record that is refused, as the policy says.
+
+        Raises:
+            KafkaGuardError: It is not set aside.
+        """
+        if self.shell.traits.transactional:
+            self._driver.machine.spoil_transaction(error)
+        on_reject = self._driver.machine.on_reject(error)
+        if on_reject == "raise":
+            self._driver.raised(error)
+            raise error
+        raw = _bytes(error, record) if on_reject == "dead_letter" else None
+        place, where = Place(record.topic), dict[str, Any]()
+        if record.partition >= 0:
+            place = Place(record.topic, record.partition)
+            where = {"partition": record.partition}
+        message = Message(
+            topic=record.topic,
+            key=None if raw is None else raw.key,
+            value=None if raw is None else raw.value,
+            error=ReportedError(error),
+            **where,
+        )
+        token = self.shell.note_refused(record.call, message)
+        self._driver.refused_at_once(token, place, raw, error)
+
+    def _not_taken(self, error: Exception, record: Arguments) -> None:
+        """Deal with what the client's ``produce`` has raised.
+
+        Raises:
+            KafkaGuardError: It did not take the record.
+            Exception: Anything else that it has raised.
+        """
+        if isinstance(error, BufferError):
+            self._wait_for_room(error, record)
+        elif isinstance(error, KafkaException):
+            self._refused_or_mended(error, record)
+        elif isinstance(error, RuntimeError):  # all that it says of a closed one
+            raise told.closed(errors, record.topic) from error
+        else:
+            raise error
+
+    def _refused_or_mended(self, error: KafkaException, record: Arguments) -> None:
+        shell = self.shell
+        if shell.note(shell.client, error):
+            if self._driver.is_held(record.topic) and not self._driver.is_own_thread():
+                self._again(record)
+                return
+            raise errors.make(
+                ClientClosedError,
+                "the producer is dead, and nothing was sent: build a new one, or use "
+                "guard(factory=..., config={...}), which does",
+                original=error,
+                theirs=KafkaException,
+                api="Produce",
+                topic=record.topic,
+            ) from error
+        place: dict[str, Any] = {"topic": record.topic}
+        if record.partition >= 0:
+            place["partition"] = record.partition
+        context: dict[str, Any] = {"phase": "enqueue", "idempotent": False}
+        if shell.traits.transactional:
+            context = {"transactional": True}
+        refusal = errors.translate(error, context=context, api="Produce", **place)
+        self._refused(refusal, record)
+
+    def _wait_for_room(self, error: BufferError, record: Arguments) -> None:
+        """Serve reports until the client has room; its callbacks wait meanwhile.
+
+        Raises:
+            ClientQueueFullError: It had none in time.
+        """
+        end = time.monotonic() + self._limit.seconds
+        while time.monotonic() < end:
+            self.shell.serve_for_room(_ROOM_S)
+            try:
+                self._hand_over(record)
+            except BufferError:
+                continue
+            except Exception as failure:  # noqa: BLE001 - raised again, unless mended
+                self._not_taken(failure, record)
+            return
+        raise errors.make(
+            ClientQueueFullError,
+            f"the producer's queue stayed full for {self._limit}: the brokers take "
+            "records more slowly than they are made, or none answers. This one was "
+            "not sent: send it again later",
+            api="Produce",
+            topic=record.topic,
+        ) from error
+
+    def _again(self, record: Arguments) -> None:
+        """Send a record with the client's successor, once it is there."""
+        topic, value, key, partition, call, timestamp, headers = record
+        self.produce(topic, value, key, partition, call, None, timestamp, headers)
+
+    def _hand_over(self, record: Arguments) -> None:
+        """Hand a record over once.
+
+        Raises:
+            Exception: What the client raises.
+        """
+        topic, value, key, partition, call, timestamp, headers = record
+        window, index = self.take_place(topic)
+        window.mark(index, key, value)
+        report = Ticket(window, index, call, headers, timestamp)
+        try:
+            self.shell.produce(
+                topic, value, key, partition, report, None, timestamp, headers
+            )
+        except Exception:
+            window.void(index)
+            raise
+
+
+def _bytes(error: KafkaGuardError, record: Arguments) -> Raw | None:
+    """Return a record's bytes; where they cannot be had, the error says so."""
+    try:
+        return Raw(
+            _encoded(record.key),
+            _encoded(record.value),
+            plain_headers(record.headers),
+            record.timestamp or None,
+        )
+    except (TypeError, ValueError) as failure:
+        # Without its text, which may hold the record.
+        add_words(
+            error,
+            "no dead letter was sent: its bytes could not be had "
+            f"({type(failure).__name__})",
+        )
+        return None
+
+
+def _encoded(part: Any) -> bytes | None:
+    if part is None or isinstance(part, bytes):
+        return part
+    return str(part).encode()

@@ -1,0 +1,564 @@
+"""confluent-kafka's producer as the driver of the delivery machine sees it.
+
+It tells what happens to windows of records, and does with the client what it is told;
+it decides nothing. Reports come in whatever thread polls: the application's, and while
+anything is in trouble a thread of the guard's own. The client is not polled otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from kafkaguard._delivery.sizes import batch_size
+from kafkaguard.errors import ClientClosedError
+from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.windows import (
+    Failure,
+    Known,
+    OwnTicket,
+    SecondTicket,
+    Window,
+    hashes,
+)
+from kafkaguard_adapters.producing.topic_limits import max_message_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from kafkaguard._delivery.facts import (
+        Answer,
+        Batch,
+        Place,
+        Raw,
+        Refusal,
+    )
+    from kafkaguard._delivery.machine import DeliveryMachine
+    from kafkaguard._delivery.records import Record
+    from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard_adapters.asking.topic_settings import TopicSettings
+    from kafkaguard_adapters.confluent.callbacks import Callbacks
+    from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
+
+#: Records in a window: at first, and at most.
+SMALL, LARGE = 64, 1024
+#: Seconds of one poll of the guard's own.
+POLL_S = 0.05
+#: Seconds that a dead producer has until all of its records are reported.
+STOP_S = 5.0
+#: librdkafka tells of the same connection error once in this time.
+SUPPRESSED_S = 30.0
+_now = time.monotonic
+_log = logging.getLogger("kafkaguard.producer")
+
+
+class Letters(Protocol):
+    """What ``produce`` does about a record, for dead letters."""
+
+    def check(self, topic: str, key: bytes | None) -> None:
+        """Refuse a missing key for a compacted topic: it would cost the others.
+
+        Raises:
+            InvalidRecordKeyError: It is one.
+        """
+
+
+class ConfluentShell:
+    """See the module.
+
+    Args:
+        client: The client's producer.
+        build: Builds its successor; None: that is not known.
+        settings: What the producer was made with, as far as it is known.
+        callbacks: Calls the application's callbacks.
+        ask: Asks the cluster for the settings of a topic; may take long and may raise.
+
+    Attributes:
+        build: See above.
+        client: The producer in use.
+        windows: The open window of each topic, for new records.
+        traits: What the client can do and tell.
+        errors: Makes its errors.
+        callbacks: See above.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        build: Callable[[], Any] | None,
+        settings: ProducerSettings,
+        callbacks: Callbacks,
+        ask: Callable[[str], TopicSettings],
+    ) -> None:
+        self.errors: ClientErrors = errors
+        self.client = client
+        self.produce = produce_of(client)
+        self.callbacks = callbacks
+        self.only_errors = settings.only_errors
+        self.traits = settings.traits(replaceable=build is not None)
+        self.windows: dict[str, Window] = {}
+        self.build = build
+        self._settings = settings
+        self._ask = ask
+        #: The open window of each topic, for records that are sent again.
+        self._second: dict[str, Window] = {}
+        self._open: dict[Window, None] = {}
+        self._lock = threading.RLock()
+        self._generation = 0
+        self._numbers = itertools.count()
+        self._next_token = 0
+        self._capacities: dict[str, int] = {}
+        self._suspects: dict[int, bytes] = {}
+        #: By token: how a record failed that is not settled, and where it arrived.
+        self._failures: dict[Hashable, Failure] = {}
+        self._arrived: dict[Hashable, Any] = {}
+        self._is_dying = self._is_closed = False
+        self._lost_connection = -float("inf")
+        self._poller: threading.Thread | None = None
+        self._retired: list[Any] = []
+        settings.hear(self._hear_error)
+
+    def listen(
+        self,
+        began: Callable[[Batch], object],
+        accepted: Callable[[Batch], object],
+        failed: Callable[[Batch, Sequence[Refusal]], object],
+        died: Callable[[BaseException, Place | None], object],
+        fault: Callable[[str, BaseException], object],
+    ) -> None:
+        """Tell of each window from now on."""
+        self._began, self._accepted, self._failed = began, accepted, failed
+        self._died, self._fault = died, fault
+
+    def use(self, machine: DeliveryMachine, letters: Letters) -> None:
+        """Get to know who else takes part.
+
+        Args:
+            machine: While it is in trouble the guard polls.
+            letters: Checks dead letters.
+        """
+        self._machine, self._letters = machine, letters
+
+    # --- windows ----------------------------------------------------------------------
+
+    def window(self, topic: str, is_held: Callable[[str], bool]) -> Window | None:
+        """Open a window, or return the open one; None: the topic is held.
+
+        A hold closes windows under the same lock, so none is opened behind its back.
+        """
+        with self._lock:
+            found = self.windows.get(topic)
+            if found is not None and not found.is_full:
+                return found
+            if found is not None:
+                self.close_window(found)
+            if is_held(topic):
+                return None
+            return self._begin(topic, self.windows)
+
+    def _begin(self, topic: str, windows: dict[str, Window]) -> Window:
+        capacity = self._capacities.get(topic, SMALL)
+        self._capacities[topic] = min(LARGE, 2 * capacity)
+        position = self._generation, next(self._numbers)
+        window = Window(
+            topic,
+            position,
+            capacity,
+            self._next_token,
+            self,
+            self._suspects,
+            is_second=windows is self._second,
+        )
+        self._next_token += capacity
+        self._open[window] = None
+        self._began(window)
+        windows[topic] = window
+        return window
+
+    def close_window(self, window: Window) -> None:
+        """Let no record into a window any more; it ends with its last report."""
+        with self._lock:
+            for windows in (self.windows, self._second):
+                if windows.get(window.place.topic) is window:
+                    del windows[window.place.topic]
+            was_open = window.close()
+        if was_open:
+            window.tick()
+
+    def clear(self, topic: str | None, deadline: float) -> bool:  # noqa: ARG002 - as any barrier
+        """Close the windows of a topic, or all, so that sends look whether it is held.
+
+        A send that has its place in a window already is waited for with the window.
+        """
+        for window in list(self.windows.values()):
+            if topic in (None, window.place.topic):
+                self.close_window(window)
+        return True
+
+    def open_windows(self) -> list[Window]:
+        """List the windows that have not ended."""
+        return list(self._open)
+
+    # --- reports ----------------------------------------------------------------------
+
+    def failed(self, window: Window) -> None:
+        """Take note that a record of a window has failed."""
+        self.close_window(window)
+        self.poll_while_troubled()
+
+    def reported(self, window: Window) -> None:
+        """Tell what became of a window, of which each record has been reported."""
+        if not window.failures:
+            self._accepted(window)
+            self._end(window)
+            return
+        window.due = window.since + self.traits.delivery_timeout
+        refusals = window.refusals(self._known(window))
+        for refusal in refusals:
+            failure = self._failures[refusal.token] = window.failure(refusal.token)
+            if (key := failure.message.key()) is not None:
+                self._suspects.update(dict.fromkeys(hashes(key), key))
+        self._failed(window, refusals)
+        self._end(window)
+
+    def _end(self, window: Window) -> None:
+        self._open.pop(window, None)
+        window.let_go()
+
+    def _known(self, window: Window) -> Known:
+        kept = None
+        if self._settings.hears_errors:
+            kept = self._lost_connection < window.since - SUPPRESSED_S
+        return Known(self._is_dying, kept, self.traits.idempotent)
+
+    def arrived_again(self, token: int, message: Any) -> None:
+        """Take note that a record which was sent again has arrived."""
+        self._arrived[token] = message
+
+    def message_of(self, token: int) -> Any:
+        """Return the client's message about a dead letter that has arrived."""
+        return self._arrived.pop(token)
+
+    def attach(self, token: Any, record: Record) -> None:
+        """Have the application's callback told once a record has its outcome."""
+        if record.outcome is None:
+            return
+        failure = self._failures.pop(token, None)
+        message = self._arrived.pop(record.token, None)
+        if failure is not None and failure.call is not None:
+            self.callbacks.put(failure.call, record.outcome, message or failure.message)
+
+    def leave(self) -> list[Any]:
+        """In a forked child: use nothing of the parent's; return what it must keep."""
+        self.windows.clear()  # so that a send looks for a place, and does not find one
+        self._is_closed = True
+        return [self, self.client]
+
+    def note_refused(self, call: Any, message: Any) -> int:
+        """Give a record a number that the guard refuses before the client has it."""
+        with self._lock:
+            token = self._next_token
+            self._next_token += 1
+        self._failures[token] = Failure(None, message, call, None, _now())
+        return token
+
+    def waiting(self) -> int:
+        """Count the records that wait in the client, or of which no one was told yet.
+
+        Those that were sent again are not among them: the machine knows of them.
+        """
+        waiting = len(self.client)
+        for window in self.open_windows():
+            if window.is_second:
+                waiting -= window.unreported_count
+            else:
+                waiting += len(window.failures)
+        return max(0, waiting)
+
+    def _has_failures(self) -> bool:
+        return any(window.failures for window in self.open_windows())
+
+    def delivered(self) -> dict[Batch, int]:
+        """Count what was delivered so far of windows that have not ended."""
+        return {window: window.delivered for window in self.open_windows()}
+
+    # --- the guard's own polls --------------------------------------------------------
+
+    def poll_while_troubled(self) -> None:
+        """Have a thread poll until nothing is in trouble any more."""
+        with self._lock:
+            if self._poller is None and not self._is_closed:
+                self._poller = threading.Thread(
+                    target=self._poll, name="kafkaguard-poll", daemon=True
+                )
+                self._poller.start()
+
+    def _poll(self) -> None:
+        with self.callbacks.diverted():
+            while self._goes_on():
+                try:
+                    self.serve(POLL_S)
+                except Exception as error:  # noqa: BLE001 - without it nothing is heard
+                    self._fault("the client could not be polled", error)
+                    time.sleep(POLL_S)
+
+    def _goes_on(self) -> bool:
+        with self._lock:
+            goes_on = not self._is_closed and (
+                self._machine.is_troubled or self._has_failures()
+            )
+            if not goes_on:
+                self._poller = None
+                self._suspects.clear()
+            return goes_on
+
+    def serve(self, seconds: float) -> None:
+        """Serve the client's reports for so long.
+
+        Without lingering, but for records that are just being handed over: they are to
+        share batches, or one that is refused is the only one of its batch and yet not
+        known to be to blame.
+        """
+        client = self.client
+        start = _now()
+        try:
+            left = client.poll(seconds) if self._second else client.flush(seconds)
+        except KafkaException as error:
+            self.note(client, error)
+            return
+        if not left:
+            time.sleep(max(0.0, start + seconds - _now()))
+
+    def serve_for_room(self, seconds: float) -> None:
+        """Serve what comes first, so that the client has room again."""
+        with self.callbacks.diverted():
+            self.client.poll(seconds)
+
+    # --- the death of a producer ------------------------------------------------------
+
+    def note(self, client: Any, error: KafkaException) -> bool:
+        """See whether an exception means that a producer is dead, and tell if so."""
+        said = error.args[0] if error.args else None
+        is_dead = isinstance(said, KafkaError) and (
+            said.fatal() or said.code() in (KafkaError._FATAL, KafkaError._FENCED)  # noqa: SLF001 - documented constants
+        )
+        if is_dead and client is self.client:
+            self.has_died(errors.translate(error, api="Produce"))
+        return is_dead
+
+    def has_died(self, cause: BaseException) -> None:
+        """Tell of a death, and hear the last of the client."""
+        self._died(cause, None)
+        self.poll_while_troubled()
+
+    def _hear_error(self, error: Any) -> None:
+        """Take in what the client says about its connections."""
+        self._lost_connection = _now()
+        if not self._settings.has_error_cb:  # else librdkafka itself would log it
+            _log.warning("%s", error.str())
+
+    def shut(self) -> None:
+        """Take in nothing more, and send nothing more of what waits."""
+        self._is_dying = True
+        self.clear(None, 0.0)
+        self._purge(in_flight=False)
+
+    def hear_out(self, until: float) -> None:
+        """Wait for the answers to what was sent, until monotonic seconds."""
+        self._serve_until(lambda: len(self.client) == 0, until)
+
+    def stop(self) -> None:
+        """End the client; what it still holds fails."""
+        self._is_dying = True
+        self.clear(None, 0.0)
+        for window in list(self._second.values()):
+            self.close_window(window)
+        end = _now() + STOP_S
+        while self._open and _now() < end:
+            self._purge(in_flight=True)  # anew, for a send that is under way
+            self._serve_until(lambda: not self._open, _now() + POLL_S)
+        for window in self.open_windows():
+            self._fault("records were never reported", LookupError(repr(window.place)))
+            self._end(window)
+            self._failed(window, window.unreported())
+
+    def _purge(self, *, in_flight: bool) -> None:
+        try:
+            self.client.purge(in_queue=True, in_flight=in_flight, blocking=True)
+        except (KafkaException, RuntimeError) as error:
+            self._fault("the client's queue could not be emptied", error)
+
+    def serve_all(self, until: float) -> None:
+        """Serve reports until nothing waits in the client, or monotonic seconds."""
+        self._serve_until(lambda: not self.waiting(), until)
+
+    def _serve_until(self, is_done: Callable[[], bool], until: float) -> None:
+        with self.callbacks.diverted():
+            while not is_done() and _now() < until:
+                self.serve(max(0.0, min(POLL_S, until - _now())))
+
+    def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:  # noqa: ARG002 - see Traits.hears_late
+        """Say what was heard late: nothing."""
+        return {}
+
+    def succeed(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka takes no id over
+        """Build a successor and put it in use."""
+        assert self.build is not None
+        successor = self.build()
+        self._put_in_use(successor)
+
+    def _put_in_use(self, successor: Any) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._retired.append(self.client)
+                self._generation += 1
+                self._is_dying = False
+                self._lost_connection = -float("inf")
+                self.client, self.produce = successor, produce_of(successor)
+                return
+        successor.close()
+        raise errors.make(ClientClosedError, "the producer was closed meanwhile")
+
+    def renew(self, prepare: Callable[[Any], object]) -> None:
+        """Put a new producer in use that takes over a ``transactional.id``.
+
+        Args:
+            prepare: Has it take the id over.
+
+        Raises:
+            Exception: It cannot be built, or cannot take over.
+        """
+        assert self.build is not None
+        successor = self.build()
+        prepare(successor)
+        self.stop()
+        self._put_in_use(successor)
+
+    def retire(self) -> None:
+        """Close the clients that have had a successor."""
+        while self._retired:
+            self._retired.pop().close()
+
+    def may_pass(self, error: BaseException) -> bool:
+        """Tell whether building a producer may succeed later."""
+        return isinstance(error, OSError)
+
+    # --- handing over -----------------------------------------------------------------
+
+    def hand_over(self, record: Record, deadline: float) -> int:
+        """Give a record to the client, past every hold; return its number.
+
+        Raises:
+            Exception: The client did not take it.
+        """
+        topic, raw = record.place.topic, record.raw
+        assert raw is not None
+        if record.is_letter:
+            self._letters.check(topic, raw.key)
+        with self._lock:
+            window = self._second.get(topic)
+            if window is None or window.is_full:
+                if window is not None:
+                    self.close_window(window)
+                window = self._begin(topic, self._second)
+            index = next(window.slots)
+        window.mark(index, raw.key, raw.value)
+        ticket = SecondTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
+        try:
+            self._hand_over(record, ticket, deadline)
+        except BaseException:
+            window.void(index)
+            raise
+        return window.first_token + index
+
+    def _hand_over(self, record: Record, ticket: SecondTicket, deadline: float) -> None:
+        topic, partition = record.place
+        raw, client = record.raw, self.client
+        assert raw is not None
+        failure = self._failures.get(record.first_token)
+        first = None if failure is None else failure.ticket
+        while True:
+            try:
+                if isinstance(first, OwnTicket):
+                    first.hand_over(ticket)
+                    return
+                self.produce(
+                    topic,
+                    raw.value,
+                    raw.key,
+                    -1 if partition is None else partition,
+                    ticket,
+                    timestamp=ticket.timestamp,
+                    headers=list(raw.headers) or None,
+                )
+            except BufferError as error:
+                if _now() >= deadline:
+                    raise errors.translate(error, api="Produce", topic=topic) from error
+                time.sleep(POLL_S)  # the guard polls meanwhile
+            except KafkaException as error:
+                self.note(client, error)
+                raise errors.translate(error, api="Produce", topic=topic) from error
+            else:
+                return
+
+    def send_now(self) -> None:
+        """End what was handed over together; serving does not linger anyway."""
+        for window in list(self._second.values()):
+            self.close_window(window)
+        self.poll_while_troubled()
+
+    def sending_now(self) -> AbstractContextManager[None]:
+        """Do nothing: the application's own flush() does not linger."""
+        return nullcontext()
+
+    def await_batches(self, batches: Sequence[Batch], deadline: float) -> None:
+        """Serve reports until windows have ended."""
+        for window in self.open_windows():
+            self.close_window(window)
+        self._serve_until(
+            lambda: all(batch.ended is not None for batch in batches), deadline
+        )
+
+    def look(self, token: Any) -> None:
+        """Do nothing: what is known was told."""
+
+    def is_own_thread(self) -> bool:
+        """Tell whether the caller is the thread that polls for the guard."""
+        return threading.current_thread() is self._poller
+
+    def size_alone(self, raw: Raw) -> int | None:
+        """Return the bytes of a batch with this record only."""
+        if self.traits.compresses:
+            return None
+        return batch_size(raw.key, raw.value, raw.headers)
+
+    def ask_limit(self, topic: str) -> int | None:
+        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        return max_message_bytes(self._ask, topic)
+
+    def give_up(self, batch: Batch) -> None:
+        """Do nothing: a record cannot be taken back; the client keeps its time."""
+
+    # --- the end ----------------------------------------------------------------------
+
+    def close(self, within: float) -> None:
+        """Close the client within seconds."""
+        with self._lock:
+            self._is_closed = True
+        thread = threading.Thread(
+            target=self.client.close, name="kafkaguard-close", daemon=True
+        )
+        thread.start()
+        thread.join(within)
+
+
+def produce_of(client: Any) -> Callable[..., None]:
+    """Return the ``produce`` of a producer that takes bytes, whatever its class."""
+    bound: Callable[..., None] = Producer.produce.__get__(client)
+    return bound

@@ -1,0 +1,234 @@
+"""The transactional calls of a guarded producer: bounded, their failures told apart.
+
+librdkafka says of each failure whether the same call can be made again, the transaction
+is to be aborted, or the producer is dead. It waits for the reports of records within
+``commit_transaction``, which come only when somebody polls: so they are served before.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from kafkaguard._delivery.judging import ABORT as ABORTED
+from kafkaguard._delivery.transaction import NOT_ABORTED
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors import ClientClosedError, ClientTimeoutError, KafkaGuardError
+from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.producing.transaction_block import GivenUp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkaguard_adapters.confluent.shell import ConfluentShell
+    from kafkaguard_adapters.producing.driver import ThreadDriver
+
+_INIT, _END, _OFFSETS = "InitProducerId", "EndTxn", "TxnOffsetCommit"
+#: What ends a client, or what no new one mends.
+_FINAL = frozenset({Action.FENCED, Action.CONFIGURE})
+
+
+class Transactions:
+    """Begins and ends transactions.
+
+    Args:
+        shell: The client.
+        driver: Follows its records.
+        limit: Seconds that a call may take where it is given none.
+    """
+
+    def __init__(
+        self, shell: ConfluentShell, driver: ThreadDriver, limit: float
+    ) -> None:
+        self._shell = shell
+        self._driver = driver
+        self._limit = limit
+        self._is_open = False
+        #: The client can end no transaction any more.
+        self._is_stuck = False
+        self._can_ask_again = False
+
+    def init(self, timeout: float | None) -> None:
+        """Take the ``transactional.id`` over.
+
+        Raises:
+            KafkaGuardError: It could not be done.
+        """
+        with self._judging(_INIT):
+            self._shell.client.init_transactions(self._seconds(timeout))
+
+    def begin(self) -> None:
+        """Begin a transaction, with a new client where the old one is stuck.
+
+        Raises:
+            KafkaGuardError: It cannot begin.
+        """
+        if self._is_stuck:
+            self._renew()
+        with self._judging(None):
+            self._shell.client.begin_transaction()
+        self._driver.machine.new_transaction()
+        self._is_open = True
+
+    def add_offsets(self, offsets: Any, group: Any, timeout: float | None) -> None:
+        """Add a consumer's offsets.
+
+        Raises:
+            KafkaGuardError: They could not be added.
+        """
+        with self._judging(_OFFSETS):
+            self._shell.client.send_offsets_to_transaction(
+                offsets, group, self._seconds(timeout)
+            )
+
+    def commit(self, timeout: float | None = None) -> None:
+        """Commit, once each record has its outcome.
+
+        Raises:
+            KafkaGuardError: Its verdict says whether to abort, or to ask again.
+        """
+        end = time.monotonic() + self._seconds(timeout)
+        self._await_records(end)
+        failure = self._driver.machine.transaction_failure
+        if failure is not None:
+            self._can_ask_again = False
+            raise _abort_first(failure) from failure
+        with self._judging(_END, "commit"):
+            self._shell.client.commit_transaction(max(0.0, end - time.monotonic()))
+        self._ended()
+
+    def abort(self, timeout: float | None = None) -> None:
+        """Abort; what was not sent yet is dropped.
+
+        Raises:
+            KafkaGuardError: It could not be aborted. RECREATE: asking again does not
+                help.
+        """
+        end = time.monotonic() + self._seconds(timeout)
+        with self._judging(_END, "abort"):
+            self._shell.client.abort_transaction(max(0.0, end - time.monotonic()))
+        self._shell.serve_all(end)
+        self._ended()
+
+    def _ended(self) -> None:
+        self._driver.machine.new_transaction()
+        self._is_open = False
+
+    def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the client's flag tells
+        """Tell whether the call that has just failed can be made again."""
+        return self._can_ask_again
+
+    def give_up(self, seconds: float) -> GivenUp | None:
+        """Abort what is open when the producer is closed.
+
+        Args:
+            seconds: The time that it has.
+
+        Returns:
+            What became of the transaction; None: none was open, or one that had failed
+            is aborted now.
+        """
+        if not self._is_open:
+            return None
+        was_sound = self._driver.machine.transaction_failure is None
+        try:
+            self.abort(seconds)
+        except KafkaGuardError as error:
+            return GivenUp(error)
+        return GivenUp() if was_sound else None
+
+    def _await_records(self, end: float) -> None:
+        """Serve reports until each record has its outcome.
+
+        Raises:
+            KafkaGuardError: Some have none in time.
+        """
+        self._shell.serve_all(end)
+        left = self._shell.waiting()
+        if left:
+            self._can_ask_again = True
+            raise errors.make(
+                ClientTimeoutError,
+                f"{left} records of the transaction had no outcome in time; call "
+                "commit_transaction() again to wait for longer, or abort it",
+                api=_END,
+            )
+
+    def _seconds(self, timeout: float | None) -> float:
+        return self._limit if timeout is None or timeout < 0 else timeout
+
+    def _renew(self) -> None:
+        """Let a new client take over the ``transactional.id``.
+
+        Raises:
+            KafkaGuardError: It cannot be built, or cannot take over.
+        """
+        if self._shell.build is None:
+            raise errors.make(
+                ClientClosedError,
+                "this producer could not abort its last transaction and can begin no "
+                "other: build a new one with the same transactional.id, or use "
+                "guard(factory=..., config={...}), which does",
+            )
+        self._driver.recreated()
+        with self._judging(_INIT):
+            self._shell.renew(lambda new: new.init_transactions(self._limit))
+        self._driver.retire()
+        self._is_stuck = self._is_open = False
+
+    @contextmanager
+    def _judging(self, api: str | None, phase: Any = None) -> Iterator[None]:
+        """Say what it means when a call fails."""
+        try:
+            yield
+        except (KafkaException, RuntimeError) as error:
+            if isinstance(error, KafkaGuardError):
+                raise
+            raise self._judged(error, api, phase) from error
+
+    def _judged(self, error: Exception, api: str | None, phase: Any) -> KafkaGuardError:
+        said: Any = error.args[0] if error.args else None
+        is_told = isinstance(said, KafkaError)
+        self._can_ask_again = is_told and said.retriable()
+        context = {"transactional": True, "phase": phase}
+        judged = errors.translate(error, api=api, context=context)
+        if judged.verdict.action in _FINAL or self._can_ask_again:
+            return judged
+        is_dead = is_told and said.fatal()
+        if phase == "abort" and is_told and (is_dead or said.txn_requires_abort()):
+            self._is_stuck = True
+            return _not_aborted(error)
+        failure = self._driver.machine.transaction_failure
+        if is_told and said.txn_requires_abort() and failure is not None:
+            return _abort_first(failure)
+        if is_dead:
+            self._is_stuck = True
+        return judged
+
+
+def _abort_first(failure: KafkaGuardError) -> KafkaGuardError:
+    """Make the error of a call in a transaction of which a record has failed."""
+    return errors.make(
+        ABORTED.error_class,
+        f"a record of this transaction failed ({failure.name}): call "
+        "abort_transaction(), then begin again without it",
+        api=_END,
+        topic=failure.topic,
+        partition=failure.partition,
+        verdict=ABORTED,
+    )
+
+
+def _not_aborted(error: Exception) -> KafkaGuardError:
+    """Make the error of an abort that has failed for good."""
+    return errors.translate(
+        error,
+        message="the transaction could not be aborted, and asking again does not help: "
+        "it is open until begin_transaction() goes on with a new producer, or a new "
+        "one with the same transactional.id calls init_transactions()",
+        api=_END,
+        verdict=NOT_ABORTED,
+    )

@@ -1,0 +1,390 @@
+"""The task driver of the delivery machine: facts in, commands out, in one event loop.
+
+Whoever has a fact tells the machine and has carried out what that commands: what is
+quick at once and in order, what waits in a task of its own. Neither tasks nor timers
+are there while nothing fails, but the timer of what is on its way. There is no lock,
+since nothing here awaits between a fact and its commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._delivery import commands as c
+from kafkaguard._delivery.machine import DeliveryMachine
+from kafkaguard._retries.events import emit
+from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.orders import HandedOver, order_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable, Sequence
+
+    from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
+    from kafkaguard._delivery.records import Record
+    from kafkaguard._delivery.report import DeliveryReport
+    from kafkaguard._delivery.shell import AwaitedShell, Policy
+    from kafkaguard._retries.events import Event
+    from kafkaguard._verdicts.topic_facts import TopicFactsCache
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.producing.barrier import Limit
+
+_log = logging.getLogger("kafkaguard.producer")
+#: Seconds that tasks have to end at the end.
+_END_S = 1.0
+#: Seconds until it goes on after a fault of its own.
+_REST_S = 1.0
+_now = time.monotonic
+
+
+class TaskDriver:
+    """Runs a delivery machine for a client with tasks.
+
+    Args:
+        shell: The client.
+        policy: What the user decides.
+        cache: What is known of topics.
+        loop: The event loop that all of it belongs to.
+        hook: What receives events; None: nobody.
+        meet: Told of the topic of each batch; it must return at once.
+
+    Attributes:
+        machine: Decides.
+    """
+
+    def __init__(
+        self,
+        shell: AwaitedShell,
+        policy: Policy,
+        cache: TopicFactsCache,
+        loop: asyncio.AbstractEventLoop,
+        hook: Callable[[Event], object] | None = None,
+        meet: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._shell = shell
+        self._meet = meet
+        self._cache = cache
+        self._loop = loop
+        self._hooks = () if hook is None else (hook,)
+        self.machine = DeliveryMachine(
+            shell.traits,
+            policy,
+            shell.errors,
+            size_alone=shell.size_alone,
+            facts=cache.get,
+        )
+        self._commands: deque[c.Command] = deque()
+        self._is_busy = self._is_stopped = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        #: Who waits for a change.
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiting_sends = 0
+        self._why_not_replaced: BaseException | None = None
+        shell.listen(self._began, self._accepted, self._failed, self._died, self.fault)
+
+    # --- facts ------------------------------------------------------------------------
+
+    def _began(self, batch: Batch) -> None:
+        self.machine.began(batch)
+        self._meet(batch.place.topic)
+        if self._timer is None:
+            self._set_timer(batch.next_look)
+
+    def _accepted(self, batch: Batch) -> None:
+        # Often enough for the time of a topic's facts, and not once a record.
+        self._cache.look_again()
+        self._queue(self.machine.accepted(batch, _now()))
+
+    def _failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
+        self._queue(self.machine.failed(batch, refusals, _now()))
+        holds = self.machine.holds
+        if batch.place.topic in holds and None not in holds:
+            # At once, before the client sends it.
+            self._shell.take_back(batch)
+
+    def _died(self, cause: BaseException, place: Place | None) -> None:
+        self._queue(self.machine.died(cause, place, _now()))
+
+    def refused_at_once(
+        self, token: Hashable, place: Place, raw: Raw | None, error: KafkaGuardError
+    ) -> None:
+        """Settle a record that ``send`` refuses, as the policy says."""
+        _, commands = self.machine.refused_at_once(token, place, raw, error, _now())
+        self._queue(commands)
+
+    def raised(self, error: KafkaGuardError) -> None:
+        """Take note that ``send`` raises an error."""
+        self._queue(self.machine.raised(error))
+
+    def fault(self, what: str, error: BaseException) -> None:
+        """Log a fault of ours."""
+        self._loop.call_soon(_log_fault, what, error)
+
+    # --- commands ---------------------------------------------------------------------
+
+    def _queue(self, commands: Sequence[c.Command]) -> None:
+        """Carry commands out in their order; one may bring further ones about."""
+        if self._waiters:
+            self._wake()
+        if not commands:
+            return
+        self._commands.extend(commands)
+        if self._is_busy:
+            return
+        self._is_busy = True
+        try:
+            while self._commands:
+                command = self._commands.popleft()
+                try:
+                    self._obey(command)
+                except Exception as error:  # noqa: BLE001 - the next ones are due, too
+                    self.fault("a command of the delivery machine failed", error)
+        finally:
+            self._is_busy = False
+        if self._waiters:
+            self._wake()
+        self._look_at_time()
+
+    def _obey(self, command: c.Command) -> None:
+        match command:
+            case c.Settle(record):
+                self._shell.settle(record)
+            case c.Tell(event):
+                if self._hooks:
+                    # Code that is not ours runs for itself.
+                    self._loop.call_soon(emit, self._hooks, event)
+            case c.Warn(text):
+                self._loop.call_soon(_log.warning, "%s", text)
+            case c.ForgetFacts(topic):
+                self._cache.drop(topic)
+            case c.FreeSends():
+                pass  # all that wait are woken
+            case c.SendNow():
+                self._shell.send_now()
+            case c.GiveUp(batches):
+                for batch in batches:
+                    self._shell.give_up(batch)
+            case _:
+                self._start(self._carry_out(command))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work, name="kafkaguard-recovery")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry_out(self, command: c.Command) -> None:
+        order = order_of(command, self._shell, self.machine, self)
+        try:
+            found = order.do()
+            if inspect.isawaitable(found):
+                found = await found
+            if order.reply is not None:
+                self._queue(order.reply(found, _now()))
+        except Exception as error:  # noqa: BLE001 - it must not end unseen
+            self.fault("a command of the delivery machine failed", error)
+
+    # --- what commands come to: Hands -------------------------------------------------
+
+    def hold(self, topic: str) -> None:
+        """Do nothing: a send looks at the hold and is in its batch without a pause."""
+
+    async def hand_over(
+        self, records: Sequence[Record]
+    ) -> Sequence[Hashable | Exception]:
+        """Hand records over, one after the other."""
+        over = HandedOver()
+        for record in records:
+            if over.is_late(record):
+                continue
+            try:
+                token = await self._shell.hand_over(record, record.due)
+            except Exception as error:  # noqa: BLE001 - the machine decides about it
+                over.failed(error)
+            else:
+                over.handed.append(token)
+        return over.handed
+
+    async def end_client(self) -> None:
+        """Stop the client; a send that it still had begins anew, and waits."""
+        await self._shell.stop()
+
+    async def replace(self, locking_out: Batch | None) -> None:
+        """Build a successor, and tell the machine what came of it."""
+        shell = self._shell
+        try:
+            await shell.succeed(locking_out)
+        except Exception as error:  # noqa: BLE001 - the machine decides what it means
+            self._why_not_replaced = error
+            commands = self.machine.not_replaced(
+                error,
+                _now(),
+                may_pass=shell.may_pass(error),
+                awaited=self._waiting_sends > 0,
+            )
+        else:
+            self._why_not_replaced = None
+            commands = self.machine.replaced(_now())
+            self.retire()
+        self._queue(commands)
+
+    def retire(self) -> None:
+        """Have the dead clients closed, which may take long."""
+        self._start(self._shell.retire())
+
+    def recreated(self) -> None:
+        """Take note that the client is about to be replaced for a transaction."""
+        self._queue(self.machine.recreated())
+
+    # --- sends that wait --------------------------------------------------------------
+
+    def is_held(self, topic: str) -> bool:
+        """Tell whether the sends of a topic wait."""
+        holds = self.machine.holds
+        return None in holds or topic in holds
+
+    async def wait_for(self, topic: str, limit: Limit) -> float:
+        """Let a send wait until its topic is free.
+
+        Returns:
+            The seconds that are left.
+
+        Raises:
+            KafkaGuardError: It takes longer than that, or there is no client any more.
+        """
+        deadline = _now() + limit.seconds
+        has_asked = False
+        self._waiting_sends += 1
+        try:
+            while self.is_held(topic):
+                lost = self.machine.lost
+                if lost is not None and has_asked:
+                    raise told.without_successor(self._shell.errors, lost)
+                if lost is not None:
+                    has_asked = True
+                    self._queue(self.machine.wanted(_now()))
+                elif not await self._changes(deadline):
+                    raise told.still_held(
+                        self._shell.errors,
+                        None if None in self.machine.holds else topic,
+                        limit,
+                        self._why_not_replaced,
+                    )
+        finally:
+            self._waiting_sends -= 1
+        return max(0.0, deadline - _now())
+
+    async def _changes(self, deadline: float) -> bool:
+        """Wait until something has changed; tell whether it has, in time."""
+        left = deadline - _now()
+        if left <= 0:
+            return False
+        waiter = self._loop.create_future()
+        self._waiters.add(waiter)
+        try:
+            await asyncio.wait([waiter], timeout=left)
+        finally:
+            self._waiters.discard(waiter)
+        return waiter.done()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # --- the application waits --------------------------------------------------------
+
+    async def wait(self, deadline: float) -> int:
+        """Wait for what is on its way, and for what is sent again in consequence.
+
+        Args:
+            deadline: Until when, in monotonic seconds.
+
+        Returns:
+            How many of these records have no outcome yet. What was sent since is not
+            among them.
+        """
+        work = self.machine.open_work()
+        self._shell.send_now()
+        while self.machine.left(work) and await self._changes(deadline):
+            self._shell.send_now()
+        await self.let_others_look()
+        return self.machine.left(work)
+
+    async def let_others_look(self) -> None:
+        """Let those look at their records first who wait for them."""
+        for _ in range(3):  # gather() and shield() take a round each
+            await asyncio.sleep(0)
+
+    # --- the end ----------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Take on nothing more; what the client still holds fails."""
+        self._queue(self.machine.closing(_now()))
+        if self.pending():
+            await self._shell.stop()
+
+    async def give_up(self) -> None:
+        """Settle what has no outcome, and end what is under way."""
+        why = "the producer was closed before it was confirmed"
+        self._queue(self.machine.give_up(why, _now()))
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_END_S)
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_END_S)
+
+    def pending(self) -> int:
+        """Count the records that have no outcome yet."""
+        return self.machine.pending()
+
+    def report(self, pending: int) -> DeliveryReport:
+        """Close the books: what became of records since the last report."""
+        self._shell.note_seen()
+        report = self.machine.report(pending)
+        self._shell.note_told()
+        return report
+
+    # --- time -------------------------------------------------------------------------
+
+    def _look_at_time(self) -> None:
+        due = self.machine.next_due()
+        if due is not None and (self._timer is None or due < self._timer_due):
+            self._set_timer(due)
+
+    def _set_timer(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_stopped:
+            return
+        self._timer_due = due
+        left = max(0.0, due - _now())
+        self._timer = self._loop.call_later(left, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        try:
+            due = self.machine.next_due()
+            if due is not None and due <= _now():
+                self._queue(self.machine.tick(_now()))
+                due = self.machine.next_due()
+        except Exception as error:  # noqa: BLE001 - without it records would wait
+            self.fault("what is due could not be done", error)
+            due = _now() + _REST_S
+        if due is not None:
+            self._set_timer(due)
+
+
+def _log_fault(what: str, error: BaseException) -> None:
+    _log.error("%s; going on", what, exc_info=error)

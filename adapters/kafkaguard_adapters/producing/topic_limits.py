@@ -1,0 +1,35 @@
+"""How large a record a topic takes: asked of the cluster, within a few seconds."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard_adapters.asking.topic_settings import TopicSettings
+
+#: Seconds that a topic's settings are waited for.
+ASK_S = 3.0
+
+
+def max_message_bytes(ask: Callable[[str], TopicSettings], topic: str) -> int | None:
+    """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds.
+
+    Args:
+        ask: Asks the cluster for the settings of a topic; may take long and may raise.
+        topic: Which.
+    """
+    answers: list[int | None] = []
+
+    def look_up() -> None:
+        try:
+            answers.append(ask(topic).max_message_bytes)
+        except Exception:  # noqa: BLE001 - the text does without it
+            answers.append(None)
+
+    thread = threading.Thread(target=look_up, name="kafkaguard-limits", daemon=True)
+    thread.start()
+    thread.join(ASK_S)
+    return answers[0] if answers else None

@@ -1,0 +1,86 @@
+"""``with producer.transaction():`` for clients whose calls block."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kafkaguard._delivery.transaction import TransactionRun
+from kafkaguard.errors import KafkaGuardError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkaguard._delivery.shell import Policy
+    from kafkaguard._delivery.transaction import Call
+
+
+class TransactionCalls(Protocol):
+    """The transactional calls of a guarded producer, as its own methods make them."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def commit(self) -> None:
+        """Commit it."""
+
+    def abort(self) -> None:
+        """Abort it."""
+
+    def can_ask_again(self, error: KafkaGuardError) -> bool:
+        """Tell whether the call that has just failed can be made again."""
+
+
+class GivenUp(NamedTuple):
+    """A transaction that was open when its producer was closed.
+
+    Attributes:
+        still_open: Why it was not aborted; None: it was.
+    """
+
+    still_open: KafkaGuardError | None = None
+
+
+@contextmanager
+def transaction(calls: TransactionCalls, policy: Policy) -> Iterator[None]:
+    """Begin a transaction, and commit it after the body, or abort it.
+
+    Raises:
+        KafkaGuardError: It was not committed; the verdict says what to do.
+        BaseException: What the body raises, once it is aborted.
+    """
+    run = TransactionRun(policy)
+    _make(run, calls, "begin")
+    try:
+        yield
+    except BaseException as error:
+        if run.aborts_after(error):
+            try:
+                _make(run, calls, "abort")
+            except KafkaGuardError as failure:
+                error.add_note(f"besides, its transaction was not aborted: {failure}")
+        raise
+    _make(run, calls, "commit")
+
+
+def _make(run: TransactionRun, calls: TransactionCalls, call: Call) -> None:
+    """Make a call, and what follows from its failure.
+
+    Raises:
+        KafkaGuardError: It has failed for good.
+    """
+    run.starts(call, time.monotonic())
+    while True:
+        try:
+            getattr(calls, call)()
+        except KafkaGuardError as error:
+            again = calls.can_ask_again(error)
+            step = run.failed(error, time.monotonic(), can_ask_again=again)
+            if step.do == "abort":
+                _make(run, calls, "abort")
+            if step.do != "again":
+                raise
+        else:
+            return
+        time.sleep(step.wait)

@@ -1,0 +1,183 @@
+"""How transactional calls say what went wrong, and what to do next, for any client."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkaguard._delivery.judging import ABORT as ABORTED
+from kafkaguard._delivery.transaction import NOT_ABORTED
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors import ClientStateError, ClientTimeoutError, UnrelatedError
+
+if TYPE_CHECKING:
+    from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard._verdicts.verdict import Phase
+    from kafkaguard.errors import KafkaGuardError
+
+
+class Call(NamedTuple):
+    """A call in a transaction: the method, its request, and what it does with it."""
+
+    method: str
+    api: str | None
+    phase: Phase | None = None
+
+
+BEGIN = Call("begin_transaction", "InitProducerId")
+COMMIT = Call("commit_transaction", "EndTxn", "commit")
+ABORT = Call("abort_transaction", "EndTxn", "abort")
+OFFSETS = Call("send_offsets_to_transaction", "TxnOffsetCommit")
+SEND = Call("send", "Produce", "enqueue")
+
+#: The calls came in a wrong order; no client is dead.
+_OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
+_COMMIT_IN_DOUBT = classify(ClientTimeoutError(), api="EndTxn", phase="commit")
+_NEXT_STEPS = {
+    "UNINITIALIZED": "the producer has not been started",
+    "READY": "no transaction has begun: begin_transaction() comes first",
+    "IN_TRANSACTION": "a transaction is open: commit_transaction() or "
+    "abort_transaction() comes first",
+    "COMMITTING_TRANSACTION": "the commit has not ended: call commit_transaction() "
+    "again",
+    "ABORTING_TRANSACTION": "the abort has not ended: call abort_transaction() again",
+    "ABORTABLE_ERROR": "the transaction has failed: abort_transaction() comes first",
+}
+
+
+class TransactionWords:
+    """Makes the errors of transactional calls.
+
+    Args:
+        errors: The client's.
+        successor: What makes a new producer take over an open transaction, in words.
+    """
+
+    def __init__(self, errors: ClientErrors, successor: str) -> None:
+        self._errors = errors
+        self._successor = successor
+
+    def not_transactional(self, call: Call) -> KafkaGuardError:
+        """Make the error for a transactional call of another producer."""
+        return self._errors.make(
+            ClientStateError,
+            f"{call.method}() is for a producer with a transactional_id, and this one "
+            "has none",
+        )
+
+    def not_in_time(self, call: Call, happened: str) -> KafkaGuardError:
+        """Make the error of a call that has waited for as long as it may."""
+        verdict = classify(
+            ClientTimeoutError(), api=call.api, transactional=True, phase=call.phase
+        )
+        return self._errors.make(
+            ClientTimeoutError, happened, api=call.api, verdict=verdict
+        )
+
+    def out_of_order(self, call: Call, state: str) -> KafkaGuardError:
+        """Make the error of a call that came in a wrong order; no client is dead."""
+        return self._errors.make(
+            ClientStateError,
+            f"{call.method}() came in a wrong order, and nothing was done: "
+            f"{_NEXT_STEPS.get(state, f'the producer is in the state {state}')}",
+            api=call.api,
+            verdict=_OUT_OF_ORDER_CALL,
+        )
+
+    def abort_first(
+        self, failed: KafkaGuardError, call: Call, original: BaseException | None = None
+    ) -> KafkaGuardError:
+        """Make the error of a call in a transaction that can only be aborted.
+
+        Args:
+            failed: What has failed before.
+            call: The call.
+            original: What the client said to it.
+        """
+        made = self._errors.translate(
+            original or failed,
+            api=call.api,
+            topic=failed.topic,
+            partition=failed.partition,
+            verdict=ABORTED,
+            message=_how_failed(failed),
+        )
+        made.code = ABORTED.error_class.code
+        made.__cause__ = failed
+        return made
+
+    def not_aborted(self, error: BaseException) -> KafkaGuardError:
+        """Make the error of an abort that has failed for good."""
+        return self._errors.translate(
+            error,
+            message="the transaction could not be aborted, and asking again does not "
+            "help: it is open until begin_transaction() goes on with a new producer, "
+            f"or {self._successor}",
+            api=ABORT.api,
+            verdict=NOT_ABORTED,
+        )
+
+    def commit_in_doubt(self, error: BaseException) -> KafkaGuardError:
+        """Make the error for a commit that has no answer and gets none any more."""
+        said = self._errors.translate(
+            error,
+            message=f"{self._errors.client} gave up before the commit was answered "
+            f"({type(error).__name__}): the transaction may have been committed. Look "
+            "in the topic before you send its records again; begin_transaction() makes "
+            "sure that it is either committed or aborted",
+            api=COMMIT.api,
+            verdict=_COMMIT_IN_DOUBT,
+        )
+        said.original_text = None
+        return said
+
+
+def explain_fenced(
+    error: KafkaGuardError, *, lasted: float, limit: float, in_doubt: bool
+) -> None:
+    """Say what a bare code of the coordinator's means.
+
+    Args:
+        error: The error, of which the verdict is FENCED.
+        lasted: Seconds for which the transaction was open.
+        limit: Seconds after which the coordinator aborts one by itself.
+        in_doubt: A commit was asked for before, and its answer was lost.
+    """
+    if lasted < limit:
+        error.summary = (
+            "another instance has taken this transactional.id over, so this one can do "
+            "nothing more in a transaction: close it"
+        )
+    else:
+        error.summary = (
+            f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
+            "(transaction_timeout_ms) the coordinator aborts one by itself, which it "
+            "reports as if another instance used the transactional.id"
+        )
+    if in_doubt:
+        error.summary += (
+            "; a commit that was asked for before, and whose answer was lost, may have "
+            "been carried out: look in the topic"
+        )
+        error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001 - ours
+
+
+def stops(error: KafkaGuardError) -> bool:
+    """Tell whether an error ends more than a transaction."""
+    return error.verdict.action in (Action.FENCED, Action.CONFIGURE)
+
+
+def _how_failed(failed: KafkaGuardError) -> str:
+    what = failed.name
+    if isinstance(failed, UnrelatedError) and failed.original_type:
+        what = failed.original_type.rpartition(".")[2]
+    if failed.topic is None:
+        return (
+            f"this transaction has failed ({what}): call abort_transaction(), then "
+            "begin again"
+        )
+    return (
+        f"a record of this transaction failed ({what}): call abort_transaction(), then "
+        "begin again without it"
+    )

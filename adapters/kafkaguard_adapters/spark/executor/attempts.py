@@ -1,0 +1,126 @@
+"""Records that certainly were not written and may succeed later: sent again, in time.
+
+What a policy says of attempts, waits and budget holds for all records of a window that
+failed so together: they share the cause, and are one more attempt together.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._retries.budget import shared_budget
+from kafkaguard._retries.machine import CallContext, Machine
+from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS
+from kafkaguard.errors import CorruptMessageError
+from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.spark.policy import CLIENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkaguard._retries.budget import RetryBudget
+    from kafkaguard._retries.machine import Ruling
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.spark.executor.arrow import Record
+    from kafkaguard_adapters.spark.settings import SinkSettings
+
+    Failure = tuple[Any, Record]
+
+#: librdkafka's code for a record that failed with another one of its batch.
+_MATE = -138
+#: About another record of the batch, or perhaps so: what becomes of these is decided
+#: record by record.
+_OF_A_MATE = frozenset({_MATE, CorruptMessageError.code})
+
+
+class Attempts:
+    """The attempts at the records of one task.
+
+    Args:
+        settings: How to write.
+        now: The time in seconds.
+        sleep: Waits.
+        draw: Gives numbers from 0 to below 1.
+    """
+
+    def __init__(
+        self,
+        settings: SinkSettings,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._settings = settings
+        self._now = now
+        self._sleep = sleep
+        self._draw = draw
+        self._machine: Machine | None = None
+        self._passing: dict[tuple[int, str | None], bool] = {}
+
+    def begin(self) -> None:
+        """Count anew: what failed before has its outcome."""
+        self._machine = None
+
+    def may_pass(self, failure: Failure) -> bool:
+        """Whether a record may be sent again as it is, a little later."""
+        error, record = failure
+        kind = error.code(), record.topic
+        if kind not in self._passing:
+            known, ruling = self._judged(error, record)
+            self._passing[kind] = (
+                error.code() not in _OF_A_MATE
+                and known.verdict.written == "no"
+                and ruling.action in RETRIABLE_ACTIONS
+            )
+        return self._passing[kind]
+
+    def wait(self, failures: Sequence[Failure]) -> None:
+        """Wait until the next attempt.
+
+        Raises:
+            KafkaGuardError: There is none: the policy has no more attempts, time or
+                budget.
+        """
+        now = self._now()
+        if self._machine is None:
+            self._machine = Machine(now, self._draw, bucket=self._budget)
+        error, ruling = self._judged(*failures[0])
+        step = self._machine.failed(error.verdict, ruling, now)
+        if step.kind != "again":
+            attempts = self._machine.attempts
+            error.add_note(
+                f"{len(failures):,} records were not written in {attempts} "
+                f"{'attempt' if attempts == 1 else 'attempts'}; policy "
+                f"{self._settings.policy.name} ends here ({step.reason})"
+            )
+            raise error
+        self._sleep(step.wait)
+
+    def succeeded(self) -> None:
+        """Count an attempt that has delivered something: the budget fills up."""
+        if self._budget is not None:
+            self._budget.succeeded()
+
+    def _judged(self, error: Any, record: Record) -> tuple[KafkaGuardError, Ruling]:
+        partition = record.partition if record.partition >= 0 else None
+        known = errors.translate(
+            error,
+            topic=record.topic,
+            partition=partition,
+            api="Produce",
+            context={"idempotent": False},
+        )
+        context = CallContext(api="Produce", topic=record.topic, client=CLIENT)
+        ruling = self._settings.policy.ruling(known.verdict, context, known)
+        return known, ruling
+
+    @cached_property
+    def _budget(self) -> RetryBudget | None:
+        budget = self._settings.policy.budget
+        if budget is None:
+            return None
+        servers = self._settings.servers
+        return shared_budget(servers, budget.capacity, budget.deposit)

@@ -1,0 +1,166 @@
+"""The guarded producer of confluent-kafka keeps the contract of all guarded producers."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import ClassVar
+
+import confluent_kafka
+from confluent_kafka import Producer
+
+from kafkaguard import guard
+from tests.contracts.producer import (
+    CallbacksContract,
+    ExpiryContract,
+    ProducerContract,
+    Writer,
+)
+from tests.contracts.rejects import RejectsContract
+
+
+class Handle:
+    """What a delivery callback was told of one record."""
+
+    def __init__(self, on_outcome=None):
+        self.told = []
+        self._on_outcome = on_outcome
+
+    def __call__(self, error, message):
+        """Be the callback."""
+        self.told.append((error, message))
+        if self._on_outcome is not None:
+            self._on_outcome(None if error is None else error.error)
+
+
+class ConfluentWriter(Writer):
+    """A guarded Producer."""
+
+    def send(
+        self,
+        topic,
+        value=None,
+        key=None,
+        *,
+        headers=None,
+        partition=None,
+        timestamp_ms=None,
+        on_outcome=None,
+    ):
+        """Produce, and return what its callback will be told."""
+        handle = Handle(on_outcome)
+        self.guarded.produce(
+            topic,
+            value,
+            key,
+            -1 if partition is None else partition,
+            handle,
+            timestamp=timestamp_ms or 0,
+            headers=headers,
+        )
+        return handle
+
+    def forget(self, topic, value=None, key=None):
+        """Produce without a callback."""
+        self.guarded.produce(topic, value, key)
+
+    def call(self, *args, **kwargs):
+        """Call `produce`."""
+        handle = Handle()
+        self.guarded.produce(*args, **kwargs, on_delivery=handle)
+        return handle
+
+    def outcome(self, handle, timeout=60.0):
+        """Poll until the callback was called."""
+        end = time.monotonic() + timeout
+        while not handle.told:
+            assert time.monotonic() < end, "no outcome"
+            self.guarded.poll(0.1)
+        ((error, message),) = handle.told
+        return message.offset() if error is None else error.error
+
+    def serve(self):
+        """Poll."""
+        self.guarded.poll(0)
+
+    def flush(self, timeout=None):
+        """Flush; nothing is left where nothing is pending."""
+        left = self.guarded.flush(-1 if timeout is None else timeout)
+        report = self.guarded.report()
+        assert left == report.pending
+        return report
+
+    def close(self, timeout=None):
+        """Close."""
+        assert self.guarded.close(timeout) is True
+        return self.guarded.report()
+
+
+class TestConfluent(
+    ProducerContract, CallbacksContract, ExpiryContract, RejectsContract
+):
+    client_class = Producer
+    client_name = "confluent-kafka"
+    client_error = client_refusal = confluent_kafka.KafkaException
+    overtakes = True  # before anybody polls, later batches are in the topic already
+    settings: ClassVar = {"enable.idempotence": True}
+
+    @contextmanager
+    def open(
+        self,
+        servers,
+        *,
+        policy="default",
+        topics=None,
+        users=None,
+        linger=0.1,
+        delivery_timeout=None,
+        largest=None,
+        built=None,
+        client_class=Producer,
+    ):
+        """Build one, guard it, and close it in the end."""
+        config = {
+            "bootstrap.servers": servers,
+            "linger.ms": linger * 1000,
+            **self.settings,
+        }
+        if users is not None:
+            config |= users.client_config("SASL_PLAIN", client="confluent", user="bob")
+        if delivery_timeout is not None:
+            config |= {
+                "delivery.timeout.ms": round(delivery_timeout * 1000),
+                "request.timeout.ms": round(delivery_timeout * 1000 / 3),
+                "reconnect.backoff.max.ms": 200,
+            }
+        if largest is not None:
+            config["message.max.bytes"] = largest
+        events = []
+        options = {"policy": policy, "topics": topics, "on_event": events.append}
+
+        def factory(config):
+            built.append(client_class(config))
+            return built[-1]
+
+        if built is None:
+            guarded = guard(client_class(config), config=config, **options)
+        else:
+            guarded = guard(factory=factory, config=config, **options)
+        with guarded:
+            yield ConfluentWriter(guarded, events)
+
+    def own_signature(self, given):
+        """A `produce` of its own, which hands the guard's callback on."""
+
+        class Own(Producer):
+            def produce(self, topic, value, key, on_delivery=None, **more):
+                given.append((topic, value, key, more))
+                super().produce(topic, value, key, on_delivery=on_delivery)
+
+        return Own
+
+
+class TestConfluentNotIdempotent(TestConfluent):
+    """The same without idempotence."""
+
+    settings: ClassVar = {"enable.idempotence": False, "retries": 0}

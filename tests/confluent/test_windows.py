@@ -1,0 +1,220 @@
+"""Windows of records: each ends once, and finds out which record a report is about."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaguard_adapters.confluent.callbacks import Callbacks
+from kafkaguard_adapters.confluent.windows import Known, Ticket, Window
+
+KNOWN = Known(is_dying=False, kept_connections=True, idempotent=True)
+INVALID_RECORD = KafkaError(87)
+
+
+class Listener:
+    """Takes note of what a window tells."""
+
+    only_errors = False
+
+    def __init__(self):
+        self.callbacks = Callbacks(self.raised)
+        self.ended = []
+        self.errors = []
+
+    def raised(self, error):
+        """Take note of what a callback has raised."""
+        self.errors.append(error)
+
+    def failed(self, window):
+        """Close, as the shell does."""
+        if window.close():
+            window.tick()
+
+    def reported(self, window):
+        """Take note of an end."""
+        self.ended.append(window)
+
+
+def make(capacity=8, suspects=None):
+    """Make a window and its listener."""
+    listener = Listener()
+    suspects = {} if suspects is None else suspects
+    return Window("t", (0, 1), capacity, 100, listener, suspects), listener
+
+
+def message(key=b"k", value=b"v", partition=0):
+    """Make a client's message."""
+    where = {} if partition is None else {"partition": partition}
+    return Message(topic="t", key=key, value=value, latency=0.1, offset=5, **where)
+
+
+def take(window, key=b"k", value=b"v"):
+    """Take a place for a record."""
+    index = next(window.slots)
+    window.mark(index, key, value)
+    return index
+
+
+EVENTS = st.lists(st.sampled_from(["take", "arrive", "fail", "void", "close"]))
+
+
+@given(EVENTS)
+def test_a_window_ends_once_with_its_last_record(events):
+    """After it is closed, and not before; no place is given from then on."""
+    window, listener = make()
+    waiting, delivered, failed, voids, is_closed = [], 0, 0, 0, False
+    for event in [*events, "close"]:
+        if event == "take":
+            index = next(window.slots, None)
+            assert (index is None) == (
+                is_closed or len(waiting) + delivered + failed + voids == 8
+            )
+            if index is not None:
+                window.mark(index, b"k%d" % index, b"v")
+                waiting.append(index)
+        elif event == "close":
+            listener.failed(window)
+            is_closed = True
+        elif waiting:
+            index = waiting.pop()
+            if event == "arrive":
+                window.report(None, message())
+                delivered += 1
+            elif event == "fail":
+                window.report(INVALID_RECORD, message(b"k%d" % index))
+                failed, is_closed = failed + 1, True
+            else:
+                window.void(index)
+                voids += 1
+        assert len(listener.ended) == (is_closed and not waiting)
+        assert window.delivered == delivered
+        assert window.count == len(waiting) + delivered + failed
+    while waiting:
+        waiting.pop()
+        window.report(None, message())
+    assert listener.ended == [window]
+    assert len(window.refusals(KNOWN)) == failed
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"a", b"b", None]), st.booleans())))
+def test_a_failed_record_is_found_by_its_key_and_value(records):
+    """Whatever the order of the reports; the numbers are those of the records."""
+    window, listener = make(capacity=len(records))
+    for number, (key, _) in enumerate(records):
+        take(window, key, b"%d" % number)
+    failed = [n for n, (_, fails) in enumerate(records) if fails]
+    for number in reversed(failed):
+        window.report(INVALID_RECORD, message(records[number][0], b"%d" % number))
+    for _ in range(len(records) - len(failed)):
+        window.report(None, message())
+    listener.failed(window)
+    refusals = window.refusals(KNOWN)
+    assert sorted(failed) == sorted(refusal.index for refusal in refusals)
+    raws = window.raws()
+    for refusal in refusals:
+        key, _ = records[refusal.index]
+        assert raws[refusal.index][:2] == (key, b"%d" % refusal.index)
+        assert refusal.token == 100 + refusal.index
+        assert refusal.null_key is (key is None)
+
+
+def test_text_is_found_by_the_bytes_that_were_sent():
+    """confluent-kafka takes text, and reports bytes."""
+    window, _ = make()
+    take(window, "other", "v")
+    take(window, "schlüssel", "wert")
+    window.report(INVALID_RECORD, message("schlüssel".encode(), b"wert"))
+    window.report(None, message())
+    (refusal,) = window.refusals(KNOWN)
+    assert refusal.index == 1
+
+
+def test_of_records_that_are_alike_the_last_has_failed():
+    """So the newest is never lost."""
+    window, _ = make()
+    for _ in range(3):
+        take(window)
+    window.report(INVALID_RECORD, message())
+    window.report(None, message())
+    window.report(None, message())
+    assert [refusal.index for refusal in window.refusals(KNOWN)] == [2]
+
+
+def test_headers_and_time_are_kept_where_they_were_given():
+    """A report has neither."""
+    window, _ = make()
+    ticket = Ticket(window, take(window), None, {"h": "text", "n": None}, 1234)
+    ticket(INVALID_RECORD, message())
+    (refusal,) = window.refusals(KNOWN)
+    raw = window.raws()[refusal.index]
+    assert list(raw.headers) == [("h", b"text"), ("n", None)]
+    assert raw.timestamp_ms == 1234
+
+
+def test_keys_are_told_as_far_as_any_record_of_them_has_failed():
+    """By the hashes that are kept of all."""
+    window, _ = make(suspects={hash(b"a"): b"a"})
+    for key in (b"a", b"b", None, b"a"):
+        take(window, key)
+    assert window.keys() == [b"a", None, None, b"a"]
+
+
+@pytest.mark.parametrize(
+    ("code", "partition", "known", "blame", "sent"),
+    [
+        (87, 0, KNOWN, "unknown", "answered"),
+        (KafkaError._MSG_TIMED_OUT, 0, KNOWN, "client", "maybe"),
+        (3, None, KNOWN, "record", "never"),
+        (KafkaError._UNKNOWN_PARTITION, 9, KNOWN, "record", "never"),
+        (KafkaError._PURGE_QUEUE, 0, KNOWN, "record", "never"),
+        (KafkaError._PURGE_INFLIGHT, 0, KNOWN, "record", "maybe"),
+        (KafkaError._PURGE_QUEUE, 0, Known(True, True, True), "client", "never"),
+        (KafkaError._PURGE_QUEUE, 0, Known(True, False, True), "client", "maybe"),
+        (KafkaError._PURGE_QUEUE, 0, Known(True, None, True), "client", "maybe"),
+        (KafkaError._PURGE_INFLIGHT, 0, Known(True, True, True), "client", "maybe"),
+    ],
+)
+def test_what_a_code_says_of_the_record(code, partition, known, blame, sent):
+    """A batch whose answer was lost goes back to the queue: that may be written."""
+    window, _ = make()
+    take(window)
+    window.report(KafkaError(code), message(partition=partition))
+    (refusal,) = window.refusals(known)
+    assert (blame, sent) == (refusal.blame, refusal.sent)
+
+
+def test_what_a_callback_raises_is_kept_and_ctrl_c_is_not():
+    """A report must not be lost by it."""
+    window, listener = make()
+
+    def fail(error, message):
+        raise SystemExit(3)
+
+    def interrupt(error, message):
+        raise KeyboardInterrupt
+
+    take(window)
+    window.chain(fail)(None, message())
+    assert [type(error).__name__ for error in listener.errors] == ["SystemExit"]
+    take(window)
+    with pytest.raises(KeyboardInterrupt):
+        window.chain(interrupt)(None, message())
+
+
+def test_callbacks_wait_while_the_guard_polls_and_keep_their_order():
+    """They are called where the application polls."""
+    window, listener = make()
+    told = []
+    report = window.chain(lambda error, message: told.append(message.value()))
+    for value in (b"0", b"1", b"2"):
+        take(window, b"k", value)
+    with listener.callbacks.diverted():
+        report(None, message(value=b"0"))
+    report(None, message(value=b"1"))
+    assert told == []
+    assert listener.callbacks.serve() == 2
+    report(None, message(value=b"2"))
+    assert told == [b"0", b"1", b"2"]

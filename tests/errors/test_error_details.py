@@ -1,0 +1,109 @@
+"""What an error carries and says, argument by argument."""
+
+from __future__ import annotations
+
+import pickle
+
+import kafka.errors
+import pytest
+
+from kafkaguard import classify, errors
+from kafkaguard.errors import _made
+from kafkaguard.errors._made import _dual_again, dual
+
+
+@pytest.mark.parametrize(
+    ("known", "place"),
+    [
+        ({}, ""),
+        ({"topic": "t"}, "topic t"),
+        ({"partition": 0}, "partition 0"),
+        ({"broker": 0}, "broker 0"),
+        ({"api": "Fetch", "client": "aiokafka"}, "Fetch, aiokafka"),
+        (
+            {"api": "Fetch", "topic": "t", "partition": 3, "broker": 1},
+            "Fetch, topic t, partition 3, broker 1",
+        ),
+    ],
+)
+def test_a_place_is_what_is_known_of_it(known, place):
+    """Also partition 0 and broker 0."""
+    error = errors.NotCoordinatorError(**known)
+    assert error.place == place
+    assert str(error).startswith(f"NOT_COORDINATOR (16) [{place}]" if place else "NOT")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, ""),
+        ({"message": "ours"}, ": ours"),
+        ({"broker_message": "theirs"}, ": theirs"),
+        ({"message": "ours", "broker_message": "theirs"}, ": ours: theirs"),
+        ({"message": "same", "broker_message": "same"}, ": same"),
+        ({"original": ValueError("client")}, ": client"),
+        ({"message": "ours", "original": ValueError("client")}, ": ours"),
+        ({"broker_message": "theirs", "original": ValueError("client")}, ": theirs"),
+        ({"original": ValueError()}, ""),
+    ],
+)
+def test_the_texts_stand_in_one_line(given, text):
+    """Ours, the broker's, and only without these the client's; none of them twice."""
+    error = errors.NotCoordinatorError(**given)
+    verdict = classify(16)
+    assert str(error) == (
+        f"NOT_COORDINATOR (16){text} -> {verdict.action}: {verdict.rule.sentence}"
+    )
+
+
+def test_a_message_is_an_argument_by_name_too():
+    """As Python's own exceptions have it."""
+    assert errors.NotCoordinatorError(message="m").args == ("m",)
+    assert errors.NotCoordinatorError("m").args == ("m",)
+    assert errors.NotCoordinatorError().args == ()
+
+
+def test_a_verdict_that_is_given_goes_before_what_the_code_says():
+    """Whoever raised it knew more."""
+    error = errors.NotCoordinatorError(verdict=classify(10, api="Produce"))
+    assert error.verdict is classify(10, api="Produce")
+    assert error.given_verdict is error.verdict
+    assert errors.NotCoordinatorError().given_verdict is None
+    assert errors.NotCoordinatorError().verdict is classify(16)
+
+
+def test_a_code_of_its_own_goes_before_that_of_the_class():
+    """Where a class stands for several."""
+    assert errors.KafkaGuardError(code=7).code == 7
+    assert errors.NotCoordinatorError().code == 16
+    assert errors.NotCoordinatorError(code=0).code == 0
+
+
+def test_a_class_that_is_a_clients_already_is_its_own_dual():
+    """Nothing is made."""
+    theirs = kafka.errors.NotCoordinatorError
+    both = dual(errors.NotCoordinatorError, theirs)
+    assert dual(both, theirs) is both
+    assert dual(errors.NotCoordinatorError, Exception) is errors.NotCoordinatorError
+
+
+def test_a_dual_class_looks_like_ours():
+    """Its name, its words, and where it is said to be from."""
+    both = dual(errors.NotCoordinatorError, kafka.errors.NotCoordinatorError)
+    assert both.__name__ == "NotCoordinatorError"
+    assert both.__doc__ == errors.NotCoordinatorError.__doc__
+    assert both.__module__ == _made.__name__
+    assert errors.for_code(4711).__module__ == _made.__name__
+
+
+@pytest.mark.parametrize(
+    "path", ["no_such_package:KafkaError", "kafka.errors:NoSuchError"]
+)
+def test_where_the_clients_class_is_missing_ours_alone_is_made(path):
+    """In a process without that client, or with another version of it."""
+    ours = errors.NotCoordinatorError
+    assert _dual_again(ours, path) is ours
+    there = _dual_again(ours, "kafka.errors:NotCoordinatorError")
+    assert issubclass(there, kafka.errors.NotCoordinatorError)
+    error = pickle.loads(pickle.dumps(there("m", topic="t")))
+    assert (type(error), error.summary, error.topic) == (there, "m", "t")

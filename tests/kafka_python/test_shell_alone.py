@@ -1,0 +1,539 @@
+"""kafka-python's batches and what is told of them, without a broker.
+
+The batches are the client's own; a test completes them as the client's sender does.
+"""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import (
+    IllegalStateError,
+    InvalidRecordError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+)
+from kafka.producer.producer_batch import ProducerBatch
+from kafka.producer.record_accumulator import IncompleteProducerBatches
+from kafka.producer.sender import Sender
+from kafka.producer.transaction_manager import ProducerIdAndEpoch, TransactionState
+from kafka.record import MemoryRecordsBuilder
+
+from kafkaguard._delivery.facts import Answer, Place, Raw
+from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
+from kafkaguard_adapters.kafka_python.shell import MARGIN_S, KafkaPythonShell, traits_of
+
+PLACE = TopicPartition("t", 0)
+
+
+def source(*keys, sequence=None, sent=False, retried=False, closed=True, place=PLACE):
+    """A batch of the client's, with a record for each key."""
+    batch = ProducerBatch(place, MemoryRecordsBuilder(2, 0, 10_000))
+    for key in keys:
+        batch.try_append(None, key, b"v", [])
+    if sequence is not None:
+        batch.records.set_producer_state(7, 1, sequence, False)
+    if closed:
+        batch.records.close()
+    if sent:
+        batch.drained = batch.created
+    if retried:
+        batch.retry()
+    return batch
+
+
+def followed(batch, **more):
+    """That batch as the machine sees it."""
+    one = SourceBatch(None, batch, (0, 0), 10.0)
+    for name, value in more.items():
+        setattr(one, name, value)
+    return one
+
+
+def refuse(batch, error, *named):
+    """Complete a batch as the sender does with a broker's answer."""
+    told = [(index, "bad") for index in named]
+    tell = Sender._record_exceptions_fn(None, error, told, None)
+    batch.complete_exceptionally(error, tell)
+    return tell
+
+
+class TestRefusals:
+    """Who is to blame, and whether it was sent, as far as the client tells."""
+
+    def test_an_answer_names_the_record_and_spares_its_mates(self):
+        """By Produce v8's record errors."""
+        batch = source(b"a", None, b"c", sent=True)
+        one = followed(batch)
+        refuse(batch, InvalidRecordError(), 1)
+        refusals = one.refusals()
+        assert [r.blame for r in refusals] == ["mate", "record", "mate"]
+        assert [r.index for r in refusals] == [0, 1, 2]
+        assert [r.null_key for r in refusals] == [False, True, False]
+        assert [r.sent for r in refusals] == ["answered"] * 3
+        assert [r.token for r in refusals] == list(one.tokens())
+        assert {r.first_try for r in refusals} == {True}
+        assert not any(r.expired or r.was_unanswered for r in refusals)
+        assert isinstance(refusals[1].cause, InvalidRecordError)
+
+    def test_an_answer_about_the_batch_blames_the_batch(self):
+        """No record is named."""
+        batch = source(b"a", b"b", sent=True, retried=True)
+        one = followed(batch)
+        refuse(batch, MessageSizeTooLargeError())
+        refusals = one.refusals()
+        assert [(r.blame, r.sent) for r in refusals] == [("batch", "answered")] * 2
+        assert {r.first_try for r in refusals} == {False}
+
+    @pytest.mark.parametrize(("sent", "word"), [(True, "maybe"), (False, "never")])
+    def test_a_batch_that_the_client_gave_up_blames_the_client(self, sent, word):
+        """It may have been written only if it ever left."""
+        batch = source(b"a", sent=sent)
+        one = followed(batch)
+        batch.abort(IllegalStateError("closed"))
+        (refusal,) = one.refusals()
+        assert (refusal.blame, refusal.sent) == ("client", word)
+        assert not refusal.expired
+        assert one.was_in_flight() is sent
+
+    @pytest.mark.parametrize(("sent", "word"), [(True, "maybe"), (False, "never")])
+    def test_a_batch_whose_time_was_over_has_expired(self, sent, word):
+        """Whatever the client does with it."""
+        batch = source(b"a", sent=sent)
+        one = followed(batch)
+        refuse(batch, KafkaTimeoutError("expired"))
+        (refusal,) = one.refusals()
+        assert (refusal.blame, refusal.sent, refusal.expired) == ("client", word, True)
+
+    def test_a_broken_connection_is_no_answer(self):
+        """It may have been written."""
+        batch = source(b"a", sent=True)
+        one = followed(batch)
+        refuse(batch, KafkaConnectionError("gone"))
+        (refusal,) = one.refusals()
+        assert (refusal.blame, refusal.sent) == ("batch", "maybe")
+
+    def test_a_refused_id_that_hides_in_a_text_was_never_sent(self):
+        """Its code is found, though the batch was drained."""
+        batch = source(b"a", sent=True)
+        one = followed(batch)
+        batch.abort(KafkaError("InitProducerId failed: [Error 31] denied"))
+        (refusal,) = one.refusals()
+        assert (refusal.sent, refusal.cause.errno) == ("never", 31)
+
+    def test_records_from_before_the_guard_are_left_out(self):
+        """The places of the others are counted from where it began."""
+        batch = source(b"old", b"a", None, sent=True)
+        one = followed(batch, before=1)
+        refuse(batch, InvalidRecordError(), 2)
+        assert (one.count, one.keys()) == (2, [b"a", None])
+        refusals = one.refusals()
+        assert [(r.index, r.blame) for r in refusals] == [(0, "mate"), (1, "record")]
+        assert [raw.key for raw in one.raws()] == [b"a", None]
+
+    def test_an_answer_after_the_end_says_the_same_later(self):
+        """It is told by the place in the client's batch."""
+        batch = source(b"old", b"a", None, sent=True)
+        one = followed(batch, before=1)
+        tell = Sender._record_exceptions_fn(
+            None, InvalidRecordError(), [(2, "bad")], None
+        )
+        batch.abort(IllegalStateError("closed"))
+        refusals = one.late_refusals(tell)
+        assert [(r.index, r.blame) for r in refusals] == [(0, "mate"), (1, "record")]
+        assert {r.sent for r in refusals} == {"answered"}
+
+    def test_an_open_batch_shows_no_bytes(self):
+        """It may still grow."""
+        open_one = followed(source(b"a", closed=False))
+        assert open_one.raws() is None
+        assert open_one.keys() is None
+        assert open_one.count == 1
+
+    def test_a_record_in_no_batch_was_never_sent(self):
+        """The client would not take it."""
+        inner = source(None)._record_futures[0]
+        inner.failure(MessageSizeTooLargeError())
+        one = LoneRecord(inner, Raw(None, b"v"))
+        (refusal,) = one.refusals()
+        assert (refusal.blame, refusal.sent, refusal.null_key) == (
+            "record",
+            "never",
+            True,
+        )
+        assert (one.count, one.keys(), one.place) == (1, (None,), Place("t", 0))
+        assert LoneRecord(inner, None).raws() is None
+
+
+class Manager:
+    """What an idempotent producer knows of its id."""
+
+    def __init__(self, *, transactional=False):
+        self._current_state = TransactionState.READY
+        self._last_acked_offset = {}
+        self._transactional = transactional
+        self.last_error = None
+        self.producer_id_and_epoch = ProducerIdAndEpoch(7, 1)
+        self.resets = 0
+
+    def is_transactional(self):
+        """As it was made."""
+        return self._transactional
+
+    def has_fatal_error(self):
+        """Whether it has an error."""
+        return self.last_error is not None
+
+    def has_producer_id(self):
+        """Whether it has one."""
+        return self.producer_id_and_epoch.is_valid
+
+    def reset_producer_id(self):
+        """Forget it."""
+        self.resets += 1
+        self.producer_id_and_epoch = ProducerIdAndEpoch(-1, -1)
+
+
+class Producer:
+    """As much of the client's producer as is looked at."""
+
+    def __init__(self, *, idempotent=True, transactional=False, **config):
+        self.config = {
+            "delivery_timeout_ms": 120_000,
+            "max_request_size": 1_048_576,
+            "compression_type": None,
+            "transactional_id": "x" if transactional else None,
+            "api_version": (4, 0),
+            **config,
+        }
+        self._accumulator = SimpleNamespace(
+            _incomplete=IncompleteProducerBatches(), muted=set()
+        )
+        self._transaction_manager = None
+        if idempotent:
+            self._transaction_manager = Manager(transactional=transactional)
+        self._sender = SimpleNamespace(
+            _dispatch_error=lambda *_: None,
+            _record_exceptions_fn=Sender._record_exceptions_fn,
+        )
+
+    def take(self, batch):
+        """Have a batch, as the accumulator does for its first record."""
+        self._accumulator._incomplete.add(batch)
+        return batch
+
+
+class Told:
+    """A shell, and what it tells."""
+
+    def __init__(self, producer=None, **settings):
+        self.producer = producer or Producer(**settings)
+        self.shell = KafkaPythonShell(self.producer, None, None, None)
+        self.began, self.accepted, self.failed = [], [], []
+        self.died, self.faults = [], []
+        self.shell.listen(
+            self.began.append,
+            self.accepted.append,
+            lambda *what: self.failed.append(what),
+            lambda *what: self.died.append(what),
+            lambda *what: self.faults.append(what),
+        )
+
+
+class TestTelling:
+    """Each batch is told twice: when it begins, and how it ends."""
+
+    def test_a_batch_begins_with_its_place_and_time(self):
+        """The client's own time, and a margin."""
+        told = Told()
+        batch = told.producer.take(source(b"a"))
+        (one,) = told.began
+        assert (one.place, one.count) == (Place("t", 0), 1)
+        assert one.due == pytest.approx(batch.created + 120 + MARGIN_S)
+        batch.complete(40, -1)
+        assert told.accepted == [one]
+        assert one.base_offset == 40
+        assert told.failed == []
+
+    def test_batches_are_numbered_in_their_order_and_by_producer(self):
+        """One of a successor comes after all of the dead one."""
+        told = Told()
+        told.producer.take(source(b"a"))
+        told.producer.take(source(b"b"))
+        successor = Producer()
+        told.shell.put_in_use(successor)
+        successor.take(source(b"c"))
+        positions = [one.position for one in told.began]
+        assert positions == sorted(positions)
+        assert [generation for generation, _ in positions] == [0, 0, 1]
+
+    def test_what_a_producer_held_before_is_followed_without_its_records(self):
+        """Records that come into it from then on are."""
+        producer = Producer()
+        batch = producer.take(source(b"old", closed=False))
+        told = Told(producer)
+        (one,) = told.began
+        assert (one.before, one.count) == (1, 0)
+        batch.try_append(None, b"new", b"v", [])
+        assert one.count == 1
+        batch.complete(40, -1)
+        assert one.base_offset == 41
+
+    def test_a_refused_batch_of_a_plain_producer_kills_nobody(self):
+        """It has no numbers that could have a hole."""
+        told = Told(idempotent=False)
+        batch = told.producer.take(source(b"a", sent=True))
+        refuse(batch, MessageSizeTooLargeError())
+        ((one, refusals),) = told.failed
+        assert (one, len(refusals)) == (told.began[0], 1)
+        assert told.died == []
+
+    def test_a_refused_batch_leaves_a_hole_that_the_producer_dies_of(self):
+        """It is silenced before the next one is sent, and told before the refusal."""
+        told = Told()
+        order = []
+        told.shell._died = lambda cause, place: order.append((cause, place))
+        told.shell._failed = lambda *_: order.append("failed")
+        batch = told.producer.take(source(b"a", sequence=0, sent=True))
+        refuse(batch, MessageSizeTooLargeError())
+        (cause, place), last = order
+        assert isinstance(cause, MessageSizeTooLargeError)
+        assert (place, last) == (Place("t", 0), "failed")
+        assert told.producer._transaction_manager.resets == 1
+
+    def test_a_batch_without_a_number_leaves_no_hole(self):
+        """It was never drained."""
+        told = Told()
+        batch = told.producer.take(source(b"a"))
+        refuse(batch, KafkaTimeoutError("expired"))
+        assert told.died == []
+        assert told.producer._transaction_manager.resets == 0
+
+    def test_a_transactional_producer_is_the_applications_to_replace(self):
+        """No death is told."""
+        told = Told(transactional=True)
+        batch = told.producer.take(source(b"a", sequence=0, sent=True))
+        refuse(batch, MessageSizeTooLargeError())
+        told.producer._transaction_manager.last_error = KafkaError("fatal")
+        assert told.shell.is_dead(told.producer) is False
+        assert (len(told.failed), told.died) == (1, [])
+
+    def test_a_producer_that_has_lost_its_id_is_dead(self):
+        """It would ask for another one only in its very first state."""
+        told = Told()
+        assert not told.shell.is_dead(told.producer)
+        told.producer._transaction_manager.producer_id_and_epoch = ProducerIdAndEpoch(
+            -1, -1
+        )
+        assert told.shell.is_dead(told.producer)
+        ((cause, place),) = told.died
+        assert isinstance(cause, KafkaTimeoutError)
+        assert place is None
+
+    def test_the_death_of_one_that_was_replaced_is_old_news(self):
+        """Its successor lives."""
+        told = Told()
+        old = told.producer
+        told.shell.put_in_use(Producer())
+        told.shell.has_died(old, KafkaError("late"))
+        assert told.died == []
+
+    def test_who_looks_at_a_failed_record_finds_its_batch_told(self):
+        """Also before the client's own callbacks; and once."""
+        told = Told()
+        batch = told.producer.take(source(b"a", b"b"))
+        first, second = batch._record_futures
+        told.shell.look(first)
+        assert told.failed == []
+        batch.complete(3, -1)
+        told.shell.look(first)
+        told.shell.look(second)
+        assert len(told.accepted) == 1
+
+    def test_a_failed_record_without_a_batch_is_told_alone(self):
+        """With its bytes, where they can be had."""
+        told = Told()
+        inner = source(b"a")._record_futures[0]
+        told.shell.look(inner)
+        assert told.began == []  # it has not failed
+        inner.failure(MessageSizeTooLargeError())
+        told.shell.look(inner, Raw(b"a", b"v"))
+        ((one, refusals),) = told.failed
+        assert told.began == [one]
+        assert (one.raws(), refusals[0].sent) == ((Raw(b"a", b"v"),), "never")
+
+    def test_a_fault_of_ours_fails_no_send(self, caplog):
+        """The client waits for the listener."""
+        told = Told()
+
+        def broken(_):
+            raise ZeroDivisionError
+
+        told.shell._began = broken
+        with caplog.at_level(logging.ERROR):
+            told.producer.take(source(b"a"))
+        ((said, error),) = told.faults
+        assert said == "a batch could not be followed; it is sent"
+        assert isinstance(error, ZeroDivisionError)
+
+
+class TestSplits:
+    """A batch that was too large is followed in its parts."""
+
+    def split(self, told, batch, *sizes):
+        """Put a batch's records into new ones, as the client does."""
+        parts, first = [], 0
+        for size in sizes:
+            part = ProducerBatch(PLACE, MemoryRecordsBuilder(2, 0, 10_000))
+            part.created = batch.created - 1.0  # which it keeps, and not the rest
+            for inner in batch._record_futures[first : first + size]:
+                part.records.append(None, b"k", b"v", [])
+                inner.rebind(part.produce_future, len(part._record_futures))
+                part._record_futures.append(inner)
+            first += size
+            parts.append(told.producer.take(part))
+        return parts
+
+    def test_parts_stand_where_their_first_record_stood(self):
+        """Behind what came before, and in their order."""
+        told = Told()
+        batch = told.producer.take(source(b"a", b"b", b"c"))
+        later = told.producer.take(source(b"d"))
+        self.split(told, batch, 2, 1)
+        whole, after, first, second = told.began
+        assert after.source is later
+        assert (first.parent, second.parent) == (whole, whole)
+        assert first.position == (*whole.position, 0)
+        assert second.position == (*whole.position, 2)
+        assert first.position < second.position < after.position
+
+    def test_a_part_of_a_part_is_of_that(self):
+        """Its parent is the nearest."""
+        told = Told()
+        batch = told.producer.take(source(b"a", b"b", b"c"))
+        (part,) = self.split(told, batch, 2)
+        self.split(told, part, 1, 1)
+        whole, first, left, right = told.began
+        assert (first.parent, left.parent, right.parent) == (whole, first, first)
+        assert right.position == (*first.position, 1)
+        assert (whole.in_parts, first.in_parts) == (2, 2)
+
+
+class TestAnswersAfterDeath:
+    """What is heard of batches that a dying producer gave up."""
+
+    def give_up(self, told, *keys, sequence):
+        """Send a batch and have it given up."""
+        batch = told.producer.take(source(*keys, sequence=sequence, sent=True))
+        batch.abort(IllegalStateError("dead"))
+        return told.began[-1]
+
+    def test_an_offset_that_has_moved_on_is_that_of_the_batch(self):
+        """It began as many offsets before as it has records."""
+        told = Told()
+        told.producer._transaction_manager._last_acked_offset[PLACE] = 9
+        told.shell.has_died(told.producer, KafkaError("dead"))
+        one = self.give_up(told, b"a", b"b", sequence=4)
+        assert told.shell.answers([one]) == {}
+        told.producer._transaction_manager._last_acked_offset[PLACE] = 11
+        assert told.shell.answers([one]) == {one: Answer(10)}
+
+    def test_the_first_batch_of_a_producer_has_nothing_before_it(self):
+        """Whatever was confirmed of others then."""
+        told = Told()
+        told.shell.has_died(told.producer, KafkaError("dead"))
+        one = self.give_up(told, b"a", sequence=0)
+        told.producer._transaction_manager._last_acked_offset[PLACE] = 0
+        assert told.shell.answers([one]) == {one: Answer(0)}
+
+    def test_the_batch_after_one_that_was_accepted_begins_where_that_ends(self):
+        """Known by its number, also where the death is told later."""
+        told = Told()
+        before = told.producer.take(source(b"a", b"b", sequence=3, sent=True))
+        before.complete(20, -1)
+        one = self.give_up(told, b"c", sequence=5)
+        told.producer._transaction_manager._last_acked_offset[PLACE] = 21
+        assert told.shell.answers([one]) == {}
+        told.producer._transaction_manager._last_acked_offset[PLACE] = 22
+        assert told.shell.answers([one]) == {one: Answer(22)}
+
+    def test_a_refusal_that_comes_late_is_an_answer(self):
+        """Of that batch only."""
+        told = Told()
+        told.shell.has_died(told.producer, KafkaError("dead"))
+        one = self.give_up(told, b"a", None, sequence=4)
+        other = self.give_up(told, b"b", sequence=6)
+        error = InvalidRecordError()
+        answer = SimpleNamespace(record_errors=[(1, "bad")], error_message=None)
+        told.producer._sender._record_exceptions_fn = lambda *args: (
+            Sender._record_exceptions_fn(None, *args)
+        )
+        told.producer._sender._dispatch_error(one.source, error, answer)
+        answers = told.shell.answers([one, other])
+        assert list(answers) == [one]
+        blames = [refusal.blame for refusal in answers[one].refusals]
+        assert blames == ["mate", "record"]
+
+
+class TestTraits:
+    """What the client can do with its settings."""
+
+    def test_they_are_read_from_the_settings(self):
+        """In seconds and bytes."""
+        traits = traits_of(
+            Producer(
+                delivery_timeout_ms=1500, max_request_size=1000, compression_type="gzip"
+            )
+        )
+        assert (traits.delivery_timeout, traits.largest_request) == (1.5, 1000 - 21)
+        assert traits.compresses
+        assert traits.timeout_setting == "delivery_timeout_ms"
+
+    @pytest.mark.parametrize(
+        ("settings", "idempotent", "transactional", "hears_late"),
+        [
+            ({}, True, False, True),
+            ({"idempotent": False}, False, False, False),
+            ({"transactional": True}, True, True, False),
+        ],
+    )
+    def test_only_an_idempotent_producer_hears_late(
+        self, settings, idempotent, transactional, hears_late
+    ):
+        """A transactional one is never replaced by the guard."""
+        traits = traits_of(Producer(**settings))
+        assert (traits.idempotent, traits.transactional) == (idempotent, transactional)
+        assert traits.hears_late is hears_late
+
+    @pytest.mark.parametrize(
+        ("sequence", "epoch", "version", "found"),
+        [
+            (0, 1, (4, 0), ProducerIdAndEpoch(7, 2)),
+            (0, 5, (4, 0), ProducerIdAndEpoch(7, 6)),
+            (None, 1, (4, 0), None),
+            (0, 1, (2, 4), None),
+        ],
+    )
+    def test_a_successor_takes_the_next_epoch(self, sequence, epoch, version, found):
+        """Of the batch, or of the producer if that has gone on; where brokers know."""
+        producer = Producer(api_version=version)
+        producer._transaction_manager.producer_id_and_epoch = ProducerIdAndEpoch(
+            7, epoch
+        )
+        assert reading.next_identity(producer, source(b"a", sequence=sequence)) == found
+
+    def test_another_id_of_the_producer_says_nothing_about_the_batch(self):
+        """Only the batch's own epoch counts then; and the last one has no next."""
+        producer = Producer()
+        producer._transaction_manager.producer_id_and_epoch = ProducerIdAndEpoch(8, 30)
+        batch = source(b"a", sequence=0)
+        assert reading.next_identity(producer, batch) == ProducerIdAndEpoch(7, 2)
+        last = ProducerBatch(PLACE, MemoryRecordsBuilder(2, 0, 1000))
+        last.records.set_producer_state(7, 32_767, 0, False)
+        assert reading.next_identity(producer, last) is None

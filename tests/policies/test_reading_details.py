@@ -1,0 +1,236 @@
+"""Reading policies: which line and file are named, and where the limits are."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kafkaguard.policies import PolicyError, PolicyWatcher, load_policy
+from kafkaguard_policies.reading import nodes
+from kafkaguard_policies.reading.documents import parse, read_document
+
+
+def told(source):
+    """The problems of a source, as (source, line, path, message)."""
+    with pytest.raises(PolicyError) as caught:
+        load_policy(source)
+    return [(p.source, p.line, p.path, p.message) for p in caught.value.problems]
+
+
+def of_text(text, name="a.yaml"):
+    """The one problem of a document's text: its line and message."""
+    with pytest.raises(PolicyError) as caught:
+        parse(text, name)
+    (problem,) = caught.value.problems
+    return problem.line, problem.message
+
+
+def files(folder, **texts):
+    """Write YAML files, and return the path of the first."""
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return str(folder / f"{next(iter(texts))}.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("\n\x01", 2, "is no text: it holds a character that no text has"),
+        ("a: 1\nb: \x01\n", 2, "is no text: it holds a character that no text has"),
+        ("", 1, "must be a mapping of settings, not nothing"),
+        ("- 1\n", 1, "must be a mapping of settings, not a list"),
+        ("a: 1\nb: 2\na: 3\n", 3, "stands twice: keep one"),
+        (
+            "b: 1\na: 010\n",
+            2,
+            "010 is 8 in YAML, which reads it in base 8: write 10 or 8",
+        ),
+        (
+            "b: 1\na: 1:30\n",
+            2,
+            "1:30 is 90 in YAML, which reads it in base 60: write 90",
+        ),
+        (
+            "b: 1\na: 2020-99-99\n",
+            1,
+            "holds a value that YAML cannot read: month must be in 1..12",
+        ),
+    ],
+)
+def test_a_mistake_of_yaml_has_its_line_and_words(text, line, said):
+    """Counted from 1."""
+    assert of_text(text) == (line, said)
+
+
+def test_a_variable_in_braces_is_explained_where_it_stands():
+    """And nowhere else."""
+    line, said = of_text("deadline: 1\nname: {a: ${A}}\n")
+    assert line == 2
+    assert said.endswith('within braces or brackets write "${NAME}" in quotes')
+    assert "write" not in of_text("a: [1\nb: 2\nc: ${A}\n")[1]
+    assert of_text("a:\n\t- 1\n")[1].endswith("; indent with spaces")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("a = 1\nb = \n", 2, "is no well-formed TOML: Invalid value (at line 2, colu"),
+        ("a = 1\nb = [", 1, "is no well-formed TOML: "),
+        ("a = " + "[" * 3000, 1, "is nested too deeply: "),
+        ("", 1, "must be a mapping of settings, not nothing"),
+    ],
+)
+def test_a_mistake_of_toml_has_its_line_and_words(text, line, said):
+    """The first one where it is not told."""
+    found, message = of_text(text, "a.toml")
+    assert (found, message.startswith(said)) == (line, True), message
+
+
+def test_toml_has_lines_for_tables_lists_and_quoted_keys():
+    """Each item of a list is counted."""
+    text = (
+        "'deadline' = 1\n[backoff]\n\"base\" = 1\n[[overrides]]\naction = 'RETRY'\n"
+        "[overrides.when]\ncode = 1\n[[overrides]]\n[overrides.when]\ncode = 2\n"
+        'a."b" = 1\n'
+    )
+    lines = read_document(text, "a.toml").lines
+    assert lines == {
+        ("deadline",): 1,
+        ("backoff",): 2,
+        ("backoff", "base"): 3,
+        ("overrides", 0): 4,
+        ("overrides", 0, "action"): 5,
+        ("overrides", 0, "when"): 6,
+        ("overrides", 0, "when", "code"): 7,
+        ("overrides", 1): 8,
+        ("overrides", 1, "when"): 9,
+        ("overrides", 1, "when", "code"): 10,
+        ("overrides", 1, "when", "a", "b"): 11,
+    }
+
+
+def test_a_place_without_a_line_has_that_of_what_is_around_it():
+    """None where nothing is."""
+    document = read_document("a: {b: 1}\n", "a.yaml")
+    assert document.line_of(("a", "b", "c")) == 1
+    assert document.line_of(("x",)) is None
+    assert document.line_of(()) is None
+
+
+def test_what_is_not_utf_8_has_its_line(tmp_path):
+    """Counted from the first."""
+    path = tmp_path / "a.yaml"
+    path.write_bytes(b"\n\xff")
+    assert told(str(path)) == [(None, 2, (), "is not UTF-8: save it as UTF-8")]
+
+
+def test_limits_are_the_last_that_is_allowed(monkeypatch):
+    """So many levels and values, and not one more."""
+    monkeypatch.setattr(nodes, "_MOST_LEVELS", 3)
+    assert parse("a: {b: {c: 1}}\n", "a").content == {"a": {"b": {"c": 1}}}
+    assert of_text("a: {b: {c: {d: 1}}}\n")[1].startswith("is nested more than 3")
+    alias = of_text("x: &x {b: {c: 1}}\ny: {z: *x}\n")
+    assert alias[1].startswith("is nested more than 3")
+    monkeypatch.setattr(nodes, "_MOST_VALUES", 3)
+    assert parse("a: 1\nb: 2\nc: 3\n", "a").content == {"a": 1, "b": 2, "c": 3}
+    assert of_text("a: 1\nb: 2\nc: 3\nd: 4\n") == (
+        4,
+        "has more than 3 values once aliases are followed",
+    )
+
+
+def test_merge_keys_are_yaml_and_no_mistake():
+    """One, or several."""
+    text = "a: &a {x: 1}\nb: &b {y: 2}\nc:\n  <<: *a\n  <<: *b\n"
+    assert parse(text, "a").content["c"] == {"x": 1, "y": 2}
+
+
+@pytest.mark.parametrize("source", ["a.conf", "a/b", "./default"])
+def test_what_looks_like_a_file_is_no_preset(source):
+    """By its ending, or by a folder."""
+    ((_, _, _, said),) = told(source)
+    assert said.startswith("a policy file's name ends in .yaml, .yml or .toml, and ")
+
+
+def test_a_preset_that_there_is_not_is_told_which_there_are():
+    """A full stop where no name is near."""
+    ((_, _, _, said),) = told("xyzzyxyzzy")
+    assert said.startswith("there is no preset 'xyzzyxyzzy'. The presets are admin, ")
+
+
+def test_a_folder_beside_the_file_is_no_preset(tmp_path):
+    """Wherever the process stands."""
+    (tmp_path / "orders").mkdir()
+    path = files(tmp_path, a="deadline: 3\nextends: orders\n")
+    ((source, line, place, said),) = told(path)
+    assert (source, line, place) == (None, 2, ("extends",))
+    assert said.startswith("'orders' is a directory: name a file, or a preset: admin")
+
+
+def test_a_chain_of_files_has_a_longest(tmp_path):
+    """Ten steps; an eleventh is taken for a circle."""
+    texts = {f"f{n}": f"extends: f{n + 1}.yaml\n" for n in range(12)}
+    files(tmp_path, **texts, f12="max_attempts: 3\n")
+    assert load_policy(tmp_path / "f2.yaml").max_attempts == 3
+    ((source, line, place, said),) = told(tmp_path / "f1.yaml")
+    assert source.endswith("f11.yaml")
+    assert (line, place) == (1, ("extends",))
+    assert said.startswith("leads back to itself: name a preset, or a file beside")
+
+
+def test_a_mistake_has_the_file_that_it_is_in_however_deep(tmp_path):
+    """A value, and a text that cannot be read at all."""
+    path = files(
+        tmp_path,
+        a="extends: b.yaml\n",
+        b="extends: c.yaml\n",
+        c="name: c\nmax_attempts: x\n",
+    )
+    ((source, line, _, _),) = told(path)
+    assert (source, line) == (str(tmp_path / "c.yaml"), 2)
+    (tmp_path / "c.yaml").write_text("deadline: 1\na: [\n")
+    ((source, line, _, said),) = told(path)
+    assert (source, line) == (str(tmp_path / "c.yaml"), 3)
+    assert said.startswith("is no well-formed YAML")
+
+
+def test_a_description_is_not_inherited(tmp_path):
+    """It is about the other policy; so is its name."""
+    path = files(tmp_path, a="extends: b.yaml\n", b="name: b\ndescription: of b\n")
+    policy = load_policy(path)
+    assert (policy.name, policy.description) == ("custom", "")
+
+
+def test_overrides_that_are_no_list_are_said_to_be_none(tmp_path):
+    """Also where those of another file come before them."""
+    path = files(
+        tmp_path,
+        a="extends: b.yaml\noverrides: 3\n",
+        b="overrides: [{when: {code: 29}, action: RETRY}]\n",
+    )
+    ((source, line, place, said),) = told(path)
+    assert (source, line, place, said) == (None, 2, ("overrides",), "must be a list")
+
+
+@pytest.mark.parametrize(("word", "meant"), [("off", False), (" Yes ", True)])
+def test_the_environment_has_words_for_true_and_false(monkeypatch, word, meant):
+    """As in YAML; any other word is refused."""
+    monkeypatch.setenv("KAFKAGUARD_POLICY_BACKOFF__HONOUR_THROTTLE", word)
+    assert load_policy("env").backoff.honour_throttle is meant
+    monkeypatch.setenv("KAFKAGUARD_POLICY_BACKOFF__HONOUR_THROTTLE", "perhaps")
+    with pytest.raises(PolicyError, match="must be true or false") as caught:
+        load_policy("env")
+    assert caught.value.source == "environment"
+
+
+def test_a_watcher_says_what_holds_now(tmp_path, caplog):
+    """With the new policy's id."""
+    path = tmp_path / "a.yaml"
+    path.write_text("max_attempts: 3\n")
+    watcher = PolicyWatcher(path)
+    path.write_text("max_attempts: 44\n")
+    with caplog.at_level(logging.INFO, "kafkaguard.policies"):
+        watcher.reload()
+    now = load_policy(path).policy_id
+    assert f"policy {path}: now {now}" in caplog.text

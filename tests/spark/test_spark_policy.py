@@ -1,0 +1,367 @@
+"""What a policy says, in a task of Spark's: without Spark, and without a broker."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError
+
+from kafkaguard import RetryPolicy
+from kafkaguard import errors as e
+from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard_adapters.spark import policy as policy_module
+from kafkaguard_adapters.spark.driver.options import from_options
+from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.executor.arrow import Columns, Record
+from kafkaguard_adapters.spark.executor.attempts import Attempts
+from kafkaguard_adapters.spark.executor.delivery import refusal
+from kafkaguard_adapters.spark.executor.driver import TaskDriver
+from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
+from kafkaguard_adapters.spark.executor.window import overtaken
+from kafkaguard_adapters.spark.settings import make_settings
+from tests.spark.spark_reading import letters_to
+
+UNKNOWN_TOPIC = KafkaError._UNKNOWN_TOPIC
+DENIED = e.TopicAuthorizationFailedError.code
+TOO_LARGE = e.MessageTooLargeError.code
+TIMED_OUT = KafkaError._MSG_TIMED_OUT
+#: Waits of 1, 2, 4 ... seconds.
+WAITS = {"kind": "exponential", "base": 1, "cap": 60, "jitter": "none"}
+
+
+def settings_of(policy=None, topic="t", **more):
+    """Make settings of a write."""
+    return make_settings("b:1", topic=topic, policy=policy, **more)
+
+
+def failure(code, key=b"k", value=b"v"):
+    """Make what the client reports."""
+    return KafkaError(code), Record("t", key, value)
+
+
+class Clock:
+    """A time that passes only by waiting."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.waits = []
+
+    def sleep(self, seconds):
+        """Wait."""
+        self.now += seconds
+        self.waits.append(seconds)
+
+    def attempts(self, policy):
+        """Make the attempts of a task."""
+        return Attempts(settings_of(policy), lambda: self.now, self.sleep, lambda: 0.5)
+
+
+def waits_of(policy, error=UNKNOWN_TOPIC):
+    """Fail again and again; return the waits, and the error of the end."""
+    clock = Clock()
+    attempts = clock.attempts(policy)
+    for _ in range(100):
+        try:
+            attempts.wait([failure(error)] * 3)
+        except e.KafkaGuardError as ended:
+            return clock.waits, ended
+    pytest.fail("it never ends")
+
+
+@pytest.mark.parametrize(
+    ("policy", "waits", "reason"),
+    [
+        ({"max_attempts": 4, "backoff": WAITS}, [1, 2, 4], "4 attempts; policy custom"),
+        ({"deadline": 10, "max_attempts": 9, "backoff": WAITS}, [1, 2, 4], "DEADLINE"),
+        (
+            {"max_attempts": 9, "backoff": WAITS, "budget": {"capacity": 2}},
+            [1, 2],
+            "BUDGET",
+        ),
+        (None, [], "1 attempt; policy spark ends here (ATTEMPTS)"),
+        ("none", [], "1 attempt; policy none ends here (ATTEMPTS)"),
+    ],
+)
+def test_what_was_not_written_is_sent_again_as_the_policy_says(policy, waits, reason):
+    """Attempts, waits, deadline and budget; without a policy there is one attempt."""
+    found, error = waits_of(policy)
+    assert found == waits
+    assert isinstance(error, e.ClientMetadataError)
+    (note,) = error.__notes__
+    assert note.startswith("3 records were not written in ")
+    assert reason in note
+
+
+def test_preset_means_what_it_says():
+    """Ten attempts within 300 s."""
+    found, error = waits_of("spark-sink")
+    assert len(found) == 9
+    assert sum(found) < 300
+    assert "10 attempts; policy spark-sink ends here (ATTEMPTS)" in error.__notes__[0]
+
+
+def test_override_may_send_again_what_else_would_fail_the_job():
+    """Topics of which the rights come later; of others they do not."""
+    override = {"when": {"code": DENIED, "client": "spark"}, "action": "RETRY"}
+    policy = {"overrides": [override | {"max_attempts": 3, "backoff": WAITS}]}
+    attempts = Clock().attempts(policy)
+    assert attempts.may_pass(failure(DENIED))
+    found, error = waits_of(policy, DENIED)
+    assert found == [1, 2]
+    assert error.code == DENIED
+    assert not Clock().attempts("spark-sink").may_pass(failure(DENIED))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [TIMED_OUT, TOO_LARGE, e.InvalidRecordError.code, KafkaError._PURGE_INFLIGHT],
+)
+def test_what_may_be_written_or_can_never_be_is_not_tried_again(code):
+    """That is decided record by record."""
+    assert not Clock().attempts("spark-sink").may_pass(failure(code))
+
+
+def test_record_is_not_sent_after_a_later_one_of_its_key():
+    """Of what failed, a later record of the same key and topic may be there."""
+    records = [
+        Record(topic, key, value)
+        for topic, key, value in [
+            ("t", b"a", b"1"),
+            ("t", b"b", b"1"),
+            ("t", None, b"1"),
+            ("t", b"a", b"2"),
+            ("u", b"b", b"1"),
+            ("t", b"b", b"2"),
+        ]
+    ]
+    failed = [(number, records[number]) for number in (0, 1, 2, 5)]
+    late, others = overtaken(records, failed)
+    assert [number for number, _ in late] == [0]
+    assert [number for number, _ in others] == [1, 2, 5]
+
+
+class Sender:
+    """A client whose next failures are told beforehand."""
+
+    def __init__(self, *rounds):
+        self.rounds = list(rounds)
+        self.sent = []
+
+    def produce(self, records):
+        """Take records."""
+        self.sent.append([record.value for record in records])
+
+    def flush(self):
+        """Do nothing: all is answered already."""
+
+    def take_failed(self):
+        """Tell what failed."""
+        return self.rounds.pop(0) if self.rounds else []
+
+
+def driver_of(sender, policy, **more):
+    """Make the driver of a task, whose waits take no time."""
+    settings = settings_of(policy, **more)
+    names = {name for name in settings.topics if name}
+    topics = {name: SinkTopic(name, 1, compacted=False) for name in names}
+    known = KnownTopics(settings, topics)
+    driver = TaskDriver(settings, known, sender, known.producer_config())
+    driver._attempts = Attempts(settings, lambda: 0.0, lambda _: None, lambda: 0.5)
+    return driver
+
+
+def window(*rows):
+    """Make a window of records with keys and values."""
+    keys, contents = zip(*rows, strict=True)
+    columns = {"key": pa.array(keys, pa.binary()), "value": pa.array(contents)}
+    return Columns(pa.record_batch(columns), "t")
+
+
+def test_records_that_were_not_written_are_sent_again_in_their_order():
+    """Until all are there; they count as delivered and as sent again."""
+    rows = [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")]
+    failed = [failure(UNKNOWN_TOPIC, *row) for row in rows]
+    sender = Sender(failed[::-1], [failed[2]])
+    driver = driver_of(sender, letters_to("d"))
+    driver.settle(3, [window(*rows)])
+    assert sender.sent == [[b"1", b"2", b"3"], [b"3"]]
+    assert (driver.counts.delivered, driver.counts.resent) == (3, 3)
+
+
+@pytest.mark.parametrize("rescue", ["ordered", "any_order"])
+def test_older_record_is_sent_after_a_newer_one_only_in_any_order(rescue):
+    """Else it is set aside as superseded."""
+    rows = [(b"a", b"1"), (b"a", b"2")]
+    sender = Sender([failure(UNKNOWN_TOPIC, *rows[0])])
+    driver = driver_of(sender, letters_to("d", rescue=rescue))
+    driver.settle(2, [window(*rows)])
+    assert sender.sent == [[b"1"]]  # the record, or its dead letter
+    letters = {} if rescue == "any_order" else {"SUPERSEDED": 1}
+    assert driver.counts.dead_lettered == letters
+    assert driver.counts.delivered == 2 - len(letters)
+
+
+def test_refused_records_are_dropped_where_the_policy_says_so():
+    """Counted by reason, from the sink's own checks and from the broker."""
+    policy = {"on_reject": "drop"}
+    driver = driver_of(Sender([failure(e.InvalidTimestampError.code)]), policy)
+    driver.refused_at_once(
+        Record("t", None, b"v"), Reason.NULL_KEY, refusal(Reason.NULL_KEY, "t")
+    )
+    driver.settle(1, [window((b"k", b"v"))])
+    assert driver.counts.dropped == {"NULL_KEY": 1, "INVALID_TIMESTAMP": 1}
+
+
+def test_override_decides_reason_by_reason():
+    """One reason is dropped, the others stop the job."""
+    override = {"when": {"error": "InvalidRecordKeyError"}, "on_reject": "drop"}
+    driver = driver_of(Sender(), {"overrides": [override]})
+    record = Record("t", None, b"v")
+    driver.refused_at_once(record, Reason.NULL_KEY, refusal(Reason.NULL_KEY, "t"))
+    with pytest.raises(e.MessageTooLargeError):
+        driver.refused_at_once(record, Reason.TOO_LARGE, refusal(Reason.TOO_LARGE, "t"))
+
+
+def refuse(driver, count, between=0):
+    """Refuse records without a key, with others on their way between them."""
+    for _ in range(count):
+        driver.on_their_way(between)
+        record = Record("t", None, b"v")
+        driver.refused_at_once(record, Reason.NULL_KEY, refusal(Reason.NULL_KEY, "t"))
+
+
+def test_limit_of_dead_letters_in_a_row():
+    """Beyond it the job fails, with the reason; a record between them counts anew."""
+    limit = {"topic": "d", "limit": {"consecutive": 3}}
+    driver = driver_of(Sender(), letters_to("d", dead_letter=limit))
+    refuse(driver, 10, between=1)
+    driver.on_their_way(1)
+    refuse(driver, 3)
+    with pytest.raises(e.InvalidRecordKeyError, match=r"dead_letter\.limit\.consecut"):
+        refuse(driver, 1)
+
+
+def test_limit_of_the_share_of_dead_letters():
+    """From the thousandth record on."""
+    limit = {"topic": "d", "limit": {"ratio": 0.01}}
+    driver = driver_of(Sender(), letters_to("d", dead_letter=limit))
+    driver.on_their_way(1000)
+    refuse(driver, 10)
+    with pytest.raises(e.InvalidRecordKeyError, match=r"dead_letter\.limit\.ratio is"):
+        refuse(driver, 1)
+
+
+def test_record_without_a_topic_has_no_dead_letter_named_after_it():
+    """The placeholder needs a topic; the text says so."""
+    driver = driver_of(Sender(), "spark-sink", topic=None)
+    error = refusal(Reason.NULL_TOPIC, None)
+    with pytest.raises(e.InvalidTopicError, match="the record names no topic"):
+        driver.refused_at_once(Record(None, b"k", b"v"), Reason.NULL_TOPIC, error)
+
+
+# --- settings -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "topic", "expected"),
+    [
+        (None, "t", None),
+        ("spark-sink", "t", "t.dlq"),
+        ("spark-sink", None, None),
+        (letters_to("d"), None, "d"),
+        (
+            {"overrides": [{"when": {"code": 10}, "on_reject": "dead_letter"}]},
+            "t",
+            "t.dlq",
+        ),
+        (RetryPolicy(on_reject="drop"), "t", None),
+    ],
+)
+def test_dead_letter_topic_is_the_policys(policy, topic, expected):
+    """Where any of them goes there."""
+    assert expected == settings_of(policy, topic).dead_letter_topic
+
+
+@pytest.mark.parametrize(
+    ("policy", "config", "seconds"),
+    [
+        (None, {}, 120),
+        ({"deadline": 30}, {}, 30),
+        ({"attempt_timeout": 5}, {}, 5),
+        ({"deadline": "unbounded"}, {}, 120),
+        ({"deadline": 30}, {"message.timeout.ms": 60_000}, 60),
+    ],
+)
+def test_client_has_no_more_time_for_an_attempt_than_the_policy(
+    policy, config, seconds
+):
+    """Unless its own setting says so."""
+    client = settings_of(policy, config=config).client
+    assert client["delivery.timeout.ms"] == str(1000 * seconds)
+
+
+def test_deadline_is_how_long_a_stream_waits():
+    """An hour at most: librdkafka waits no longer."""
+    assert settings_of().of_stream().patience_s == 300
+    assert settings_of({"deadline": 7}).of_stream().patience_s == 7
+    assert settings_of("none").of_stream().patience_s == 3600
+
+
+def test_settings_with_a_policy_that_was_used_pickle():
+    """They go to the executors as text."""
+    settings = settings_of({"overrides": [{"when": {"code": 10}, "on_reject": "drop"}]})
+    assert settings.on_reject(refusal(Reason.TOO_LARGE, "t")) == "drop"
+    again = pickle.loads(pickle.dumps(settings))
+    assert again == settings
+    assert again.policy == settings.policy
+
+
+def test_policy_of_the_data_source_is_a_name_a_file_or_json(tmp_path):
+    """All that an option can say."""
+    servers = {"kafka.bootstrap.servers": "b:1", "topic": "t"}
+    file = tmp_path / "p.yaml"
+    file.write_text("extends: spark-sink\ndead_letter: {topic: d}\n")
+    for given, expected in [
+        ("spark-sink", "t.dlq"),
+        (str(file), "d"),
+        (json.dumps(letters_to("d")), "d"),
+    ]:
+        settings = from_options({**servers, "policy": given})
+        assert settings.dead_letter_topic == expected
+
+
+def test_setting_that_means_nothing_here_is_told_once(caplog):
+    """A preset is made for more places than one, so nothing is told of it."""
+    policy_module._tell.cache_clear()
+    policy = {"name": "mine", "breaker": {"failures": 3}, "on_offset_reset": "raise"}
+    with caplog.at_level(logging.WARNING, "kafkaguard.spark"):
+        for _ in range(2):
+            settings_of(policy)
+        settings_of("low-latency")
+        settings_of(letters_to("d"))
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == (
+        "policy mine sets breaker, on_offset_reset, which a write of Spark's does not use"
+    )
+
+
+def test_attempt_of_the_client_that_is_longer_than_the_deadline_is_told(caplog):
+    """The client's own setting stays as it is."""
+    policy_module._tell.cache_clear()
+    with caplog.at_level(logging.WARNING, "kafkaguard.spark"):
+        settings_of({"deadline": 30}, config={"delivery.timeout.ms": 60_000})
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "an end after 30 s" in said
+    assert "delivery.timeout.ms of 60 s" in said
+
+
+def test_null_keys_are_left_to_the_broker_where_the_policy_says_so():
+    """Nothing is refused before it is sent."""
+    for word, refuses in (("reject", True), ("send", False)):
+        settings = settings_of({"null_key": word})
+        known = KnownTopics(settings, {"t": SinkTopic("t", 1, compacted=True)})
+        assert known.refuses_null_keys("t") is refuses
