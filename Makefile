@@ -60,7 +60,7 @@ fuzz: .venv/installed ## A million mutated messages (Linux)
 	$(BIN)/python scripts/fuzz_protocol.py
 
 .PHONY: mutate
-mutate: .venv/installed ## Small wrong changes in the pure rooms, and who notices (hours)
+mutate: .venv/installed ## A sample of small wrong changes, and who notices (5 min; MUTATE=--all: hours)
 	$(BIN)/python scripts/mutation $(MUTATE)
 
 .PHONY: bench

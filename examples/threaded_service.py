@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from confluent_kafka import Producer
 
@@ -19,7 +20,7 @@ outcomes: Counter[str] = Counter()
 
 
 def tell(error, _):
-    """Take note of an outcome; runs in the thread that polls."""
+    """Count an outcome; runs in the thread that polls."""
     outcomes["delivered" if error is None else error.verdict.action] += 1
 
 
@@ -45,21 +46,14 @@ with KafkaCluster() as cluster:
     }
     is_done = threading.Event()
     with guard(factory=Producer, config=config) as producer:
-        threads = [
-            threading.Thread(target=work, args=(producer, topic, worker))
-            for worker in range(WORKERS)
-        ]
-        poller = threading.Thread(target=poll, args=(producer, is_done))
-        for thread in [*threads, poller]:
-            thread.start()
-        cluster.broker(0).kill()
-        cluster.broker(0).start()
-        for thread in threads:
-            thread.join()
-        if producer.flush(60):
-            print("something is left")
-        is_done.set()
-        poller.join()
+        with ThreadPoolExecutor(WORKERS + 1) as pool:
+            pool.submit(poll, producer, is_done)
+            workers = [pool.submit(work, producer, topic, n) for n in range(WORKERS)]
+            cluster.broker(0).kill()
+            cluster.broker(0).start()
+            wait(workers)
+            print(producer.flush(60), "records are left")
+            is_done.set()
         print(producer.report())
     print(dict(outcomes))
     assert outcomes.total() == WORKERS * ORDERS

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ACCEPTED = Path(__file__).parent / "accepted.txt"
 #: So many changes are tried in less than five minutes on two processors.
-SAMPLE = 100
+SAMPLE = 80
 #: Imported once, before the forks; none of ours is among them.
 _WARM = (
     *("aiokafka", "confluent_kafka", "kafka", "pydantic", "pydantic_settings", "yaml"),

@@ -332,3 +332,12 @@ def test_without_settings_it_says_what_is_not_noticed(kafka_cluster, caplog):
     consumer = guard(Consumer(settings(kafka_cluster.bootstrap_servers)))
     consumer.close()
     assert caplog.text.count("without config={...} partitions that cannot be read") == 1
+    assert caplog.text.count("resets of offsets are not compared with the log") == 1
+
+
+def test_a_consumer_that_the_guard_builds_keeps_nothing_to_itself(
+    kafka_cluster, caplog
+):
+    """There is nothing to say."""
+    guard(factory=Consumer, config=settings(kafka_cluster.bootstrap_servers)).close()
+    assert caplog.text == ""

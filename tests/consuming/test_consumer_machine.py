@@ -137,6 +137,24 @@ def test_b50_a_position_within_the_log_is_read_again_and_not_reset():
     assert [c.Free(P[0])] == one.tick(one.next_due)
 
 
+@pytest.mark.parametrize(
+    ("position", "outcome", "lost"),
+    [
+        (59, "reset", 1),
+        (60, "kept", 0),
+        (100, "kept", 0),
+        (101, "reset", 0),
+        (None, "reset", 0),
+    ],
+)
+def test_both_ends_of_the_log_are_within_it(position, outcome, lost):
+    """The end is where the next record will be; a position may not be known."""
+    one = machine()
+    one.refused(P[0], Refusal(1, position=position), 0.0)
+    (event,) = told(one.range_found(P[0], 60, 100, 0.1))
+    assert (event.outcome, event.position, event.lost) == (outcome, position, lost)
+
+
 def test_a_lost_position_is_the_clients_to_reset_with_a_count_of_what_is_lost():
     """Retention has taken 40 offsets: the event says so, and the client resets."""
     one = machine()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 import pytest
 from kafka import KafkaProducer
 from kafka import errors as kafka_errors
+from opentelemetry.instrumentation.kafka import KafkaInstrumentor
 
-from kafkaguard import guard
+from kafkaguard import errors, guard
+from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import (
     CallbacksContract,
     ExpiryContract,
@@ -17,6 +19,7 @@ from tests.contracts.producer import (
     Writer,
 )
 from tests.contracts.rejects import RejectsContract
+from tests.contracts.transactions import TransactionsContract
 
 pytestmark = pytest.mark.filterwarnings("ignore:retries = inf without:UserWarning")
 
@@ -46,6 +49,18 @@ class KafkaPythonWriter(Writer):
         """Call `send`."""
         return self.guarded.send(*args, **kwargs)
 
+    def init(self):
+        """Initialise."""
+        self.guarded.init_transactions()
+
+    def abort(self):
+        """Abort."""
+        self.guarded.abort_transaction()
+
+    def transaction(self):
+        """Begin one, and end it."""
+        return self.guarded.transaction()
+
     def outcome(self, handle, timeout=60.0):
         """Wait on the future."""
         try:
@@ -55,7 +70,11 @@ class KafkaPythonWriter(Writer):
 
 
 class TestKafkaPython(
-    ProducerContract, CallbacksContract, ExpiryContract, RejectsContract
+    ProducerContract,
+    CallbacksContract,
+    ExpiryContract,
+    RejectsContract,
+    InstrumentationContract,
 ):
     client_class = KafkaProducer
     client_name = "kafka-python"
@@ -110,6 +129,15 @@ class TestKafkaPython(
         with guarded:
             yield KafkaPythonWriter(guarded, events)
 
+    @contextmanager
+    def instrumented(self, provider, writer=None):
+        """Its methods are replaced in the class, so it does not matter when."""
+        KafkaInstrumentor().instrument(tracer_provider=provider)
+        try:
+            yield
+        finally:
+            KafkaInstrumentor().uninstrument()
+
     def own_signature(self, given):
         """A `send` of its own."""
 
@@ -128,3 +156,24 @@ class TestKafkaPythonNotIdempotent(TestKafkaPython):
     dies_of_refusal = False
     overtakes = True
     settings: ClassVar = {"enable_idempotence": False, "retries": 0}
+
+
+class TestKafkaPythonTransactions(TransactionsContract):
+    client_error = kafka_errors.KafkaError
+
+    @contextmanager
+    def open_transactional(self, servers, name, *, topics=None, policy="default"):
+        """Build one, guard it, and close it in the end."""
+        client = KafkaProducer(
+            bootstrap_servers=servers, transactional_id=f"id-{name}", linger_ms=20
+        )
+        try:
+            guarded = guard(client, topics=topics, policy=policy)
+        except Exception:
+            client.close()
+            raise
+        try:
+            yield KafkaPythonWriter(guarded, [])
+        finally:
+            with suppress(errors.KafkaGuardError):
+                guarded.close(5)

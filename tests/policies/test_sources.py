@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -21,7 +19,6 @@ from kafkaguard.policies import (
     presets,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = Draft202012Validator(policy_schema())
 NAMES = [
     "admin",
@@ -73,22 +70,6 @@ def test_a_preset_says_what_it_is_for(name):
     head = preset_text(name).partition("\nname:")[0]
     for word in ("# Use it", "# Duplicates:", "# Order:", "# Latency:"):
         assert word in head
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_page_of_a_preset_says_what_the_file_says(name):
-    """Its section has the same words, and the numbers of its waits."""
-    page = (ROOT / "docs" / "presets.md").read_text()
-    section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-    for word in ("Use it", "**Duplicates**", "**Order**", "**Latency**"):
-        assert word in section
-    policy = load_policy(name)
-    table = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|$", section, re.MULTILINE))
-    for setting in ("max_attempts", "deadline", "on_reject", "in_doubt"):
-        assert (
-            json.dumps(policy.model_dump(mode="json")[setting]).strip('"')
-            == table[setting]
-        )
 
 
 def test_default_is_the_default():

@@ -152,8 +152,8 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._driver: Driver | None = None
         self._committing: Committing | None = None
         # In place of the method: half the cost for each record.
-        self.getone = self._reading(consumer.getone, self._check)  # type: ignore[method-assign]  # see above
-        self._next = self._reading(consumer.__anext__, self._check_iteration)
+        self.getone = self._reading("getone", self._check)  # type: ignore[method-assign]  # see above
+        self._next = self._reading("__anext__", self._check_iteration)
         if names.is_started(consumer):
             self._listen()
 
@@ -247,19 +247,23 @@ class GuardedConsumer(ForkSafe, StandIn):
             KafkaGuardError: What the client raises, also of its own class, with topic
                 and partition where they are known.
         """
-        return await self._reading(self.client.getone, self._check)(*partitions)
+        return await self._reading("getone", self._check)(*partitions)
 
     def _reading(
-        self, read: Callable[..., Awaitable[Any]], check: Callable[[], None]
+        self, name: str, check: Callable[[], None]
     ) -> Callable[..., Coroutine[Any, Any, Any]]:
-        """Make a read that costs next to nothing where all is well."""
+        """Make a read that costs next to nothing where all is well.
+
+        The client's method is looked up each time: instrumentation may replace it.
+        """
+        client = self.client
         gate, loop, raised = self._gate, self._loop, self._raised
 
         async def reading(*partitions: Any) -> Any:
             if not gate.is_open or get_running_loop() is not loop:
                 check()
             try:
-                return await read(*partitions)
+                return await getattr(client, name)(*partitions)
             except (KafkaError, ConsumerStoppedError) as error:
                 raise raised(error) from error
 

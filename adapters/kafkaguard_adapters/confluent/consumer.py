@@ -127,6 +127,14 @@ class GuardedConsumer(BlockingConsumer):
                 "noticed, since a consumer of confluent-kafka does not show them and "
                 "kafkaguard cannot ask the cluster itself"
             )
+        if not isinstance(known.get(LOGGER), ResetLog):
+            _log.warning(
+                "guard(): a Consumer that is built already keeps its callbacks and its "
+                "log to itself. So resets of offsets are not compared with the log (on_"
+                "offset_reset: %s), and commits that nobody waits for are not told: "
+                "guard(factory=Consumer, config={...}) does",
+                policy.on_offset_reset,
+            )
         self._quick = self._quick_poll()
         # librdkafka waits without end where one thread closes and another one polls.
         self._in_client = threading.RLock()
@@ -287,9 +295,10 @@ class GuardedConsumer(BlockingConsumer):
         known = errors.translate(error, context={"phase": "background"})
         self._driver.handed_over(None, known)
 
-    def _hear_reset(self, place: Place, position: int) -> None:
+    def _hear_reset(self, place: Place, asked: int) -> None:
         """Take in that librdkafka resets a position; it comes while the user polls."""
-        if self._shell.was_reset(place, position):
+        position = self._shell.was_reset(place, asked)
+        if position is not None:
             self._driver.refused(place, Refusal(OUT_OF_RANGE, position=position))
 
     # --- assignment -------------------------------------------------------------------

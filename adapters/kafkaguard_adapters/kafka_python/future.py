@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from kafka.errors import KafkaTimeoutError
 
 from kafkaguard._delivery.records import Record
+from kafkaguard._verdicts.bare_errors import met
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.errors import errors
 
@@ -189,6 +190,8 @@ class GuardedFuture:
             f(self.value if error is None else self._look())
         except BaseException as raised:  # noqa: BLE001 - it must not end our thread
             self._driver.callback_raised(raised)
+        except:  # noqa: E722 - a raised KafkaError is no exception
+            self._driver.callback_raised(met())
 
     def _record(self) -> Record | None:
         """Return the guard's record, None as long as the client's future counts."""

@@ -149,9 +149,18 @@ class Sending:
                     return self._refused(refusal, record)
             producer = self.shell.producer
             try:
-                inner = producer.send(
-                    topic, value, key, headers, partition, timestamp_ms
-                )
+                if headers is None:  # not by position: instrumentation adds its own
+                    inner = producer.send(
+                        topic,
+                        value,
+                        key,
+                        partition=partition,
+                        timestamp_ms=timestamp_ms,
+                    )
+                else:
+                    inner = producer.send(
+                        topic, value, key, headers, partition, timestamp_ms
+                    )
             except Exception as error:  # noqa: BLE001 - raised again, unless mended
                 record = SendArguments(
                     topic, value, key, headers, partition, timestamp_ms

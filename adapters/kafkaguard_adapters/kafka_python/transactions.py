@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.errors import IllegalStateError, KafkaError, ProducerFencedError
 
 from kafkaguard._delivery.judging import ends_all
+from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.kafka_python import transaction_errors
@@ -72,7 +73,7 @@ class Transactions:
     def _forget(self) -> None:
         """Know of no transaction any more."""
         self._driver.machine.new_transaction()
-        self._is_stuck = False
+        self._stuck: KafkaGuardError | None = None
         self._lost_commit: BaseException | None = None
         self._open_offsets: tuple[Any, Any, Any] | None = None
         self._began = float("inf")
@@ -120,7 +121,9 @@ class Transactions:
         """
         self._check(BEGIN)
         is_unfit = (
-            self._needs_new_epoch or self._is_stuck or self._lost_commit is not None
+            self._needs_new_epoch
+            or self._stuck is not None
+            or self._lost_commit is not None
         )
         with self._judging(BEGIN):
             if is_unfit and not self._is_over_for_good():
@@ -173,7 +176,9 @@ class Transactions:
             What became of the transaction; None: none was open, or one that had failed
             is aborted now.
         """
-        if not reading.is_in_transaction(self._shell.producer):
+        if self._stuck is not None and self._stuck.verdict is NOT_ABORTED:
+            return GivenUp(self._stuck)
+        if not reading.is_in_transaction(self._shell.producer) and not self._stuck:
             return None
         was_sound = not self.has_failed()
         try:
@@ -281,9 +286,12 @@ class Transactions:
     def _await(
         self, result: Any, call: Call, happened: str, seconds: float | None
     ) -> None:
-        if not result.wait(timeout_ms=self._limit(seconds) * 1000):
-            self._is_stuck = self._is_stuck or call is ABORT
-            raise transaction_errors.not_in_time(call, happened)
+        if result.wait(timeout_ms=self._limit(seconds) * 1000):
+            return
+        late = transaction_errors.not_in_time(call, happened)
+        if call is ABORT:
+            self._stuck = self._stuck or late
+        raise late
 
     def _renew(self) -> None:
         """Let a new producer take over the ``transactional.id``."""
@@ -304,7 +312,7 @@ class Transactions:
         if made.verdict.action is Action.FENCED:
             self._explain(made)
         if made.verdict.action is Action.ABORT:  # which is what was just refused
-            made = transaction_errors.not_aborted(error)
+            made = self._stuck = transaction_errors.not_aborted(error)
         return made
 
     def _is_over_for_good(self) -> bool:
@@ -386,8 +394,8 @@ class Transactions:
             reading.is_in_transaction(producer) or self._is_open()
         )
         if (self._failure is not None or has_failed) and call is ABORT:
-            self._is_stuck = True
-            return transaction_errors.not_aborted(error)
+            self._stuck = transaction_errors.not_aborted(error)
+            return self._stuck
         if self._failure is not None or has_failed:
             return transaction_errors.abort_first(error, self._failure or judged, call)
         if transaction_errors.is_out_of_order(error):

@@ -7,6 +7,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from kafkaguard._verdicts.bare_errors import met
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -94,6 +96,8 @@ class Lane:
             task()
         except BaseException as error:  # noqa: BLE001 - SystemExit must end no thread
             self._on_error(error)
+        except:  # noqa: E722 - a raised KafkaError is no exception
+            self._on_error(met())
         del task
         with self._changed:
             self._done += 1

@@ -10,7 +10,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "interrupted-change",
         Action.IN_DOUBT,
-        "the caller ended the call; what it asked for may have been done",
+        "the application cancelled the call; the broker may have done what it asked "
+        "for",
         on=(e.CallInterruptedError,),
         apis=CHANGES,
         written="maybe",
@@ -20,7 +21,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "interrupted",
         Action.REJECT,
-        "the caller ended the call; it is passed on untouched and never repeated",
+        "the application cancelled the call: never repeat it",
         on=(e.CallInterruptedError,),
         scenario="A cancelled task, Ctrl-C, an exit.",
         source="aiokafka PR #25",
@@ -59,8 +60,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "serialiser-had-no-answer",
         Action.RETRY,
-        "what the (de)serialiser asks (a schema registry) does not answer, and nothing "
-        "was sent: try again",
+        "the schema registry that the (de)serialiser asks does not answer, and "
+        "nothing was sent: try again",
         on=(e.ClientConnectionError, e.ClientTimeoutError),
         flag=("wrapped",),
         scenario="A reset or a 503 of the registry; the record is as good as before.",
@@ -80,8 +81,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "call-under-way",
         Action.WAIT,
-        "the client is still at an earlier call of this kind: let it end, then call "
-        "again",
+        "an earlier call of this kind is still running: wait until it ends, then call"
+        " again",
         on=(-178, -177),
         scenario="librdkafka's _IN_PROGRESS and _PREV_IN_PROGRESS; no record is meant.",
         source="librdkafka RD_KAFKA_RESP_ERR__PREV_IN_PROGRESS",
@@ -89,8 +90,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "too-much-in-flight",
         Action.WAIT,
-        "the client takes no more requests now: wait until some are answered, then the "
-        "same request",
+        "the client accepts no more requests now: wait until some are answered, then "
+        "send the same request",
         on=(e.ClientQueueFullError,),
         scenario="Too many requests of one connection are without an answer.",
         source="kafka.errors.TooManyInFlightRequests",
@@ -106,7 +107,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "connection-lost",
         Action.RETRY,
-        "the connection broke: a read can be repeated; for a write, name the request",
+        "the connection broke: repeat a read; for a write, pass api= to learn more",
         on=(e.ClientConnectionError,),
         apis=frozenset({None}),
         written="maybe",
@@ -116,8 +117,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "code-not-kept",
         Action.IN_DOUBT,
-        "aiokafka shows every code that it does not know as -1; the real one is lost, "
-        "so the write counts as possibly done",
+        "aiokafka reports every code that it does not know as -1: treat the write as "
+        "possibly done",
         on=(-1,),
         apis=CHANGES,
         client=("aiokafka",),
@@ -128,8 +129,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "cluster-not-known-yet",
         Action.REFRESH,
-        "the client does not know the topic, partition or broker: ask again when it "
-        "has refreshed its metadata; if it is still not there, ask for one that is",
+        "the client does not know the topic, partition or broker: ask again when the "
+        "client has refreshed its metadata; if that fails, check the name",
         on=(e.ClientMetadataError,),
         scenario="A broker that does not exist, or that came a moment ago.",
         source="librdkafka #2858; KIP-207",
@@ -137,7 +138,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "garbled-answer",
         Action.IN_DOUBT,
-        "the answer could not be read: what was asked for may have been done",
+        "the answer could not be read: the broker may have done what the request "
+        "asked for",
         on=(e.ClientProtocolError,),
         apis=CHANGES,
         written="maybe",
@@ -155,7 +157,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "not-kafka",
         Action.REJECT,
-        "this is no error of Kafka's; it is passed on as it is",
+        "not an error of Kafka: handle it as your own",
         on=(e.UnrelatedError,),
         scenario="A bug of the application, or of a hook.",
         source="docs: verdicts, fall-backs",

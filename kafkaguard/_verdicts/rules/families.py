@@ -19,8 +19,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "refresh-and-retry",
         Action.REFRESH,
-        "the client's view is stale: the same again, when the client has refreshed its "
-        "metadata or found the coordinator",
+        "the client's metadata is stale: send the same request again when the client "
+        "has refreshed its metadata or found the coordinator",
         on=(e.RefreshRetriableError,),
         scenario="Leaders and coordinators move; also just after a topic was made.",
         source="RefreshRetriableException; KIP-1050",
@@ -28,7 +28,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "retry",
         Action.RETRY,
-        "a passing condition: the same request again, after backoff",
+        "a passing condition: send the same request again after a backoff",
         on=(e.RetriableError,),
         scenario="Too few replicas in sync, a coordinator that is loading.",
         source="RetriableException; KIP-1050",
@@ -36,8 +36,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "unrecognised-code-on-change",
         Action.IN_DOUBT,
-        "a code that this version does not know, on a request that changes something: "
-        "it may have been done",
+        "kafkaguard does not know this code: the broker may have done what the "
+        "request asked for",
         on=(e.UnrecognisedCodeError,),
         apis=CHANGES,
         written="maybe",
@@ -47,7 +47,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "unrecognised-code",
         Action.REJECT,
-        "a code that this version does not know; its number is kept",
+        "kafkaguard does not know this code, so it cannot be retried safely",
         on=(e.UnrecognisedCodeError,),
         scenario="A broker newer than kafkaguard.",
         source="pykafka #1001; kafka-python #2306",

@@ -10,8 +10,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "group-moved-on",
         Action.REJOIN,
-        "the group has moved on: read again (poll, getmany), then only for partitions "
-        "still owned",
+        "the group has moved on: read again (poll, getmany), then continue only with "
+        "partitions that this member still owns",
         on=(22, 25, 27, 110, 113, e.ClientGroupError),
         scenario=(
             "A commit or heartbeat after a rebalance. Repeating it keeps a doomed "
@@ -22,8 +22,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "commit-for-others",
         Action.REJOIN,
-        "the partitions are not this member's any more: read again (poll, getmany), "
-        "then only for those still owned",
+        "this member does not own the partitions any more: read again (poll, "
+        "getmany), then commit only for partitions that it still owns",
         on=(-172, e.ClientStateError),
         apis=frozenset({"OffsetCommit"}),
         scenario="A rebalance took them while their records were worked on.",
@@ -61,7 +61,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "join-with-given-id",
         Action.RETRY,
-        "the client joins again with the member id that the answer gave",
+        "the client joins again with the member id of the answer",
         on=(79,),
         scenario="The first step of joining a group.",
         source="KIP-394",

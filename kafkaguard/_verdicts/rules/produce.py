@@ -48,7 +48,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "refused-alone",
         Action.REJECT,
-        "the broker refuses this very record",
+        "the broker refuses this record",
         on=(87, e.BatchMateRefusedError),
         apis=PRODUCE,
         phase=("single",),
@@ -80,8 +80,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "record-refused",
         Action.REJECT,
-        "the broker refuses a record of this batch; without its key it is not known "
-        "whether it was this one",
+        "the broker refuses a record of this batch, and does not say which one: send "
+        "each alone, or say whether this one has a key",
         on=(87,),
         apis=PRODUCE,
         scenario="A null key on a compacted topic, a wrong timestamp, a broken schema.",
@@ -90,8 +90,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "damaged-on-the-way",
         Action.RETRY,
-        "the checksum did not fit: try a few times; if it stays, ask whether the topic "
-        "is compacted and the key missing",
+        "the checksum is wrong: try a few times; if it stays wrong, check whether the"
+        " topic is compacted and the record has no key",
         on=(2,),
         apis=CARRIES_RECORDS,
         scenario=(
@@ -103,7 +103,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "record-too-large",
         Action.REJECT,
-        "the record is larger than the topic takes: make it smaller or raise "
+        "the record is larger than the topic allows: make it smaller or raise "
         "max.message.bytes",
         on=(10, 18),
         apis=CARRIES_RECORDS,
@@ -122,8 +122,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "queue-full",
         Action.WAIT,
-        "the client's queue is full and the record was not taken: let it drain, then "
-        "hand over the same record",
+        "the client's queue is full, and the record was not accepted: wait until the "
+        "queue drains, then send the same record",
         on=(e.ClientQueueFullError,),
         apis=PRODUCE,
         scenario="produce() raises BufferError. Without a poll the queue never drains.",
@@ -141,7 +141,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "sequence-protects",
         Action.RETRY,
-        "the same batch again: its sequence number lets the broker drop a second copy",
+        "send the same batch again: its sequence number lets the broker drop a second"
+        " copy",
         on=(7, 20),
         apis=PRODUCE,
         written="maybe",
@@ -156,7 +157,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "sequence-protects-after-refresh",
         Action.REFRESH,
-        "the same batch again, when the client has refreshed its metadata: its "
+        "send the same batch again when the client has refreshed its metadata: its "
         "sequence number lets the broker drop a second copy",
         on=(6, 13),
         apis=PRODUCE,
@@ -169,8 +170,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "not-waited-for-replicas",
         Action.IN_DOUBT,
-        "the leader has written it and the replicas may not keep it: sending it again "
-        "may write it twice",
+        "the leader has written it, but the replicas may not have it: sending it "
+        "again may write it twice",
         on=(20,),
         apis=PRODUCE,
         written="maybe",
@@ -180,8 +181,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "leader-lost-after-append",
         Action.IN_DOUBT,
-        "the leader may have appended before it lost its role: sending it again may "
-        "write it twice",
+        "the leader may have written it before it lost its role: sending it again may"
+        " write it twice",
         on=(6,),
         apis=frozenset({"Produce"}),
         written="maybe",
@@ -194,7 +195,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "gave-up-before-handing-over",
         Action.RETRY,
-        "the client gave up before it took the record, so nothing was sent",
+        "the client gave up before it accepted the record, so nothing was sent",
         on=(e.ClientTimeoutError,),
         phase=("enqueue",),
         scenario="send() waited max_block_ms for metadata or for room in the buffer.",
@@ -203,8 +204,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "answer-lost",
         Action.IN_DOUBT,
-        "the answer did not come, the write may have: sending it again may write it "
-        "twice",
+        "the answer was lost, and the write may have happened: sending it again may "
+        "write it twice",
         on=(7, 13),
         apis=NOT_REPEATABLE,
         written="maybe",
@@ -215,7 +216,7 @@ RULES: tuple[Rule, ...] = (
         "gave-up-waiting",
         Action.IN_DOUBT,
         "the client stopped waiting: wait for the same future or delivery report, or "
-        "count the write as possibly done",
+        "treat the write as possibly done",
         on=(e.ClientTimeoutError,),
         apis=CHANGES,
         written="maybe",
@@ -228,7 +229,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "connection-lost-in-flight",
         Action.IN_DOUBT,
-        "the connection broke with the record on its way: it may have been written",
+        "the connection broke while the record was on its way: the broker may have "
+        "written it",
         on=(e.ClientConnectionError, e.ClientProtocolError),
         apis=frozenset({"Produce"}),
         written="maybe",
@@ -267,8 +269,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "topic-not-known-yet",
         Action.REFRESH,
-        "the client does not know the topic, partition or broker yet: wait until it "
-        "has refreshed its metadata, then hand the record over again: it was dropped",
+        "the client does not know the topic, partition or broker yet, and dropped the"
+        " record: send it again when the client has refreshed its metadata",
         on=(e.ClientMetadataError,),
         apis=PRODUCE,
         scenario="A topic made a moment ago. librdkafka has purged the record.",
@@ -277,8 +279,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "partition-not-there",
         Action.REJECT,
-        "the topic does not have the partition that the partitioner chose: mend the "
-        "partitioner; its neighbours can go on",
+        "the topic does not have the partition that the partitioner chose: correct "
+        "the partitioner; other partitions can go on",
         on=(e.PartitionNotThereError,),
         scenario=(
             "A partitioner counts for itself, or takes a remainder by the number of "
@@ -289,7 +291,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "cannot-serialise",
         Action.REJECT,
-        "the key or value cannot be (de)serialised; its neighbours can",
+        "the key or value cannot be (de)serialised: correct it; others can go on",
         on=(e.SerializationFailedError,),
         scenario="A serialiser raised; nothing was sent.",
         source="kafka-python #920",

@@ -10,7 +10,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "remote-storage-not-ready",
         Action.RETRY,
-        "the broker is still reading the metadata of remote storage: wait and ask "
+        "the broker is still loading the metadata of remote storage: wait and ask "
         "again for this partition; the others can go on",
         on=(9, -1),
         apis=READS_LOG,
@@ -22,7 +22,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "replica-down-in-metadata",
         Action.IGNORE,
-        "a follower is away, the leader is fine: the metadata is good",
+        "a follower is down, the leader is up: the metadata is good",
         on=(9,),
         apis=frozenset({"Metadata"}),
         written="yes",
@@ -32,8 +32,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "end-offset-not-known-yet",
         Action.REFRESH,
-        "the new leader cannot tell yet: ask again for these partitions only, when the "
-        "client has refreshed its metadata",
+        "the new leader does not know the end offset yet: ask again for these "
+        "partitions when the client has refreshed its metadata",
         on=(75, 78),
         apis=frozenset({"ListOffsets", "OffsetForLeaderEpoch"}),
         scenario="The moments after an election, until the high watermark caught up.",
@@ -42,8 +42,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "offset-out-of-range",
         Action.REJECT,
-        "the position is not in the log: compare it with log start and end before any "
-        "reset, since a reset skips or repeats records",
+        "the position is not in the log: compare it with log start and end before any"
+        " reset, since a reset skips or repeats records",
         on=(1,),
         scenario="Retention passed by, the topic was made anew, or a leader moved.",
         source="KIP-320; Aiven tiered-storage #663",
@@ -51,7 +51,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "server-error-on-read",
         Action.RETRY,
-        "the broker failed once; the request changes nothing, so ask again a few times",
+        "the broker failed while it handled the request, which changes nothing: send "
+        "it again a few times",
         on=(-1,),
         scenario="An exception inside the broker; often gone at the next request.",
         source="Aiven tiered-storage #584, #470",
@@ -59,7 +60,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "tiered-follower-only",
         Action.CONFIGURE,
-        "this answer is meant for followers: the client and the broker do not fit",
+        "only followers get this answer: this client does not work with this broker",
         on=(109,),
         scenario="A consumer that fetches like a replica.",
         source="KIP-405; ReplicaFetcherThread",

@@ -10,7 +10,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "throttled",
         Action.WAIT,
-        "the quota is used up: wait for as long as the answer says, then the same "
+        "the quota is used up: wait as long as the answer says, then send the same "
         "request",
         on=(89,),
         scenario="Administrative requests above the controller's mutation quota.",
@@ -19,7 +19,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "change-may-be-done",
         Action.RETRY,
-        "the change may have been made, and asking for it again does no harm",
+        "the change may have been made; sending the same request again does no harm",
         on=(7, 13, e.ClientTimeoutError, e.ClientConnectionError),
         apis=REPEATABLE,
         written="maybe",
@@ -33,8 +33,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "created-already",
         Action.IGNORE,
-        "the first try has made it, and only its answer was lost: look whether it is "
-        "as it was asked for",
+        "the first attempt created it, and only the answer was lost: check whether it"
+        " is as you asked for",
         on=(36, 37, 126),
         apis=frozenset({"CreateTopics", "CreatePartitions", "AddRaftVoter"}),
         written="yes",
@@ -48,7 +48,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "deleted-already",
         Action.IGNORE,
-        "the first try has deleted it, and only its answer was lost: it is done",
+        "the first attempt deleted it, and only the answer was lost: nothing is left "
+        "to do",
         on=(3, 62, 69, 85, 91, 100, 102, 127),
         apis=DELETES,
         written="yes",
@@ -59,7 +60,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "nothing-to-delete",
         Action.REJECT,
-        "there is no such topic, so there is nothing to delete: look at its name",
+        "there is no such topic to delete: check its name",
         on=(3, 100),
         apis=frozenset({"DeleteTopics"}),
         scenario="The controller knows all topics, also one made just now.",
@@ -68,7 +69,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "not-attempted",
         Action.RETRY,
-        "it was not attempted because of a neighbour: again without the neighbour",
+        "not attempted, because another item of the request failed: send the request "
+        "again without that item",
         on=(55,),
         scenario="A request that is carried out whole or not at all.",
         source="Errors.OPERATION_NOT_ATTEMPTED",
@@ -76,7 +78,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "election-not-needed",
         Action.IGNORE,
-        "the leader is the preferred one already",
+        "the preferred replica is the leader already",
         on=(84,),
         apis=frozenset({"ElectLeaders"}),
         written="yes",
@@ -86,8 +88,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "ask-the-controller",
         Action.REFRESH,
-        "the controller is another broker: the same request again, when the client has "
-        "found it",
+        "the controller is another broker: send the same request again when the "
+        "client has found it",
         on=(41,),
         scenario="An administrative request right after a controller failover.",
         source="KafkaAdminClient.handleNotControllerError",
@@ -95,8 +97,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "start-from-bootstrap",
         Action.REFRESH,
-        "the client must start again from its bootstrap servers: the same request "
-        "again, or with a new client",
+        "the client must start again from its bootstrap servers: send the same "
+        "request again, or build a new client",
         on=(129,),
         scenario="The client knows only brokers that have left the cluster.",
         source="KIP-1102",
@@ -104,8 +106,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "disk-has-failed",
         Action.CONFIGURE,
-        "the directory is offline: look at the disk and the broker's log, mend it, and "
-        "restart the broker",
+        "the directory is offline: check the disk and the broker's log, repair the "
+        "disk, and restart the broker",
         on=(56,),
         apis=frozenset({"AlterReplicaLogDirs", "DescribeLogDirs"}),
         scenario="A disk has failed, and the broker goes on with its others.",
@@ -114,7 +116,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "server-error-on-change",
         Action.IN_DOUBT,
-        "the broker failed in the middle: the change may have been made",
+        "the broker failed while it handled the request: the change may have been made",
         on=(-1,),
         apis=CHANGES,
         written="maybe",

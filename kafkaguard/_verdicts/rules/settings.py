@@ -10,7 +10,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "denied",
         Action.CONFIGURE,
-        "access is denied: grant the ACL or mend the credentials",
+        "access is denied: grant the right (ACL) or correct the credentials",
         on=(e.AuthenticationError, e.AuthorizationError),
         scenario=(
             "Repeating a denied request hides the cause behind a timeout; repeating a "
@@ -21,7 +21,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "misconfigured-for-good",
         Action.CONFIGURE,
-        "the client is of no use with these settings: mend them, then build a new one",
+        "the client cannot work with these settings: correct them, then build a new "
+        "client",
         on=(35, e.ClientConfigurationError),
         flag=("fatal", "abort"),
         scenario="A new client, or a new transaction, would fail the same way.",
@@ -30,7 +31,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "topic-not-there",
         Action.CONFIGURE,
-        "the brokers answer and know no such topic: create it, or mend its name",
+        "the brokers know no such topic: create it, or correct its name",
         on=(e.UnknownTopicOrPartitionError,),
         phase=("enqueue",),
         scenario="send() asked for its metadata for max_block_ms in vain.",
@@ -39,7 +40,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "administrator-must-mend",
         Action.CONFIGURE,
-        "the cluster refuses the request as it is: mend it as the broker's text says",
+        "the cluster refuses the request: correct it as the broker's text says",
         on=(17, 37, 39, 42),
         apis=ADMIN,
         scenario="A name, a count or a setting that the cluster does not take.",
@@ -48,7 +49,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "settings-refused",
         Action.CONFIGURE,
-        "the broker refuses this setting or does not have this feature: change it",
+        "the broker refuses this setting or lacks this feature: change the setting",
         on=(
             *(4, 23, 24, 26, 44, 50, 54, 61, 64, 66, 67, 73, 76, 81, 93),
             *(104, 112, 114, 115, 128, 130),
@@ -59,7 +60,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "client-refuses-settings",
         Action.CONFIGURE,
-        "a setting or an argument is refused before anything is sent: change it",
+        "the client refuses a setting or an argument, and nothing was sent: change it",
         on=(e.ClientConfigurationError,),
         scenario="A codec that is not installed, an option that does not exist.",
         source="KIP-1050; kafka.errors.KafkaConfigurationError",

@@ -63,7 +63,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "commit-again",
         Action.RETRY,
-        "call the same commit or abort again; never the transaction's sends",
+        "call the same commit or abort again; do not repeat the transaction's sends",
         written="maybe",
         flag=("retriable",),
         phase=("commit", "abort"),
@@ -76,8 +76,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "end-transaction-again-after-refresh",
         Action.REFRESH,
-        "call the same commit or abort again, when the client has found the "
-        "coordinator; never the transaction's sends",
+        "call the same commit or abort again when the client has found the "
+        "coordinator; do not repeat the transaction's sends",
         on=(e.RefreshRetriableError,),
         apis=frozenset({"EndTxn"}),
         written="maybe",
@@ -87,7 +87,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "end-transaction-again",
         Action.RETRY,
-        "call the same commit or abort again; never the transaction's sends",
+        "call the same commit or abort again; do not repeat the transaction's sends",
         on=(7, 14, 51, e.ClientConnectionError),
         apis=frozenset({"EndTxn"}),
         written="maybe",
@@ -100,8 +100,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "commit-without-answer",
         Action.IN_DOUBT,
-        "it is not known whether the transaction was committed: call the same commit "
-        "again, or look in the topic; never the transaction's sends before that",
+        "nobody knows whether the transaction was committed: call the same commit "
+        "again, or look in the topic, before you repeat any send",
         on=(e.ClientTimeoutError,),
         apis=frozenset({"EndTxn"}),
         written="maybe",
@@ -141,8 +141,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "send-failed-in-transaction",
         Action.ABORT,
-        "a send of this transaction failed: abort it, which settles the doubt too, "
-        "then go on",
+        "a send of this transaction failed: abort the transaction, then go on; no "
+        "reader sees what was written",
         on=(
             *(-1, 7, 10, 12, 13, 17, 18, 20, 32, 87),
             *(e.ClientTimeoutError, e.ClientConnectionError, e.RecordPurgedError),
@@ -160,7 +160,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "state-of-a-failed-transaction",
         Action.RECREATE,
-        "the producer is in no state to go on with the transaction: build a new one",
+        "the producer cannot continue the transaction: build a new producer",
         on=(e.ClientStateError,),
         transactional=(True,),
         scenario="An abort that is refused after the transaction failed.",
@@ -169,8 +169,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "commit-of-unknown-result",
         Action.RECREATE,
-        "the transaction is not open any more, probably timed out and aborted by the "
-        "coordinator: its result must be looked up, not repeated",
+        "the transaction is not open any more, and the coordinator has probably "
+        "aborted it: look up the result, do not repeat the commit",
         on=(48,),
         written="maybe",
         apis=frozenset({"EndTxn"}),
@@ -189,8 +189,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "abort-refused",
         Action.RECREATE,
-        "the abort itself is refused: build a new producer, whose start aborts what is "
-        "open",
+        "the broker refuses the abort itself: build a new producer, whose start "
+        "aborts the open transaction",
         on=(e.AbortableError,),
         phase=("abort",),
         scenario="To abort again would be answered the same way.",
@@ -208,7 +208,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "abort-after-sequence-error",
         Action.ABORT,
-        "the sequence is broken within a transaction: abort it, then go on",
+        "the producer's sequence is broken within a transaction: abort the "
+        "transaction, then go on",
         on=(45, 47, 59),
         transactional=(True,),
         scenario="A partition leader answers for a batch of an open transaction.",
@@ -217,8 +218,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "offsets-of-a-lost-membership",
         Action.ABORT,
-        "the offsets belong to a membership that is over: abort the transaction, read "
-        "again (poll, getmany), then only for partitions still owned",
+        "a rebalance ended this membership: abort the transaction, read again (poll, "
+        "getmany), then continue only with partitions that this member still owns",
         on=(22, 25, 27, 110, 113),
         apis=GROUP_COMMIT,
         scenario="A rebalance between poll and send_offsets_to_transaction.",

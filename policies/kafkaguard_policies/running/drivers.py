@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from kafkaguard._retries.machine import DONE
+from kafkaguard._verdicts.bare_errors import met
 from kafkaguard_policies.running import testing
 from kafkaguard_policies.running.not_repeatable import LAZY, name_of, raise_lazy
 
@@ -104,6 +105,8 @@ class Driver(_Driver[T]):
         except BaseException:
             self._call.abandoned()
             raise
+        except:  # noqa: E722 - a raised KafkaError is no exception
+            self.step = self._call.failed(met())
         else:
             self._call.succeeded()
 
@@ -150,6 +153,8 @@ class AsyncDriver(_Driver[T]):
         except BaseException:
             self._call.abandoned()
             raise
+        except:  # noqa: E722 - a raised KafkaError is no exception
+            self.step = self._call.failed(met())
         else:
             self._call.succeeded()
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkaguard._common.arguments import hook
 from kafkaguard._retries.events import logger
 from kafkaguard._retries.machine import CallContext
+from kafkaguard._verdicts.bare_errors import met
 from kafkaguard_policies.running import testing
 from kafkaguard_policies.running.drivers import AsyncDriver, Driver
 from kafkaguard_policies.running.not_repeatable import (
@@ -182,6 +183,8 @@ class Retrier:
             result = fn(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - judged, and raised again if it ends
             failure = error
+        except:  # noqa: E722 - a raised KafkaError is no exception
+            failure = met()
         else:
             if result.__class__ in LAZY:
                 raise_lazy(result, fn)
@@ -238,6 +241,8 @@ class Retrier:
             failure: Exception = TimeoutError(*cancelled.args)
         except Exception as error:  # noqa: BLE001 - judged, and raised again if it ends
             failure = error
+        except:  # noqa: E722 - a raised KafkaError is no exception
+            failure = met()
         else:
             shared.count_success()
             if self._on_success:

@@ -1,0 +1,36 @@
+"""confluent-kafka's ``KafkaError``: it can be raised, and yet it is no exception.
+
+``raise message.error()`` passes every ``except`` that names a class, ``BaseException``
+too; only a bare ``except:`` meets it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from kafkaguard._verdicts.classification import classify
+from kafkaguard.errors import KafkaGuardError, dual
+
+
+def met() -> KafkaGuardError:
+    """Return what a bare ``except:`` has met as an exception; call it there.
+
+    Returns:
+        A ``KafkaException`` around the ``KafkaError``, also of its verdict's class.
+
+    Raises:
+        BaseException: What was met, if that is an exception.
+    """
+    error: Any = sys.exc_info()[1]
+    if isinstance(error, BaseException):
+        raise  # noqa: PLE0704 - called where it is handled
+    cls = dual(
+        classify(error).error_class, sys.modules["confluent_kafka"].KafkaException
+    )
+    made = cls.__new__(cls, error)
+    KafkaGuardError.__init__(
+        made, client="confluent-kafka", code=error.code(), broker_message=error.str()
+    )
+    made.args = (error,)
+    return made

@@ -1,0 +1,190 @@
+"""What every guarded producer does in transactions, whatever the client."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaguard import Action, errors
+from tests.contracts.producer import COMPACTED, records, stale_topic
+
+
+class TransactionsContract:
+    """A guarded producer with a `transactional.id`.
+
+    A subclass has a writer whose `init()`, `abort()` and `transaction()` are the
+    client's, blocking; `transaction()` is a context manager.
+    """
+
+    client_error: type[BaseException]
+
+    def open_transactional(self, servers, name, *, topics=None, policy="default"):
+        """Return a context manager of a `Writer` that has not initialised yet.
+
+        It is closed in the end; what that raises is ignored where the test has closed
+        it, or has left a transaction open.
+        """
+        raise NotImplementedError
+
+    def test_a_block_is_committed(self, kafka_cluster, kafka_topic):
+        """Two after another; readers of committed records see both."""
+        servers = kafka_cluster.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            for n in range(2):
+                with writer.transaction():
+                    writer.forget(kafka_topic, b"%d" % n, b"k")
+        assert committed(kafka_cluster, kafka_topic) == [b"0", b"1"]
+
+    def test_a_block_that_raises_is_aborted(self, kafka_cluster, kafka_topic):
+        """Its exception goes on as it is, and the next block works."""
+        servers = kafka_cluster.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            with pytest.raises(ZeroDivisionError) as caught:
+                run(writer, lambda: sent(writer, kafka_topic, b"never seen"), fail)
+            assert getattr(caught.value, "__notes__", []) == []
+            with writer.transaction():
+                writer.forget(kafka_topic, b"seen", b"k")
+        assert committed(kafka_cluster, kafka_topic) == [b"seen"]
+
+    @pytest.mark.parametrize("by_the_call", [True, False])
+    def test_a_refused_record_aborts_its_transaction(self, kafka_cluster, by_the_call):
+        """ABORT, done already: the block may be run again without that record."""
+        topic, stale = stale_topic(kafka_cluster)
+        if by_the_call:
+            stale = {}
+        servers = kafka_cluster.bootstrap_servers
+        with self.open_transactional(servers, topic, topics=stale) as writer:
+            writer.init()
+            with pytest.raises(errors.KafkaGuardError) as caught:
+                run(
+                    writer,
+                    lambda: writer.forget(topic, b"never seen", b"k"),
+                    lambda: writer.forget(topic, b"no key"),
+                )
+            assert isinstance(caught.value, self.client_error)
+            assert caught.value.verdict.action is Action.ABORT
+            with writer.transaction():
+                writer.forget(topic, b"seen", b"k")
+        assert committed(kafka_cluster, topic) == [b"seen"]
+
+    def test_a_commit_whose_answer_is_lost_is_asked_again(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """It was carried out; the block ends without an error."""
+        servers = kafka_faults.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            with writer.transaction():
+                assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 0
+                kafka_faults.on("EndTxn").close(times=1)
+            assert len(kafka_faults.requests("EndTxn")) >= 2
+            with writer.transaction():
+                writer.forget(kafka_topic, b"w", b"k")
+        assert committed(kafka_cluster, kafka_topic) == [b"v", b"w"]
+
+    def test_a_transaction_that_is_still_ending_is_waited_for(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """Code 51, a few times."""
+        servers = kafka_faults.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            kafka_faults.on("EndTxn").fail("CONCURRENT_TRANSACTIONS", times=2)
+            with writer.transaction():
+                writer.forget(kafka_topic, b"v", b"k")
+        assert committed(kafka_cluster, kafka_topic) == [b"v"]
+
+    def test_a_fenced_commit_is_final(self, kafka_cluster, kafka_topic):
+        """Nothing is aborted, and nobody is fenced back: the other one goes on."""
+        servers = kafka_cluster.bootstrap_servers
+        with (
+            self.open_transactional(servers, kafka_topic) as stale,
+            self.open_transactional(servers, kafka_topic) as other,
+        ):
+            stale.init()
+            with pytest.raises(errors.KafkaGuardError) as caught:
+                run(stale, lambda: sent(stale, kafka_topic, b"stale"), other.init)
+            assert isinstance(caught.value, self.client_error)
+            assert caught.value.verdict.action is Action.FENCED
+            with other.transaction():
+                other.forget(kafka_topic, b"other", b"k")
+        assert committed(kafka_cluster, kafka_topic) == [b"other"]
+
+    def test_an_abort_that_fails_for_good_says_recreate(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """After one try, not "call abort" for ever; close() says that it is open."""
+        servers = kafka_faults.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            fault = kafka_faults.on("EndTxn").fail("TRANSACTION_ABORTABLE")
+            with pytest.raises(ZeroDivisionError) as caught:
+                run(writer, lambda: sent(writer, kafka_topic, b"never seen"), fail)
+            (note,) = caught.value.__notes__
+            assert "was not aborted" in note
+            with pytest.raises(errors.KafkaGuardError) as refused:
+                writer.abort()
+            assert refused.value.verdict.action is Action.RECREATE
+            with pytest.raises(errors.ClientStateError, match="still open") as closed:
+                writer.close(5)
+            assert closed.value.verdict.action is Action.RECREATE
+            fault.remove()
+        with self.open_transactional(servers, kafka_topic) as successor:
+            successor.init()
+            with successor.transaction():
+                successor.forget(kafka_topic, b"seen", b"k")
+        assert committed(kafka_cluster, kafka_topic) == [b"seen"]
+
+    def test_a_transaction_that_is_open_at_close_is_aborted_and_told(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Readers of what is committed do not wait for its time to run out."""
+        servers = kafka_cluster.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            block = writer.transaction()
+            block.__enter__()
+            writer.outcome(writer.send(kafka_topic, b"never seen", b"k"))
+            with pytest.raises(errors.ClientStateError, match="was aborted") as caught:
+                writer.close(10)
+            assert caught.value.verdict.action is Action.ABORT
+        with self.open_transactional(servers, kafka_topic) as successor:
+            successor.init()
+            with successor.transaction():
+                successor.forget(kafka_topic, b"seen", b"k")
+        assert committed(kafka_cluster, kafka_topic) == [b"seen"]
+
+    def test_policies_that_set_records_aside_are_refused(self, kafka_cluster):
+        """Half a transaction would be committed, or the dead letter aborted."""
+        kafka_cluster.create_topic(config=COMPACTED)
+        servers = kafka_cluster.bootstrap_servers
+        for policy in ({"on_reject": "dead_letter"}, {"on_reject": "drop"}):
+            with (
+                pytest.raises(errors.ClientConfigurationError, match="transactional"),
+                self.open_transactional(servers, "aside", policy=policy),
+            ):
+                pass
+
+
+def run(writer, *steps):
+    """Take steps within a transaction."""
+    with writer.transaction():
+        for step in steps:
+            step()
+
+
+def sent(writer, topic, value):
+    """Send a record and wait for it."""
+    assert isinstance(writer.outcome(writer.send(topic, value, b"k")), int)
+
+
+def fail():
+    """Raise what has nothing to do with Kafka."""
+    raise ZeroDivisionError
+
+
+def committed(cluster, topic):
+    """Read what readers of committed records see."""
+    seen = records(cluster, topic, isolation_level="read_committed")
+    return [record.value for record in seen]

@@ -1,0 +1,159 @@
+"""How a transaction ends, without a client: calls that fail as they are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaguard import errors
+from kafkaguard._delivery.transaction import NOT_ABORTED, Next, TransactionRun
+from kafkaguard._verdicts.classification import classify
+from kafkaguard.policies import load_policy
+from kafkaguard_adapters.producing.transaction_block import transaction
+
+POLICY = load_policy({"max_attempts": 3, "backoff": {"base": 0.001, "jitter": "none"}})
+
+
+def failure(code, phase="commit", verdict=None):
+    """Make the error of a call that is answered with a code."""
+    verdict = verdict or classify(code, api="EndTxn", phase=phase, transactional=True)
+    return verdict.error_class("said so", verdict=verdict)
+
+
+class Calls:
+    """Transactional calls that fail in turn; None: that one succeeds."""
+
+    def __init__(self, final=(), **failures):
+        self.made = []
+        self._failures = failures
+        self._final = final
+
+    def _make(self, call):
+        self.made.append(call)
+        left = self._failures.get(call)
+        if left and (error := left.pop(0)) is not None:
+            raise error
+
+    def begin(self):
+        """Begin."""
+        self._make("begin")
+
+    def commit(self):
+        """Commit."""
+        self._make("commit")
+
+    def abort(self):
+        """Abort."""
+        self._make("abort")
+
+    def can_ask_again(self, error):
+        """Not after what is final."""
+        return error not in self._final
+
+
+def end(calls, raised=None):
+    """Run a block; return what it raises."""
+    try:
+        with transaction(calls, POLICY):
+            if raised is not None:
+                raise raised
+    except Exception as error:
+        return error
+    return None
+
+
+def test_a_block_begins_and_commits():
+    """One call each."""
+    calls = Calls()
+    assert end(calls) is None
+    assert calls.made == ["begin", "commit"]
+
+
+@pytest.mark.parametrize("code", [51, 7, 15, errors.ClientTimeoutError()])
+def test_a_commit_without_an_answer_is_asked_again(code):
+    """The coordinator carries it out once."""
+    calls = Calls(commit=[failure(code), failure(code)])
+    assert end(calls) is None
+    assert calls.made == ["begin", "commit", "commit", "commit"]
+
+
+def test_a_commit_of_unknown_result_is_neither_asked_again_nor_aborted():
+    """Where its client has given it up."""
+    lost = failure(errors.ClientTimeoutError())
+    calls = Calls(commit=[lost], final=[lost])
+    assert lost is end(calls)
+    assert calls.made == ["begin", "commit"]
+
+
+def test_asking_again_ends_with_the_attempts_of_the_policy():
+    """And nothing is aborted: it may be committed."""
+    calls = Calls(commit=[failure(51) for _ in range(9)])
+    assert end(calls).code == 51
+    assert calls.made == ["begin", "commit", "commit", "commit"]
+
+
+@pytest.mark.parametrize("code", [47, 49, 90])
+def test_a_dead_or_fenced_client_aborts_nothing(code):
+    """It is not let do so, and must not try."""
+    calls = Calls(commit=[failure(code)])
+    assert end(calls).code == code
+    assert calls.made == ["begin", "commit"]
+
+
+@pytest.mark.parametrize("code", [29, 53, 120])
+def test_a_refused_commit_is_aborted_once(code):
+    """And its own error is raised."""
+    calls = Calls(commit=[failure(code)])
+    assert end(calls).code == code
+    assert calls.made == ["begin", "commit", "abort"]
+
+
+def test_an_abort_without_an_answer_is_asked_again():
+    """It is under way."""
+    calls = Calls(abort=[failure(51, "abort"), None])
+    assert isinstance(end(calls, ValueError()), ValueError)
+    assert calls.made == ["begin", "abort", "abort"]
+
+
+def test_an_abort_that_fails_for_good_is_made_once():
+    """Its error is raised, from that of the commit."""
+    refused, dead = failure(120), failure(120, "abort")
+    assert NOT_ABORTED.action == dead.verdict.action == "RECREATE"
+    calls = Calls(commit=[refused], abort=[dead])
+    error = end(calls)
+    assert error is dead
+    assert error.__context__ is refused
+    assert calls.made == ["begin", "commit", "abort"]
+
+
+def test_what_the_body_raises_goes_first():
+    """What failed besides is noted on it."""
+    mine = ValueError("mine")
+    calls = Calls(abort=[failure(120, "abort")])
+    assert mine is end(calls, mine)
+    assert "was not aborted" in mine.__notes__[0]
+    assert calls.made == ["begin", "abort"]
+
+
+def test_a_body_that_was_fenced_aborts_nothing():
+    """As a commit would."""
+    calls = Calls()
+    fenced = failure(90)
+    assert fenced is end(calls, fenced)
+    assert calls.made == ["begin"]
+
+
+def test_a_begin_is_made_again_where_that_helps():
+    """The one before is still ending."""
+    still_ending = failure(51, None, classify(51, api="InitProducerId"))
+    calls = Calls(begin=[still_ending, None])
+    assert end(calls) is None
+    assert calls.made == ["begin", "begin", "commit"]
+
+
+def test_the_wait_is_that_of_the_policy():
+    """From the run itself: its driver only sleeps."""
+    policy = load_policy({"backoff": {"base": 0.5, "jitter": "none"}})
+    run = TransactionRun(policy, random=lambda: 0.0)
+    run.starts("commit", 10.0)
+    assert run.failed(failure(51), 11.0, can_ask_again=True) == Next("again", 0.5)
+    assert run.failed(failure(90), 12.0, can_ask_again=True) == Next("raise")
