@@ -189,7 +189,7 @@ USES = {
     "producer of aiokafka": aiokafka_producer.OBEYS,
     "consumers": consumer.OBEYS,
     "Spark writes": spark_policy._OBEYED,  # noqa: SLF001 - the page is about it
-    "`guard_sink`": guard_sink._OBEYED,  # noqa: SLF001
+    "`guard_sink`": guard_sink._OBEYED,  # noqa: SLF001 - as above
 }
 #: What has a meaning only where records are sent, or read.
 _OF_RECORDS = {
