@@ -296,10 +296,12 @@ def test_a_replica_that_is_away_is_no_reason_to_miss_the_leader():
 
 
 def test_a_topic_that_is_gone_says_so():
-    """Its commits are still there."""
+    """Its commits are still there; one that is named is listed without any."""
     brokers = Brokers(g={TopicPartition("B", 0): 5})
     found = read(brokers, "g", within=30)
     assert partitions(found) == {("B", 0): (5, None, None, LagReason.GONE)}
+    named = read(Brokers(g={A(0): 1}), "g", within=30, topics=frozenset({"Z"}))
+    assert partitions(named) == {("Z", 0): (None, None, None, LagReason.GONE)}
 
 
 def test_a_refused_end_is_that_partitions_error():

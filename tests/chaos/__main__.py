@@ -98,6 +98,12 @@ def wrong(told, found, now):
     }
 
 
+def twice(told, found):
+    """Say what was told about records that are there twice."""
+    there = Counter(name for names in found.values() for _, name in names)
+    return Counter(kind(told[name]) for name, count in there.items() if count > 1)
+
+
 def compare(cluster, topics, told):
     """Compare, again while the high watermarks of brokers that crashed catch up."""
     now = end = time.monotonic()
@@ -106,6 +112,8 @@ def compare(cluster, topics, told):
         found = read(cluster, topics)
         bad = wrong(told, found, now)
         if not bad["lost"] or time.monotonic() > end:
+            for word, count in twice(told, found).items():
+                print(f"twice: {count} {word}")
             return bad
         for name in lost(told, found)[:5]:
             print("not there yet:", name, told[name].put, flush=True)
@@ -114,10 +122,13 @@ def compare(cluster, topics, told):
 
 def kinds(told):
     """Count the outcomes in words."""
-    return Counter(
-        "delivered" if t.error is None else f"{t.error.name} {t.error.verdict.written}"
-        for t in told.values()
-    )
+    return Counter(map(kind, told.values()))
+
+
+def kind(told):
+    """Name an outcome."""
+    error = told.error
+    return "delivered" if error is None else f"{error.name} {error.verdict.written}"
 
 
 def main():

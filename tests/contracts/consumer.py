@@ -431,6 +431,32 @@ class ConsumerContract:
             assert (event.outcome, event.earliest, event.lost) == ("kept", 0, 0)
             assert event.earliest <= event.position <= event.latest
 
+    @PARTITIONS
+    def test_b50_under_load_no_record_is_skipped_or_read_twice(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """What the client has fetched ahead, and nobody has read, is not lost."""
+        with (
+            self.open(
+                kafka_faults.bootstrap_servers, assign=three(kafka_topic)
+            ) as reader,
+            writing(kafka_cluster, kafka_topic, 0.002) as written,
+        ):
+            reader.read_until(lambda: len(reader.values(1)) > 50)
+            for _ in range(3):
+                time.sleep(0.2)  # so that there is something to be fetched ahead
+                kafka_faults.on("Fetch", topic=kafka_topic, partition=1).fail(
+                    1, times=1
+                )
+                self.read_for(reader, 1.0)
+            written.stop()
+            total = sum(map(len, written.values()))
+            reader.read_until(lambda: len(reader.read) >= total)
+            for partition in range(3):
+                assert written[partition] == reader.values(partition)
+            outcomes = {each.outcome for each in reader.told(ev.OffsetResetEvent)}
+            assert outcomes <= {"kept"}  # clients pass over answers that are stale
+
     def test_a_lost_position_is_reset_by_the_client_and_told_with_the_loss(
         self, kafka_cluster, kafka_topic
     ):

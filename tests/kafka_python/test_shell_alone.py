@@ -18,6 +18,7 @@ from kafka.errors import (
     KafkaTimeoutError,
     MessageSizeTooLargeError,
 )
+from kafka.partitioner.default import DefaultPartitioner
 from kafka.producer.producer_batch import ProducerBatch
 from kafka.producer.record_accumulator import IncompleteProducerBatches
 from kafka.producer.sender import Sender
@@ -210,6 +211,7 @@ class Producer:
             "compression_type": None,
             "transactional_id": "x" if transactional else None,
             "api_version": (4, 0),
+            "partitioner": DefaultPartitioner(),
             **config,
         }
         self._accumulator = SimpleNamespace(
@@ -234,7 +236,8 @@ class Told:
 
     def __init__(self, producer=None, **settings):
         self.producer = producer or Producer(**settings)
-        self.shell = KafkaPythonShell(self.producer, None, None, None)
+        letters = SimpleNamespace(follow=lambda _producer: None)
+        self.shell = KafkaPythonShell(self.producer, None, None, letters)
         self.began, self.accepted, self.failed = [], [], []
         self.died, self.faults = [], []
         self.shell.listen(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -20,7 +19,6 @@ from kafkaguard.policies import (
     presets,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = Draft202012Validator(policy_schema())
 NAMES = [
     "admin",

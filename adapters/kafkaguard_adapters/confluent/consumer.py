@@ -295,9 +295,10 @@ class GuardedConsumer(BlockingConsumer):
         known = errors.translate(error, context={"phase": "background"})
         self._driver.handed_over(None, known)
 
-    def _hear_reset(self, place: Place, position: int) -> None:
+    def _hear_reset(self, place: Place, asked: int) -> None:
         """Take in that librdkafka resets a position; it comes while the user polls."""
-        if self._shell.was_reset(place, position):
+        position = self._shell.was_reset(place, asked)
+        if position is not None:
             self._driver.refused(place, Refusal(OUT_OF_RANGE, position=position))
 
     # --- assignment -------------------------------------------------------------------

@@ -386,7 +386,8 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
         Raises:
             KafkaGuardError: ABORT: a record of it failed. FENCED: another instance
-                uses this ``transactional.id``. IN_DOUBT: call it again.
+                uses this ``transactional.id``. RETRY: it may have been committed, and
+                the same call finds out.
         """
         self._transactions.commit(timeout)
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
 
+_NONE = -1
+
+
 class Reading:
     """Does what the driver orders.
 
@@ -49,19 +52,31 @@ class Reading:
 
     def free(self, place: TopicPartition) -> None:
         """Resume a partition, at the position that a reset has moved."""
-        position = self._reset.pop(place, None)
+        before = self._reset.pop(place, None)
         with suppress(KafkaException):  # not assigned any more
-            if position is not None:
-                self._consumer.seek(Place(*place, position))
+            if before is not None:
+                self._consumer.seek(Place(*place, self._position(place, before)))
             self._consumer.resume([Place(*place)])
 
-    def was_reset(self, place: TopicPartition, position: int) -> bool:
-        """Take in that librdkafka resets a position; tell whether to judge it."""
+    def _position(self, place: TopicPartition, default: int) -> int:
+        """Return the offset after the last record that the user has got.
+
+        What librdkafka asks for is ahead of it, and a pause drops what lies between.
+        """
+        (found,) = self._consumer.position([Place(*place)])
+        return default if found.offset < 0 else found.offset
+
+    def was_reset(self, place: TopicPartition, asked: int) -> int | None:
+        """Take in that librdkafka resets what it asks for.
+
+        Returns:
+            The position that is to be judged; None: it was left to librdkafka.
+        """
         if place in self._resettable:
             self._resettable.discard(place)
-            return False
-        self._reset[place] = position
-        return True
+            return None
+        self._reset[place] = position = self._position(place, asked)
+        return position
 
     def sought(self, place: TopicPartition) -> None:
         """Take in that the user has set a position."""
@@ -69,8 +84,10 @@ class Reading:
         self._resettable.discard(place)
 
     def let_reset(self, place: TopicPartition) -> None:
-        """Leave the next reset to librdkafka: a pause takes it back to where it was."""
-        self._resettable.add(place)
+        """Leave it to librdkafka, which the pause takes back to where it was."""
+        self._reset.pop(place, None)
+        if self._position(place, _NONE) != _NONE:  # else it is where it was reset to
+            self._resettable.add(place)
 
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error has it
         """Let the poll that is under way, or the next one, raise an error."""

@@ -49,6 +49,8 @@ class Transactions:
         self._is_open = False
         #: The client can end no transaction any more.
         self._is_stuck = False
+        #: It has a hole in its sequence, at which the next transaction would fail.
+        self._has_hole = False
         self._can_ask_again = False
 
     def init(self, timeout: float | None) -> None:
@@ -61,13 +63,14 @@ class Transactions:
             self._shell.client.init_transactions(self._seconds(timeout))
 
     def begin(self) -> None:
-        """Begin a transaction, with a new client where the old one is stuck.
+        """Begin a transaction, with a new client where the old one is of no use.
 
         Raises:
             KafkaGuardError: It cannot begin.
         """
-        if self._is_stuck:
+        if self._is_stuck or (self._has_hole and self._shell.build is not None):
             self._renew()
+        self._has_hole = False
         with self._judging(None):
             self._shell.client.begin_transaction()
         self._driver.machine.new_transaction()
@@ -108,6 +111,7 @@ class Transactions:
                 help.
         """
         end = time.monotonic() + self._seconds(timeout)
+        self._has_hole = self._has_hole or self._driver.machine.has_hole
         with self._judging(_END, "abort"):
             self._shell.client.abort_transaction(max(0.0, end - time.monotonic()))
         self._shell.serve_all(end)

@@ -1,0 +1,244 @@
+"""Transactions of a guarded confluent-kafka producer, on a real broker."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import suppress
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from kafkaguard import Action, errors, guard
+from tests.contracts.producer import read as read_all
+from tests.contracts.producer import records, stale_topic, until
+
+NUMBERS = itertools.count()
+
+
+def committed(cluster, topic):
+    """Read the values that readers of committed records get."""
+    found = records(cluster, topic, isolation_level="read_committed")
+    return [record.value for record in found]
+
+
+@pytest.fixture
+def make(kafka_cluster):
+    """Build guarded transactional producers that are closed in the end."""
+    made = []
+
+    def build(name=None, servers=None, topics=None, factory=True, **settings):
+        config = {
+            "bootstrap.servers": (servers or kafka_cluster).bootstrap_servers,
+            "transactional.id": name or f"confluent-{next(NUMBERS)}",
+            "transaction.timeout.ms": 20_000,
+            "delivery.timeout.ms": 15_000,
+            "request.timeout.ms": 3_000,
+            **settings,
+        }
+        options = {"topics": topics, "policy": {"deadline": 12.0}}
+        if factory:
+            made.append(guard(factory=Producer, config=config, **options))
+        else:
+            made.append(guard(Producer(config), config=config, **options))
+        made[-1].init_transactions()
+        return made[-1]
+
+    yield build
+    for producer in made:
+        with suppress(KafkaException):
+            producer.close(5)
+
+
+def test_a_block_is_committed_whole(kafka_cluster, kafka_topic, make):
+    """Nothing is seen before; all of it after; and the next one works."""
+    producer = make()
+    for values in ([b"1", b"2"], [b"3"]):
+        with producer.transaction():
+            for value in values:
+                producer.produce(kafka_topic, value, b"k")
+    assert committed(kafka_cluster, kafka_topic) == [b"1", b"2", b"3"]
+
+
+def test_a_block_that_raises_is_aborted_once(kafka_cluster, kafka_topic, make):
+    """What it raises passes; nobody sees its records."""
+    producer = make()
+
+    def fail():
+        with producer.transaction():
+            producer.produce(kafka_topic, b"lost", b"k")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with producer.transaction():
+        producer.produce(kafka_topic, b"kept", b"k")
+    assert committed(kafka_cluster, kafka_topic) == [b"kept"]
+
+
+def test_a_refused_record_aborts_its_transaction(kafka_cluster, make):
+    """ABORT, of both classes, and the same records can be sent in a new one."""
+    topic, stale = stale_topic(kafka_cluster)
+    producer = make(topics=stale)
+    told = []
+
+    def send():
+        with producer.transaction():
+            producer.produce(topic, b"mate", b"k")
+            producer.produce(
+                topic, b"no key", on_delivery=lambda error, _: told.append(error)
+            )
+
+    with pytest.raises(KafkaException) as caught:
+        send()
+    assert caught.value.verdict.action is Action.ABORT
+    assert caught.value.verdict.written == "no"
+    producer.poll(0)
+    assert [error.verdict.action for error in told] == [Action.ABORT]
+    producer.report()
+    with producer.transaction():
+        producer.produce(topic, b"mate", b"k")
+    assert committed(kafka_cluster, topic) == [b"mate"]
+
+
+def test_a_commit_without_an_answer_is_asked_for_again(
+    kafka_cluster, kafka_topic, kafka_faults, make
+):
+    """Once carried out, never replayed: the record is there one time."""
+    producer = make(servers=kafka_faults, **{"socket.timeout.ms": 3_000})
+    kafka_faults.on("EndTxn").drop(times=1)
+    producer.begin_transaction()
+    producer.produce(kafka_topic, b"v", b"k")
+    with pytest.raises(KafkaException) as caught:
+        producer.commit_transaction(2)
+    assert caught.value.verdict.action is Action.RETRY
+    assert caught.value.verdict.written == "maybe"
+    producer.commit_transaction()
+    assert committed(kafka_cluster, kafka_topic) == [b"v"]
+
+
+def test_b23_a_transaction_of_a_crashed_producer_is_waited_out(
+    kafka_cluster, kafka_topic, make
+):
+    """51 is no error for the successor; what was open is aborted."""
+    crashed = make("crashing")
+    crashed.begin_transaction()
+    crashed.produce(kafka_topic, b"lost", b"k")
+    crashed.flush(10)
+    successor = make("crashing")
+    with successor.transaction():
+        successor.produce(kafka_topic, b"kept", b"k")
+    assert committed(kafka_cluster, kafka_topic) == [b"kept"]
+
+
+def test_b18_a_fenced_producer_stops_and_does_not_fence_back(
+    kafka_cluster, kafka_topic, make
+):
+    """FENCED from its commit on, and for every later call; the other one goes on."""
+    old = make("shared")
+    old.begin_transaction()
+    old.produce(kafka_topic, b"old", b"k")
+    old.flush(10)
+    new = make("shared")
+    with new.transaction():
+        new.produce(kafka_topic, b"new", b"k")
+    with pytest.raises(KafkaException) as caught:
+        old.commit_transaction()
+    assert caught.value.verdict.action is Action.FENCED
+    with pytest.raises(KafkaException) as caught:
+        old.begin_transaction()
+    assert caught.value.verdict.action is Action.FENCED
+    with new.transaction():
+        new.produce(kafka_topic, b"newer", b"k")
+    assert committed(kafka_cluster, kafka_topic) == [b"new", b"newer"]
+
+
+def test_an_abort_that_fails_for_good_goes_on_with_a_new_client(
+    kafka_cluster, kafka_topic, kafka_faults, make
+):
+    """RECREATE; with a factory the next transaction works."""
+    producer = make(servers=kafka_faults)
+    producer.begin_transaction()
+    producer.produce(kafka_topic, b"lost", b"k")
+    producer.flush(10)
+    kafka_faults.on("EndTxn").fail("INVALID_TXN_STATE", times=1)
+    with pytest.raises(KafkaException) as caught:
+        producer.abort_transaction()
+    assert caught.value.verdict.action is Action.RECREATE
+    with producer.transaction():
+        producer.produce(kafka_topic, b"kept", b"k")
+    assert committed(kafka_cluster, kafka_topic) == [b"kept"]
+
+
+def test_closing_with_an_open_transaction_aborts_it_and_says_so(
+    kafka_cluster, kafka_topic, make
+):
+    """Readers of committed records are not held up."""
+    producer = make()
+    producer.begin_transaction()
+    producer.produce(kafka_topic, b"lost", b"k", on_delivery=lambda *_: None)
+    producer.flush(10)
+    with pytest.raises(errors.ClientStateError, match="was aborted"):
+        producer.close()
+    plain = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    plain.produce(kafka_topic, b"later")
+    plain.flush(10)
+    until(lambda: committed(kafka_cluster, kafka_topic) == [b"later"])
+
+
+def test_closing_says_that_a_transaction_is_still_open(kafka_topic, kafka_faults, make):
+    """Where the abort has no answer."""
+    producer = make(servers=kafka_faults)
+    producer.begin_transaction()
+    producer.produce(kafka_topic, b"v", b"k", on_delivery=lambda *_: None)
+    producer.flush(10)
+    kafka_faults.on("EndTxn").drop(written=False)
+    with pytest.raises(errors.ClientStateError, match="is still open"):
+        producer.close(2)
+
+
+def test_offsets_of_a_consumer_are_committed_with_the_records(
+    kafka_cluster, kafka_topic, make
+):
+    """Both or none."""
+    source = kafka_cluster.create_topic()
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": kafka_cluster.bootstrap_servers,
+            "group.id": f"group-{source}",
+        }
+    )
+    try:
+        producer = make()
+        place = confluent_kafka.TopicPartition(source, 0, 7)
+        with producer.transaction():
+            producer.produce(kafka_topic, b"v", b"k")
+            producer.send_offsets_to_transaction(
+                [place], consumer.consumer_group_metadata()
+            )
+        (found,) = consumer.committed([place], 10)
+        assert found.offset == 7
+    finally:
+        consumer.close()
+    assert [value for _, value in read_all(kafka_cluster, kafka_topic)][:1] == [b"v"]
+
+
+def test_calls_in_a_wrong_order_are_told_of_both_classes(make):
+    """Nothing is dead after it."""
+    producer = make()
+    with pytest.raises(KafkaException) as caught:
+        producer.commit_transaction(5)
+    assert isinstance(caught.value, errors.KafkaGuardError)
+    with producer.transaction():
+        pass
+
+
+@pytest.mark.parametrize("on_reject", ["drop", "dead_letter"])
+def test_a_policy_that_sets_records_aside_is_refused(kafka_cluster, on_reject):
+    """A refused record fails its whole transaction."""
+    config = {
+        "bootstrap.servers": kafka_cluster.bootstrap_servers,
+        "transactional.id": "aside",
+    }
+    with pytest.raises(errors.ClientConfigurationError, match="on_reject: raise"):
+        guard(factory=Producer, config=config, policy={"on_reject": on_reject})
