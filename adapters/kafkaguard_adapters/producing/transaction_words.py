@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaguard._delivery.judging import ABORT as ABORTED
 from kafkaguard._delivery.transaction import NOT_ABORTED
@@ -85,21 +85,28 @@ class TransactionWords:
             verdict=_OUT_OF_ORDER_CALL,
         )
 
-    def abort_first(self, failed: KafkaGuardError, call: Call) -> KafkaGuardError:
+    def abort_first(
+        self, failed: KafkaGuardError, call: Call, original: BaseException | None = None
+    ) -> KafkaGuardError:
         """Make the error of a call in a transaction that can only be aborted.
 
         Args:
             failed: What has failed before.
             call: The call.
+            original: What the client said to it; None: the client was not asked.
         """
-        made = self._errors.make(
-            ABORTED.error_class,
-            _how_failed(failed),
-            api=call.api,
-            topic=failed.topic,
-            partition=failed.partition,
-            verdict=ABORTED,
-        )
+        place: dict[str, Any] = {
+            "api": call.api,
+            "topic": failed.topic,
+            "partition": failed.partition,
+            "message": _how_failed(failed),
+            "verdict": ABORTED,
+        }
+        if original is None:
+            made = self._errors.make(ABORTED.error_class, **place)
+        else:
+            made = self._errors.translate(original, **place)
+            made.code = ABORTED.error_class.code
         made.__cause__ = failed
         return made
 
