@@ -57,8 +57,9 @@ def test_nothing_that_was_fetched_ahead_is_passed_over(
     client = Consumer(position, committed)
     shell = Reading(client, is_earliest=is_earliest)
     assert (20 if position < 0 else position) == shell.was_reset(P, 20)
+    shell.go_back(P)
     shell.free(P)
-    assert [expected, "resume"] == client.told
+    assert [20 if position < 0 else position, expected, "resume"] == client.told
 
 
 def test_a_second_reset_before_the_first_record_goes_back_as_far():
@@ -66,20 +67,23 @@ def test_a_second_reset_before_the_first_record_goes_back_as_far():
     client = Consumer(15)
     shell = Reading(client)
     shell.was_reset(P, 20)
+    shell.go_back(P)
     shell.free(P)
     assert shell.was_reset(P, 27) == 15
+    shell.go_back(P)
     shell.free(P)
-    assert client.told == [15, "resume", 15, "resume"]
+    assert client.told == [15, 15, "resume", 15, 15, "resume"]
 
 
 def test_a_reset_that_is_accepted_is_not_judged_again():
-    """The pause takes the client back to where it was, so it resets once more."""
+    """The client was taken back to where it was, so it resets once more."""
     client = Consumer(15)
     shell = Reading(client)
     shell.was_reset(P, 20)
+    shell.go_back(P)
     shell.let_reset(P)
     shell.free(P)
-    assert client.told == ["resume"]
+    assert client.told == [15, "resume"]
     assert shell.was_reset(P, 15) is None
     assert shell.was_reset(P, 15) == 15
 
@@ -89,8 +93,8 @@ def test_a_position_that_the_user_sets_is_the_one_that_counts():
     client = Consumer(15)
     shell = Reading(client)
     shell.was_reset(P, 20)
-    client.at = OFFSET_INVALID
+    shell.go_back(P)
     shell.begins([Place("t", 0, 40)])
     shell.free(P)
-    assert client.told == ["resume"]
+    assert client.told == [15, "resume"]
     assert shell.was_reset(P, 44) == 40

@@ -300,6 +300,7 @@ class GuardedConsumer(BlockingConsumer):
         position = self._shell.was_reset(place, asked)
         if position is not None:
             self._driver.refused(place, Refusal(OUT_OF_RANGE, position=position))
+            self._shell.go_back(place)
 
     # --- assignment -------------------------------------------------------------------
 

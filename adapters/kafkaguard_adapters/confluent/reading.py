@@ -93,8 +93,18 @@ class Reading:
             self._resettable.discard(place)
             return None
         position = self._position(place)
-        self._reset[place] = asked if position is None else position
-        return self._reset[place]
+        if position is not None:
+            self._starts[place] = position
+        self._reset[place] = before = asked if position is None else position
+        return before
+
+    def go_back(self, place: TopicPartition) -> None:
+        """End the reset that is under way of a partition which is held already.
+
+        Else it might come after the user has set a position.
+        """
+        with suppress(KafkaException):  # not assigned any more
+            self._consumer.seek(Place(*place, self._reset[place]))
 
     def begins(self, places: Iterable[Place]) -> None:
         """Take in where partitions are to be read from: librdkafka has no position yet.
@@ -110,11 +120,9 @@ class Reading:
                 self._starts[place] = each.offset
 
     def let_reset(self, place: TopicPartition) -> None:
-        """Leave it to librdkafka, which the pause takes back to where it was."""
+        """Leave the next reset to librdkafka, which was taken back to where it was."""
         self._reset.pop(place, None)
-        (found,) = self._consumer.position([Place(*place)])
-        if found.offset >= 0:  # else it is where it was reset to
-            self._resettable.add(place)
+        self._resettable.add(place)
 
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error has it
         """Let the poll that is under way, or the next one, raise an error."""
