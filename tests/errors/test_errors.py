@@ -85,8 +85,8 @@ def test_text_says_what_where_and_next():
     assert text == (
         "NOT_COORDINATOR (16) [OffsetFetch, topic flights, partition 3, broker 1, "
         "kafka-python]: the broker's words -> REFRESH: the client's metadata is "
-        "stale: send the same request again when the client has refreshed its "
-        "metadata or found the coordinator"
+        "stale: send the same request again when the client has refreshed its metadata "
+        "or found the coordinator"
     )
 
 

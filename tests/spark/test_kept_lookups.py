@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,10 +11,11 @@ from kafkaguard import errors as e
 from kafkaguard.spark import foreach_batch
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.driver import data_source
+from kafkaguard_adapters.spark.driver import topics as topics_module
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter
 from kafkaguard_adapters.spark.driver.kept import Kept
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
-from kafkaguard_adapters.spark.driver.topics import kept_for
+from kafkaguard_adapters.spark.driver.topics import Brokers, kept_for
 from kafkaguard_adapters.spark.settings import make_settings
 
 KEEP = {"timeout": 300.0, "keep_s": 60.0, "old_timeout": 6.0}
@@ -154,3 +156,29 @@ def test_stream_writer_asks_when_it_is_pickled_and_never_to_commit(monkeypatch):
     for _ in range(2):
         assert pickle.loads(pickle.dumps(writer))._topics["t"].partitions == 1
     assert asked == ["t"]
+
+
+def test_connection_that_breaks_within_a_question_is_waited_for(monkeypatch):
+    """A stream's first batch waits as long as its policy says, and no longer."""
+    topic = {"t": SinkTopic("t", 1)}
+    now, answers = [0.0], [None, None, topic]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr(topics_module, "time", clock)
+
+    def described(_self, _names, _end):
+        if (answer := answers.pop(0)) is None:
+            raise e.ClientNotConnectedError
+        return answer
+
+    monkeypatch.setattr(Brokers, "_described", described)
+    brokers = Brokers({"bootstrap.servers": "localhost:1"})
+    assert brokers.describe(["t"], 300.0) == topic
+    assert now == [2.0]
+    answers[:] = [None] * 100
+    with pytest.raises(e.ClientNotConnectedError, match="answered within 5 s"):
+        brokers.describe(["t"], 5.0)
+    assert now == [6.0]  # from 2 on

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 #: Seconds until a cluster that does not answer counts as unreachable.
 ANSWER_TIMEOUT_S = 6.0
 _GLANCE_S = 0.1
+_PAUSE_S = _LEAST_S = 1.0
 #: After an outage nobody waits for librdkafka's own ten seconds.
 _DEFAULTS = {"reconnect.backoff.max.ms": "1000"}
 #: How many clients a process keeps; each has a connection and threads.
@@ -57,8 +58,23 @@ class Brokers:
             KafkaGuardError: A topic is missing, may not be seen or may not be written
                 to, or nobody answers.
         """
-        found = self._partitions(names, timeout)
-        return {name: self._with_settings(name, count) for name, count in found.items()}
+        wanted = list(names)
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                return self._described(wanted, end)
+            except e.ClientNotConnectedError:
+                # A connection that breaks ends a question long before its time.
+                if end - time.monotonic() <= _PAUSE_S:
+                    raise self._unreachable(timeout) from None
+            time.sleep(_PAUSE_S)
+
+    def _described(self, names: list[str], end: float) -> dict[str, SinkTopic]:
+        """Ask once, until monotonic seconds; each question has a second at least."""
+        found = {}
+        for name, count in self._partitions(names, _left(end)).items():
+            found[name] = self._with_settings(name, count, _left(end))
+        return found
 
     def _partitions(self, names: Iterable[str], timeout: float) -> dict[str, int]:
         from confluent_kafka import TopicCollection
@@ -124,7 +140,7 @@ class Brokers:
             return None
         return sum(offsets)
 
-    def _with_settings(self, name: str, partitions: int) -> SinkTopic:
+    def _with_settings(self, name: str, partitions: int, timeout: float) -> SinkTopic:
         """Add a topic's settings; a client that may not see them can still write."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import ConfigResource
@@ -133,14 +149,12 @@ class Brokers:
         from kafkaguard_adapters.asking.topic_settings import read
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-        futures = self._admin.describe_configs(
-            [resource], request_timeout=ANSWER_TIMEOUT_S
-        )
+        futures = self._admin.describe_configs([resource], request_timeout=timeout)
         try:
-            settings = self._answer(futures[resource])
+            settings = self._answer(futures[resource], timeout)
         except KafkaException as error:
             if error.args[0].code() in _no_answer():
-                raise self._unreachable(ANSWER_TIMEOUT_S) from None
+                raise self._unreachable(timeout) from None
             warnings.warn(
                 f"topic {name}: its settings cannot be read ({error.args[0].name()}), "
                 "so a record without a key or too large a one is left to the broker. "
@@ -198,6 +212,11 @@ class Brokers:
             f"no broker at {self._servers} answered within {timeout:g} s: "
             "check the address, and whether the listener wants TLS or a login",
         )
+
+
+def _left(end: float) -> float:
+    """Say how many seconds a question may take that is to end by then."""
+    return max(end - time.monotonic(), _LEAST_S)
 
 
 def _check_may_write(topic: Any) -> None:
