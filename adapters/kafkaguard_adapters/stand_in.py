@@ -147,9 +147,9 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
     @property
     def how_it_ended(self) -> str:
         """What an ended client's calls are told, and what to do."""
-        if self._has_failed:
-            return "did not start: mend what start() said, and start it again"
-        return "was closed: build a new one"
+        if self.cluster_view.is_closed:
+            return "was closed: build a new one"
+        return "did not start: mend what start() said, and start it again"
 
     async def __aexit__(self, *_: object) -> None:
         """Close."""

@@ -274,7 +274,7 @@ async def test_b101_a_consumer_that_failed_to_start_leaves_nothing_open():
     with pytest.raises(errors.ClientClosedError, match="did not start"):
         await consumer.getone()
     await consumer.stop()
-    with pytest.raises(errors.ClientClosedError, match="was stopped"):
+    with pytest.raises(errors.ClientClosedError, match="was closed"):
         await consumer.getone()
 
 

@@ -105,9 +105,9 @@ class GuardedConsumer(BlockingConsumer):
             client=errors.client,
             shows_answers=False,
         )
-        self._shell = Reading(consumer)
-        reset = known.get("auto.offset.reset", "latest")
-        begins = Start(self._group, is_earliest=reset in _EARLIEST)
+        is_earliest = known.get("auto.offset.reset", "latest") in _EARLIEST
+        self._shell = Reading(consumer, is_earliest=is_earliest)
+        begins = Start(self._group, is_earliest=is_earliest)
         self._driver = Driver(self._machine, self._shell, view, start, on_event, begins)
         self._committing = Committing(
             consumer,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import OFFSET_BEGINNING, KafkaException
 from confluent_kafka import TopicPartition as Place
 
 from kafkaguard._cluster.reports import TopicPartition, as_partition
@@ -24,15 +24,21 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
 
+#: Seconds to wait for a committed offset, which is seldom asked for.
+_COMMITTED_S: Final = 5.0
+
+
 class Reading:
     """Does what the driver orders.
 
     Args:
         consumer: The client's consumer.
+        is_earliest: Where it begins without a commit: at the start of the log.
     """
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer, *, is_earliest: bool = False) -> None:
         self._consumer = consumer
+        self._is_earliest = is_earliest
         self.failures: deque[KafkaGuardError] = deque()
         #: Where librdkafka was before it set a position elsewhere.
         self._reset: dict[TopicPartition, int] = {}
@@ -53,17 +59,29 @@ class Reading:
         before = self._reset.pop(place, None)
         with suppress(KafkaException):  # not assigned any more
             if before is not None:
-                self._starts[place] = position = self._position(place, before)
+                position = self._position(place)
+                if position is None:
+                    position = self._start(place, before)
+                self._starts[place] = position
                 self._consumer.seek(Place(*place, position))
             self._consumer.resume([Place(*place)])
 
-    def _position(self, place: TopicPartition, asked: int) -> int:
+    def _position(self, place: TopicPartition) -> int | None:
         """Return the offset after the last record that the user has got.
 
         What librdkafka asks for is ahead of it, and a pause drops what lies between.
         """
         (found,) = self._consumer.position([Place(*place)])
-        return self._starts.get(place, asked) if found.offset < 0 else found.offset
+        return self._starts.get(place) if found.offset < 0 else found.offset
+
+    def _start(self, place: TopicPartition, asked: int) -> int:
+        """Find where reading began that has given no record yet."""
+        try:
+            (found,) = self._consumer.committed([Place(*place)], timeout=_COMMITTED_S)
+        except KafkaException:
+            return asked
+        start: int = OFFSET_BEGINNING if self._is_earliest else asked
+        return start if found.offset < 0 else min(int(found.offset), asked)
 
     def was_reset(self, place: TopicPartition, asked: int) -> int | None:
         """Take in that librdkafka resets what it asks for.
@@ -74,8 +92,9 @@ class Reading:
         if place in self._resettable:
             self._resettable.discard(place)
             return None
-        self._reset[place] = position = self._position(place, asked)
-        return position
+        position = self._position(place)
+        self._reset[place] = asked if position is None else position
+        return self._reset[place]
 
     def begins(self, places: Iterable[Place]) -> None:
         """Take in where partitions are to be read from: librdkafka has no position yet.
