@@ -21,7 +21,7 @@ test: lint unit wheel docs ## Everything that must pass: lint, types, layers, te
 
 .PHONY: quick
 quick: lint ## Lint, and all tests that need neither Java nor Spark (2 min)
-	$(PYTEST) -n 2 --no-java
+	$(PYTEST) -n 2 --dist loadgroup --no-java
 	$(BIN)/python -m tests.delivery.simulate --schedules 10000
 
 .PHONY: simulate

@@ -26,6 +26,7 @@ extensions = [
     "tables",
 ]
 myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
 autodoc_typehints = "description"
 exclude_patterns = ["_build"]
 html_theme = "furo"

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.guard")
+#: Settings about records that are sent.
+_OF_PRODUCERS = frozenset(
+    {"null_key", "disguised_null_key", "on_reject", "dead_letter", "rescue", "in_doubt"}
+)
 
 #: By the top-level package and the name of a client's class: the module whose
 #: ``wrap()`` guards it. Names only, so that no client is imported for nothing.
@@ -126,14 +130,21 @@ def _check_names(client: Any, home: str, config: Mapping[str, Any]) -> None:
 def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> None:
     """Say which settings of a policy of the user's own mean nothing here."""
     unused = unused_settings(policy, obeyed)
-    if unused:
-        _log.warning(
-            "guard(): policy %s sets %s, which a guarded %s does not use: the client "
-            "tries again by its own settings. @retry(policy) around the call does",
-            policy.name,
-            ", ".join(unused),
-            type(client).__name__,
-        )
+    if not unused:
+        return
+    of_producers = _OF_PRODUCERS.issuperset(
+        name.removeprefix("overrides.") for name in unused
+    )
+    _log.warning(
+        "guard(): policy %s sets %s, which a guarded %s does not use: %s",
+        policy.name,
+        ", ".join(unused),
+        type(client).__name__,
+        "guarded producers and Spark's writers do"
+        if of_producers
+        else "the client tries again by its own settings. Attempts and waits are what "
+        "@retry(policy) around the call obeys",
+    )
 
 
 def _check_topics(topics: Any) -> None:

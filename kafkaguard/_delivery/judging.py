@@ -301,7 +301,7 @@ def is_too_large(refusal: Refusal) -> bool:
 def may_be_set_aside(error: KafkaGuardError) -> bool:
     """Tell whether an error is about the record: no other one is set aside."""
     return error.verdict.action is Action.REJECT and not isinstance(
-        error, (ClientStateError, SupersededError)
+        error, ClientStateError
     )
 
 

@@ -8,13 +8,16 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 import pytest
+from opentelemetry.instrumentation.aiokafka import AIOKafkaInstrumentor
 
 from aiokafka import AIOKafkaProducer
 from aiokafka import errors as aiokafka_errors
 from kafkaguard import errors, guard
 from kafkaguard_adapters.aiokafka.errors import errors as aiokafka_classes
+from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import ExpiryContract, ProducerContract, Writer
 from tests.contracts.rejects import RejectsContract
+from tests.contracts.transactions import TransactionsContract
 
 pytestmark = pytest.mark.filterwarnings("ignore:retries = inf without:UserWarning")
 
@@ -41,6 +44,7 @@ class Loop:
 
     def close(self):
         """End it."""
+        self.run(self.loop.shutdown_asyncgens())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(10)
         self.loop.close()
@@ -107,12 +111,36 @@ class AiokafkaWriter(Writer):
         """Stop."""
         return self._loop.run(self.guarded.stop(timeout))
 
+    def init(self):
+        """Start: aiokafka takes its id over there."""
+        self._loop.run(self.guarded.start())
+
+    def abort(self):
+        """Abort."""
+        self._loop.run(self.guarded.abort_transaction())
+
+    @contextmanager
+    def transaction(self):
+        """Enter and leave the block in the loop."""
+        block = self.guarded.transaction()
+        self._loop.run(block.__aenter__())
+        try:
+            yield
+        except GeneratorExit:  # a block that nobody leaves
+            raise
+        except BaseException as error:
+            self._loop.run(block.__aexit__(type(error), error, error.__traceback__))
+            raise
+        self._loop.run(block.__aexit__(None, None, None))
+
     def send_in_child(self, topic):
         """Send in a loop of the child's own."""
         asyncio.run(self.guarded.send(topic, b"v", b"k"))
 
 
-class AiokafkaContract(ProducerContract, ExpiryContract, RejectsContract):
+class AiokafkaContract(
+    ProducerContract, ExpiryContract, RejectsContract, InstrumentationContract
+):
     """The contract for this client, whatever its settings."""
 
     client_class = AIOKafkaProducer
@@ -176,6 +204,15 @@ class AiokafkaContract(ProducerContract, ExpiryContract, RejectsContract):
             loop.close()
         assert len(left) == 1, left  # the one that asks
 
+    @contextmanager
+    def instrumented(self, provider, writer=None):
+        """Its methods are replaced in the class, so it does not matter when."""
+        AIOKafkaInstrumentor().instrument(tracer_provider=provider)
+        try:
+            yield
+        finally:
+            AIOKafkaInstrumentor().uninstrument()
+
     @staticmethod
     def leave(writer):
         """Stop after a test has failed, which counts for more."""
@@ -210,3 +247,36 @@ class TestAiokafkaNotIdempotent(AiokafkaContract):
     """Without idempotence, which is the client's default."""
 
     idempotent = False
+
+
+class TestAiokafkaTransactions(TransactionsContract):
+    """With a transactional_id."""
+
+    client_error = aiokafka_errors.KafkaError
+
+    @contextmanager
+    def open_transactional(self, servers, name, *, topics=None, policy="default"):
+        """Build one in a loop, guard it, and stop it in the end."""
+        config = {
+            "bootstrap_servers": servers,
+            "transactional_id": f"id-{name}",
+            "request_timeout_ms": 10_000,
+        }
+        loop = Loop()
+
+        def build():
+            client = AIOKafkaProducer(**config)
+            try:
+                return guard(client, topics=topics, policy=policy)
+            except Exception:
+                client._closed = True  # it was never started
+                raise
+
+        try:
+            writer = AiokafkaWriter(loop.call(build), [], loop)
+            try:
+                yield writer
+            finally:
+                AiokafkaContract.leave(writer)
+        finally:
+            loop.close()

@@ -103,7 +103,7 @@ class TestStart:
     async def test_a_forked_child_is_refused(self, kafka_cluster):
         """Its connections are the parent's."""
         async with guarded(kafka_cluster) as producer:
-            producer.in_child()
+            producer.after_fork()
             with pytest.raises(ForkedProducerError, match=str(os.getpid())):
                 await producer.send("t", b"v")
             producer._is_forked = False
@@ -261,8 +261,9 @@ class TestDeath:
         async with guard(Own(kafka_cluster)) as producer:
             bare_of(producer)._sender.sender_task.cancel()
             await asyncio.sleep(0.1)
-            with pytest.raises(errors.KafkaGuardError, match="factory="):
+            with pytest.raises(errors.ClientClosedError, match="factory=") as caught:
                 await producer.send(kafka_topic, b"v", b"k")
+            assert caught.value.verdict.action == Action.RECREATE
 
     async def test_a_factory_builds_it_again(self, kafka_cluster, kafka_topic):
         """Of whatever kind the producer is."""

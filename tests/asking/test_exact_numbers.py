@@ -12,6 +12,7 @@ from kafka import KafkaProducer
 from kafkaguard import errors
 from kafkaguard._cluster.lag import LagReason, LagState, TimeReason
 from tests.asking.cluster_clients import admin_of, commit
+from tests.contracts.producer import until
 
 FOR_EVER = 2**63 - 1
 
@@ -105,6 +106,13 @@ def test_aborted_records_are_nothing_to_read_for_who_reads_committed(
         producer.produce(kafka_topic, b"x")
     producer.flush()
     producer.abort_transaction(30)
+    place = (kafka_topic, 0)
+    # The marker is written after the abort was answered.
+    until(
+        lambda: (
+            admin.end_offsets([place], isolation="read_committed").offsets[place] == 4
+        )
+    )
     read_by(kafka_cluster, kafka_topic, 0)
     committed, everything = (
         only(admin.lag(kafka_topic, isolation=isolation, columns=["time"]))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import suppress
 
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
+from aiokafka import AIOKafkaProducer
 from kafkaguard import DeliveryFailed, guard
 
 #: Seconds that a record has, and that a call may wait.
@@ -96,4 +98,59 @@ class Confluent:
             self._producer.close(seconds)
 
 
-CLIENTS = {"kafka-python": KafkaPython, "confluent": Confluent}
+class Aiokafka:
+    """aiokafka's, in an event loop of its own; threads send through it.
+
+    Args:
+        servers: Where the cluster is.
+    """
+
+    def __init__(self, servers):
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="loop")
+        self._thread.start()
+        self._config = {
+            "bootstrap_servers": servers,
+            "enable_idempotence": True,
+            "linger_ms": 5,
+            "request_timeout_ms": int(DELIVERY_S * 1000),
+        }
+        self._producer = self._run(self._start(), 30)
+
+    def _run(self, work, seconds):
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return future.result(seconds)
+
+    async def _start(self):
+        producer = guard(factory=AIOKafkaProducer, config=self._config)
+        await producer.start()
+        return producer
+
+    def send(self, topic, value, key, told):
+        """Send a record; what the call raises is raised."""
+        self._run(self._send(topic, value, key, told), 10 * CALL_S)
+
+    async def _send(self, topic, value, key, told):
+        def tell(future):
+            error = future.exception()
+            if error is None:
+                put = future.result()
+                told.deliver((put.partition, put.offset))
+            else:
+                told.fail(error)
+
+        future = await self._producer.send(topic, value, key)
+        future.add_done_callback(tell)
+
+    def close(self, seconds):
+        """Stop; failures were told to each record."""
+        with suppress(DeliveryFailed):
+            self._run(self._producer.stop(seconds), 3 * seconds)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        left = asyncio.all_tasks(self._loop)
+        self._loop.close()
+        assert not left, left
+
+
+CLIENTS = {"kafka-python": KafkaPython, "confluent": Confluent, "aiokafka": Aiokafka}

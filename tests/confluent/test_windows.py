@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafkaguard_adapters.confluent.callbacks import Callbacks
 from kafkaguard_adapters.confluent.windows import Known, Ticket, Window
 
-KNOWN = Known(is_dying=False, kept_connections=True, idempotent=True)
+KNOWN = Known(is_dying=False, kept_connections=True)
 INVALID_RECORD = KafkaError(87)
 
 
@@ -218,10 +218,10 @@ def test_keys_are_told_as_far_as_any_record_of_them_has_failed():
         (KafkaError._UNKNOWN_PARTITION, 9, KNOWN, "record", "never"),
         (KafkaError._PURGE_QUEUE, 0, KNOWN, "record", "never"),
         (KafkaError._PURGE_INFLIGHT, 0, KNOWN, "record", "maybe"),
-        (KafkaError._PURGE_QUEUE, 0, Known(True, True, True), "client", "never"),
-        (KafkaError._PURGE_QUEUE, 0, Known(True, False, True), "client", "maybe"),
-        (KafkaError._PURGE_QUEUE, 0, Known(True, None, True), "client", "maybe"),
-        (KafkaError._PURGE_INFLIGHT, 0, Known(True, True, True), "client", "maybe"),
+        (KafkaError._PURGE_QUEUE, 0, Known(True, True), "client", "never"),
+        (KafkaError._PURGE_QUEUE, 0, Known(True, False), "client", "maybe"),
+        (KafkaError._PURGE_QUEUE, 0, Known(True, None), "client", "maybe"),
+        (KafkaError._PURGE_INFLIGHT, 0, Known(True, True), "client", "maybe"),
     ],
 )
 def test_what_a_code_says_of_the_record(code, partition, known, blame, sent):
@@ -231,6 +231,16 @@ def test_what_a_code_says_of_the_record(code, partition, known, blame, sent):
     window.report(KafkaError(code), message(partition=partition))
     (refusal,) = refusals(window, known)
     assert (blame, sent) == (refusal.blame, refusal.sent)
+
+
+@pytest.mark.parametrize("kept", [True, False, None])
+def test_a_refused_record_may_be_written_where_a_connection_was_lost(kept):
+    """The client repeats such a batch, and only the last answer is told."""
+    window, _ = make()
+    take(window)
+    window.report(INVALID_RECORD, message())
+    (refusal,) = refusals(window, Known(is_dying=False, kept_connections=kept))
+    assert refusal.was_unanswered is (kept is False)
 
 
 def test_what_a_callback_raises_is_kept_and_ctrl_c_is_not():

@@ -450,8 +450,10 @@ class ConsumerContract:
                 )
                 self.read_for(reader, 1.0)
             written.stop()
+            end = time.monotonic() + 30
             total = sum(map(len, written.values()))
-            reader.read_until(lambda: len(reader.read) >= total)
+            while len(reader.read) < total and time.monotonic() < end:
+                self.read_for(reader, 0.5)
             for partition in range(3):
                 assert written[partition] == reader.values(partition)
             outcomes = {each.outcome for each in reader.told(ev.OffsetResetEvent)}

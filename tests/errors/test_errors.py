@@ -84,9 +84,9 @@ def test_text_says_what_where_and_next():
     text = str(e.NotCoordinatorError(**{**ATTRIBUTES, "api": "OffsetFetch"}))
     assert text == (
         "NOT_COORDINATOR (16) [OffsetFetch, topic flights, partition 3, broker 1, "
-        "kafka-python]: the broker's words -> REFRESH: the client's view is stale: "
-        "the same again, when the client has refreshed its metadata or found the "
-        "coordinator"
+        "kafka-python]: the broker's words -> REFRESH: the client's metadata is "
+        "stale: send the same request again when the client has refreshed its metadata "
+        "or found the coordinator"
     )
 
 

@@ -208,6 +208,13 @@ class TestAnotherVersion:
             == ["Sender._dispatch_error(batch, exception, partition_response)"]
         )  # fmt: skip
 
+    def test_a_policy_that_would_lose_records_is_refused(self, build, monkeypatch):
+        """Nobody would put what the broker refuses into the dead-letter topic."""
+        producer = build()
+        monkeypatch.delattr(type(producer._sender), "_record_exceptions_fn")
+        with pytest.raises(errors.ClientConfigurationError, match="on_reject: raise"):
+            guard(producer, policy={"on_reject": "dead_letter"})
+
     def test_what_send_raises_has_a_verdict(self, build, monkeypatch):
         """Of both classes, as from the whole guard."""
         producer = build(max_block_ms=200, allow_auto_create_topics=False)

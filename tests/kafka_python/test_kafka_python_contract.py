@@ -155,6 +155,7 @@ class TestKafkaPythonNotIdempotent(TestKafkaPython):
     idempotent = False
     dies_of_refusal = False
     overtakes = True
+    splits_in_order = False  # a part that is split again is overtaken by the next one
     settings: ClassVar = {"enable_idempotence": False, "retries": 0}
 
 

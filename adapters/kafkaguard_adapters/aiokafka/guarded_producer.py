@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import IllegalStateError, KafkaError, ProducerClosed
 
+from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.report import DeliveryReport, ForkedProducerError
 from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup, TopicFactsCache
 from kafkaguard.errors import (
@@ -230,13 +231,17 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             "; it cannot be built again from its settings: use "
             "guard(factory=..., config={...})"
         )  # fmt: skip
-        return errors.translate(
-            cause,
-            message=f"the producer is dead ({type(cause).__name__}: {cause}), and "
-            f"nothing was sent{advice}",
-            api="Produce",
-            context={"phase": "enqueue"},
+        text = (
+            f"the producer is dead ({type(cause).__name__}: {cause}), and nothing was "
+            f"sent{advice}"
         )
+        if ends_all(cause):
+            return errors.translate(cause, message=text, api="Produce")
+        made = errors.make(
+            ClientClosedError, text, api="Produce", theirs=ProducerClosed
+        )
+        made.__cause__ = cause
+        return made
 
     # --- sending ----------------------------------------------------------------------
 
@@ -268,11 +273,12 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     ) -> Any:
         if not self._sending.is_usable or get_running_loop() is not self._loop:
             await self._sending.ready(topic_of(args, kwargs))
+        client = self.client
         try:
-            return await getattr(self.client, name)(*args, **kwargs)
+            return await getattr(client, name)(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - raised again, unless mended
             future = await self._sending.not_accepted(
-                error, getattr(self, name), args, kwargs
+                error, client, getattr(self, name), args, kwargs
             )
             is_outcome = name == "send_and_wait" and isinstance(future, asyncio.Future)
             return await future if is_outcome else future

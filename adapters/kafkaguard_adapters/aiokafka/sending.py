@@ -60,7 +60,6 @@ class Sending:
 
     __slots__ = (
         "_client",
-        "_client_send",
         "_harmless",
         "_is_disguised",
         "_lookup",
@@ -115,7 +114,7 @@ class Sending:
         """Send with this client from now on."""
         if producer is self._client:
             return
-        self._client, self._client_send = producer, producer.send
+        self._client = producer
         if self.checks_keys and self._rule.minds_disguises:
             moving.wrap_key_serializer(producer, self._note_key)
         if self._sets_aside:
@@ -143,10 +142,12 @@ class Sending:
         """
         if not self.is_usable or get_running_loop() is not self._loop:
             await self.ready(topic_of(args, kwargs))
+        client = self._client
         try:
-            return await self._client_send(*args, **kwargs)
+            # Looked up each time: instrumentation may replace it.
+            return await client.send(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - raised again, unless mended
-            return await self.not_accepted(error, self.send, args, kwargs)
+            return await self.not_accepted(error, client, self.send, args, kwargs)
 
     async def ready(self, topic: str) -> None:
         """Wait for a client, if one is being built.
@@ -259,6 +260,7 @@ class Sending:
     async def not_accepted(
         self,
         error: Exception,
+        client: Any,
         send: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -267,6 +269,7 @@ class Sending:
 
         Args:
             error: What it has raised.
+            client: Who has.
             send: What to call again where the client is being replaced.
             args: With what it was called.
             kwargs: The same.
@@ -283,8 +286,11 @@ class Sending:
         if not isinstance(error, KafkaError):
             self.transactions.refused_at_once(told.not_taken(errors, error, topic))
             raise error
-        if isinstance(error, ProducerClosed) and self._is_being_replaced(topic):
-            return await send(*args, **kwargs)
+        has_died = client is not self._client or self.shell.death is not None
+        if isinstance(error, ProducerClosed) or has_died:
+            if self._is_being_replaced(topic):
+                return await send(*args, **kwargs)
+            self.check()
         refusal = self.refusal_of(error, topic)
         self.transactions.refused_at_once(refusal)
         return self._refused(refusal, Place(topic), moving.bytes_of(error))

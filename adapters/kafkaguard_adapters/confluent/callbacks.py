@@ -57,10 +57,13 @@ class Callbacks:
     Attributes:
         is_direct: The client's report may call at once: the application polls, and
             nothing waits.
+        polling: The threads, by their ident, that are within a poll of the client. It
+            crashes if one of its callbacks polls again.
     """
 
     def __init__(self, on_error: Callable[[BaseException], object]) -> None:
         self.is_direct = True
+        self.polling: set[int] = set()
         self.on_error = on_error
         self._waiting: deque[Callable[[], object]] = deque()
         self._lock = threading.Lock()

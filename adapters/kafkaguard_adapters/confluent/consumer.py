@@ -318,6 +318,7 @@ class GuardedConsumer(BlockingConsumer):
     def _chained(self, listener: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         def called(_: Any, partitions: Any) -> Any:
             self._is_reassigned = True
+            self._shell.begins(partitions)
             return listener(self, partitions)
 
         return called
@@ -325,11 +326,13 @@ class GuardedConsumer(BlockingConsumer):
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Assign, as ``Consumer.assign`` does."""
         self.client.assign(partitions)
+        self._shell.begins(partitions)
         self._is_reassigned = True
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Assign more, as ``Consumer.incremental_assign`` does."""
         self.client.incremental_assign(partitions)
+        self._shell.begins(partitions)
         self._is_reassigned = True
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
@@ -350,9 +353,8 @@ class GuardedConsumer(BlockingConsumer):
     def seek(self, partition: TopicPartition) -> None:
         """Set the position, as ``Consumer.seek`` does."""
         self.client.seek(partition)
-        place = as_partition(partition)
-        self._shell.sought(place)
-        self._driver.moved(place, partition.offset)
+        self._shell.begins([partition])
+        self._driver.moved(as_partition(partition), partition.offset)
 
     # --- commits ----------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
@@ -210,6 +211,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def _quick_poll(self) -> Callable[..., int]:
         """Make the ``poll`` of the instance."""
         callbacks, shell, slowly = self._callbacks, self._shell, self._poll_slowly
+        polling = callbacks.polling
 
         def poll(timeout: float = _FOR_EVER) -> int:
             """Poll, as ``Producer.poll`` does; callbacks run in here.
@@ -217,26 +219,39 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             Raises:
                 KafkaGuardError: The producer is dead or closed.
             """
-            if not callbacks.is_direct:
+            me = get_ident()
+            if not callbacks.is_direct or me in polling:
                 return slowly(timeout)
+            polling.add(me)
             try:
                 events: int = shell.client.poll(timeout)
             except (KafkaException, RuntimeError) as error:
                 return self._poll_failed(error)
+            finally:
+                polling.discard(me)
             return events + callbacks.serve() if len(callbacks) else events
 
         return poll
 
     def _poll_slowly(self, timeout: float) -> int:
-        """Poll while the guard does, too: what it has heard is told here."""
+        """Poll while the guard does, too: what it has heard is told here.
+
+        In a callback it does nothing: the poll that has called it goes on afterwards.
+        """
+        me, polling = get_ident(), self._callbacks.polling
+        if me in polling:
+            return 0
         until = float("inf") if timeout < 0 else time.monotonic() + timeout
         while True:
             events = self._callbacks.serve()
             left = 0.0 if events else max(0.0, min(until - time.monotonic(), _SLICE_S))
+            polling.add(me)
             try:
                 events += self.client.poll(left)
             except (KafkaException, RuntimeError) as error:
                 events += self._poll_failed(error)
+            finally:
+                polling.discard(me)
             events += self._callbacks.serve()
             if events or time.monotonic() >= until:
                 return events
@@ -265,7 +280,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 twice that.
 
         Returns:
-            How many are left.
+            How many are left. Within a callback it waits for nothing.
 
         Raises:
             DeliveryFailed: Records failed and nobody has looked at them: they have no
@@ -279,12 +294,18 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
     def _flush(self, timeout: float) -> int:
         until = float("inf") if timeout < 0 else time.monotonic() + timeout
+        me, polling = get_ident(), self._callbacks.polling
+        if me in polling:
+            return len(self)
         while True:
             seconds = max(0.0, min(until - time.monotonic(), _SLICE_S))
+            polling.add(me)
             try:
                 left = self.client.flush(seconds)
             except (KafkaException, RuntimeError) as error:
                 left = self._poll_failed(error)
+            finally:
+                polling.discard(me)
             self._callbacks.serve()
             waiting = len(self)
             if not waiting or time.monotonic() >= until:

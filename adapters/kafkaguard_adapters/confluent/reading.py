@@ -17,14 +17,11 @@ from kafkaguard._cluster.reports import TopicPartition, as_partition
 from kafkaguard._consuming.standing import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from confluent_kafka import Consumer
 
     from kafkaguard.errors import KafkaGuardError
-
-
-_NONE = -1
 
 
 class Reading:
@@ -40,6 +37,7 @@ class Reading:
         #: Where librdkafka was before it set a position elsewhere.
         self._reset: dict[TopicPartition, int] = {}
         self._resettable: set[TopicPartition] = set()
+        self._starts: dict[TopicPartition, int] = {}
 
     def assignment(self) -> Collection[TopicPartition]:
         """Return what the consumer is assigned."""
@@ -55,16 +53,17 @@ class Reading:
         before = self._reset.pop(place, None)
         with suppress(KafkaException):  # not assigned any more
             if before is not None:
-                self._consumer.seek(Place(*place, self._position(place, before)))
+                self._starts[place] = position = self._position(place, before)
+                self._consumer.seek(Place(*place, position))
             self._consumer.resume([Place(*place)])
 
-    def _position(self, place: TopicPartition, default: int) -> int:
+    def _position(self, place: TopicPartition, asked: int) -> int:
         """Return the offset after the last record that the user has got.
 
         What librdkafka asks for is ahead of it, and a pause drops what lies between.
         """
         (found,) = self._consumer.position([Place(*place)])
-        return default if found.offset < 0 else found.offset
+        return self._starts.get(place, asked) if found.offset < 0 else found.offset
 
     def was_reset(self, place: TopicPartition, asked: int) -> int | None:
         """Take in that librdkafka resets what it asks for.
@@ -78,15 +77,24 @@ class Reading:
         self._reset[place] = position = self._position(place, asked)
         return position
 
-    def sought(self, place: TopicPartition) -> None:
-        """Take in that the user has set a position."""
-        self._reset.pop(place, None)
-        self._resettable.discard(place)
+    def begins(self, places: Iterable[Place]) -> None:
+        """Take in where partitions are to be read from: librdkafka has no position yet.
+
+        An offset that is not known to librdkafka either is negative.
+        """
+        for each in places:
+            place = as_partition(each)
+            self._reset.pop(place, None)
+            self._resettable.discard(place)
+            self._starts.pop(place, None)
+            if each.offset >= 0:
+                self._starts[place] = each.offset
 
     def let_reset(self, place: TopicPartition) -> None:
         """Leave it to librdkafka, which the pause takes back to where it was."""
         self._reset.pop(place, None)
-        if self._position(place, _NONE) != _NONE:  # else it is where it was reset to
+        (found,) = self._consumer.position([Place(*place)])
+        if found.offset >= 0:  # else it is where it was reset to
             self._resettable.add(place)
 
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error has it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import KafkaException, Message
@@ -127,10 +128,10 @@ class Sending:
                     report = Ticket(window, index, call, headers, timestamp)
                 elif call is None:
                     report = window.report
-                elif call is window.call:
-                    report = window.chained
                 else:
-                    report = window.chain(call)
+                    known, report = window.chained
+                    if call is not known:
+                        report = window.chain(call)
                 shell.produce(
                     topic, value, key, partition, report, None, timestamp, headers
                 )
@@ -160,6 +161,7 @@ class Sending:
         if has_key and record.key is None and self.refused_key(record):
             return None
         end = time.monotonic() + self._limit.seconds
+        is_callback = get_ident() in self.shell.callbacks.polling  # it may not poll
         while True:
             window, index = self.take_place(record.topic)
             try:
@@ -167,7 +169,7 @@ class Sending:
             except BaseException as error:
                 window.void(index)
                 is_full = isinstance(error, BufferError)
-                if not is_full or time.monotonic() >= end:
+                if not is_full or time.monotonic() >= end or is_callback:
                     raise
             self.shell.serve_for_room(_ROOM_S)
 
@@ -309,7 +311,8 @@ class Sending:
             ClientQueueFullError: It had none in time.
         """
         end = time.monotonic() + self._limit.seconds
-        while time.monotonic() < end:
+        is_callback = get_ident() in self.shell.callbacks.polling  # it may not poll
+        while time.monotonic() < end and not is_callback:
             self.shell.serve_for_room(_ROOM_S)
             try:
                 self._hand_over(record)

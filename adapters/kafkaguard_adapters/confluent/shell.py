@@ -247,7 +247,7 @@ class ConfluentShell:
         kept = None
         if self._settings.hears_errors:
             kept = self._lost_connection < since - SUPPRESSED_S
-        return Known(self._is_dying, kept, self.traits.idempotent)
+        return Known(self._is_dying, kept)
 
     def arrived_again(self, token: int, message: Any) -> None:
         """Take note that a record which was sent again has arrived."""
@@ -263,7 +263,8 @@ class ConfluentShell:
             return
         failure = self._failures.pop(token, None)
         message = self._arrived.pop(record.token, None)
-        if failure is not None and failure.call is not None:
+        is_told = record.outcome.error is not None or not self.only_errors
+        if failure is not None and failure.call is not None and is_told:
             self.callbacks.put(failure.call, record.outcome, message or failure.message)
 
     def leave(self) -> list[Any]:

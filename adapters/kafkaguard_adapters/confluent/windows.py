@@ -100,12 +100,10 @@ class Known(NamedTuple):
         is_dying: The guard has purged its queue, not the application.
         kept_connections: No connection was lost since the oldest record was handed
             over; None: that is not known.
-        idempotent: It numbers its batches.
     """
 
     is_dying: bool
     kept_connections: bool | None
-    idempotent: bool
 
 
 class KeptBatch(Batch):
@@ -140,8 +138,8 @@ class Window(KeptBatch):
         key_hashes: By index.
         value_hashes: By index.
         report: The client's callback of a record that needs no other.
-        call: The application's callback that was given last.
-        chained: The client's callback of a record with that one.
+        chained: The application's callback that was given last, and the client's
+            callback of a record with that one; in one, since threads share it.
         failures: What was reported as failed and has not left it.
         first_token: See above.
     """
@@ -153,7 +151,6 @@ class Window(KeptBatch):
         "_suspects",
         "_ticks",
         "_voids",
-        "call",
         "chained",
         "failures",
         "first_token",
@@ -193,8 +190,8 @@ class Window(KeptBatch):
         self._voids: set[int] = set()
         #: Those that have failed and left it.
         self._left: set[int] = set()
-        self.call: Any = None
-        self.report = self.chained = self._reporter()
+        self.chained: tuple[Any, Any] = (None, None)
+        self.report: Any = self._reporter()
 
     # --- reports, in whatever thread polls --------------------------------------------
 
@@ -241,7 +238,7 @@ class Window(KeptBatch):
             else:
                 callbacks.call(call, None, message)
 
-        self.call, self.chained = call, report
+        self.chained = call, report
         return report
 
     def fail(
@@ -287,7 +284,7 @@ class Window(KeptBatch):
 
     def let_go(self) -> None:
         """Forget what only reports need."""
-        self.report = self.chained = self.call = None
+        self.report, self.chained = None, (None, None)
         self.value_hashes = array("q")
         self.failures = []
 
@@ -364,7 +361,7 @@ class Window(KeptBatch):
         error = KafkaError(_PURGED_IN_FLIGHT)
         failure = Failure(error, None, None, None, time.monotonic())
         self._left.update(missing)
-        known = Known(is_dying=True, kept_connections=None, idempotent=True)
+        known = Known(is_dying=True, kept_connections=None)
         return FailedRecords(self, dict.fromkeys(missing, failure), timeout, known)
 
     def _placed(self, failures: Sequence[Failure]) -> Iterator[tuple[int, Failure]]:
@@ -547,7 +544,9 @@ def _refusal(token: int, index: int, failure: Failure, known: Known) -> Refusal:
         facts = {"blame": "client", "sent": "never" if never else "maybe"}
     elif code == _PURGED or code in _UNKNOWN or partition is None:
         facts = {"blame": "record", "sent": "never"}
-    elif not known.idempotent:
+    else:
+        # It may have been written at an earlier try; a topic's settings are looked at
+        # before the broker sees that it has the batch already.
         facts["was_unanswered"] = known.kept_connections is False
     return Refusal(
         token,

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kafka import __version__
 
 from kafkaguard_adapters.kafka_python._private import names
+from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.public_producer import PublicProducer
+from kafkaguard_adapters.producing.policies import check_checks_only
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ def wrap(
     settings = load_policy(policy)
     missing = names.missing(producer)
     if missing:
+        check_checks_only(settings, errors, f"kafka-python {__version__} has changed")
         _log.warning(
             "guard(): kafka-python %s has changed inside (not found: %s). Its records "
             "are checked for null keys, and what send() raises has a verdict; records "

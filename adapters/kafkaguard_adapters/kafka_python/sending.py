@@ -24,6 +24,7 @@ from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import GuardedFuture
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.barrier import Limit
+from kafkaguard_adapters.producing.transaction_words import SEND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -370,7 +371,7 @@ class Sending:
                 state = reading.transaction_state(producer)
                 return transaction_errors.not_begun(error, topic, state)
         if is_transactional and self.transactions.has_failed():
-            return self.transactions.judged(error, transaction_errors.SEND)
+            return self.transactions.judged(error, SEND)
         if is_transactional:
             context = {"transactional": True}
         why, verdict = self._why_blocked(error, topic, timeout)

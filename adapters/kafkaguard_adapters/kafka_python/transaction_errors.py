@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
 from kafka.errors import (
@@ -14,33 +14,27 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata
 
-from kafkaguard._delivery.judging import ABORT as ABORTED
-from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.verdict import Action
-from kafkaguard.errors import ClientClosedError, ClientStateError, UnrelatedError
+from kafkaguard.errors import ClientClosedError, ClientStateError
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.producing.transaction_words import (
+    COMMIT,
+    SEND,
+    Call,
+    TransactionWords,
+)
 
 if TYPE_CHECKING:
-    from kafkaguard._verdicts.verdict import Phase
     from kafkaguard.errors import KafkaGuardError
 
 
-class Call(NamedTuple):
-    """A call in a transaction: the method, its request, and what it does with it."""
-
-    method: str
-    api: str | None
-    phase: Phase | None = None
-
-
-BEGIN = Call("begin_transaction", None)
-COMMIT = Call("commit_transaction", "EndTxn", "commit")
-ABORT = Call("abort_transaction", "EndTxn", "abort")
-OFFSETS = Call("send_offsets_to_transaction", "TxnOffsetCommit")
 INIT = Call("init_transactions", "InitProducerId")
-SEND = Call("send", "Produce", "enqueue")
+#: Has no request of its own here, unless a new producer takes over.
+BEGIN = Call("begin_transaction", None)
+words = TransactionWords(
+    errors, "a new one with the same transactional_id calls init_transactions()"
+)
 
 _SERVER_ERROR = -1
 #: The calls came in a wrong order; no client is dead.
@@ -203,18 +197,6 @@ def commit_in_doubt(error: BaseException) -> KafkaGuardError:
     return said
 
 
-def not_aborted(error: BaseException) -> KafkaGuardError:
-    """Make the error of an abort that has failed for good."""
-    return errors.translate(
-        error,
-        message="the transaction could not be aborted, and asking again does not help: "
-        "it is open until begin_transaction() goes on with a new producer, or a new "
-        "one with the same transactional_id calls init_transactions()",
-        api=ABORT.api,
-        verdict=NOT_ABORTED,
-    )
-
-
 def abort_first(
     error: BaseException, failed: KafkaGuardError, call: Call
 ) -> KafkaGuardError:
@@ -225,36 +207,7 @@ def abort_first(
         failed: What has failed before.
         call: The call.
     """
-    made = errors.translate(
-        error,
-        api=call.api,
-        topic=failed.topic,
-        partition=failed.partition,
-        verdict=ABORTED,
-        message=_how_failed(failed),
-    )
-    made.code = ABORTED.error_class.code
+    made = words.abort_first(failed, call, error)
     if hasattr(made, "errno"):
         made.__dict__["errno"] = made.code
-    made.__cause__ = failed
     return made
-
-
-def _how_failed(failed: KafkaGuardError) -> str:
-    what = failed.name
-    if isinstance(failed, UnrelatedError) and failed.original_type:
-        what = failed.original_type.rpartition(".")[2]
-    if failed.topic is None:
-        return (
-            f"this transaction has failed ({what}): call abort_transaction(), then "
-            "begin again"
-        )
-    return (
-        f"a record of this transaction failed ({what}): call abort_transaction(), then "
-        "begin again without it"
-    )
-
-
-def stops(error: KafkaGuardError) -> bool:
-    """Tell whether an error ends more than a transaction."""
-    return error.verdict.action in (Action.FENCED, Action.CONFIGURE)

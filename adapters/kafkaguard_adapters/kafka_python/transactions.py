@@ -28,16 +28,16 @@ from kafkaguard_adapters.kafka_python._private import (
     transactions as inside,
 )
 from kafkaguard_adapters.kafka_python.errors import errors
-from kafkaguard_adapters.kafka_python.transaction_errors import (
-    ABORT,
-    BEGIN,
-    COMMIT,
-    INIT,
-    OFFSETS,
-    Call,
-)
+from kafkaguard_adapters.kafka_python.transaction_errors import BEGIN, INIT
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.transaction_block import GivenUp
+from kafkaguard_adapters.producing.transaction_words import (
+    ABORT,
+    COMMIT,
+    OFFSETS,
+    Call,
+    stops,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -312,7 +312,7 @@ class Transactions:
         if made.verdict.action is Action.FENCED:
             self._explain(made)
         if made.verdict.action is Action.ABORT:  # which is what was just refused
-            made = self._stuck = transaction_errors.not_aborted(error)
+            made = self._stuck = transaction_errors.words.not_aborted(error)
         return made
 
     def _is_over_for_good(self) -> bool:
@@ -386,7 +386,7 @@ class Transactions:
         if judged.verdict.action is Action.FENCED:
             judged.api = call.api
             self._explain(judged)
-        if transaction_errors.stops(judged):
+        if stops(judged):
             return judged
         if self._lost_commit is not None:
             return transaction_errors.commit_in_doubt(self._lost_commit)
@@ -394,7 +394,7 @@ class Transactions:
             reading.is_in_transaction(producer) or self._is_open()
         )
         if (self._failure is not None or has_failed) and call is ABORT:
-            self._stuck = transaction_errors.not_aborted(error)
+            self._stuck = transaction_errors.words.not_aborted(error)
             return self._stuck
         if self._failure is not None or has_failed:
             return transaction_errors.abort_first(error, self._failure or judged, call)

@@ -89,6 +89,7 @@ class ThreadDriver:
         self._why_not_replaced: BaseException | None = None
         self._lanes: dict[str | None, Lane] = {}
         self._quick = Lane("quick", self._lane_failed)
+        self._retiring = Lane("retire", self._lane_failed)
         self._callback_error: BaseException | None = None
         self.watch = Watch(self._next_due, self._tick)
         facts = ("_began", "_accepted", "_failed", "_died", "_fault")
@@ -271,7 +272,7 @@ class ThreadDriver:
 
     def retire(self) -> None:
         """Have the dead clients closed, which may take long."""
-        self._do(Lane("retire", self._lane_failed), self._shell.retire)
+        self._do(self._retiring, self._shell.retire)
 
     def recreated(self) -> None:
         """Take note that the client is about to be replaced for a transaction."""
@@ -389,6 +390,7 @@ class ThreadDriver:
         self._tell(self.machine.give_up, why, _now())
         self.watch.stop()
         self.outside.wait(deadline)
+        self._retiring.wait(deadline)
 
     def pending(self) -> int:
         """Count the records that have no outcome yet."""

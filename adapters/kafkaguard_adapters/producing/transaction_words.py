@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaguard._delivery.judging import ABORT as ABORTED
 from kafkaguard._delivery.transaction import NOT_ABORTED
@@ -93,17 +93,20 @@ class TransactionWords:
         Args:
             failed: What has failed before.
             call: The call.
-            original: What the client said to it.
+            original: What the client said to it; None: the client was not asked.
         """
-        made = self._errors.translate(
-            original or failed,
-            api=call.api,
-            topic=failed.topic,
-            partition=failed.partition,
-            verdict=ABORTED,
-            message=_how_failed(failed),
-        )
-        made.code = ABORTED.error_class.code
+        place: dict[str, Any] = {
+            "api": call.api,
+            "topic": failed.topic,
+            "partition": failed.partition,
+            "message": _how_failed(failed),
+            "verdict": ABORTED,
+        }
+        if original is None:
+            made = self._errors.make(ABORTED.error_class, **place)
+        else:
+            made = self._errors.translate(original, **place)
+            made.code = ABORTED.error_class.code
         made.__cause__ = failed
         return made
 

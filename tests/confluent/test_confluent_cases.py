@@ -1,0 +1,202 @@
+"""Public reports of what goes wrong with confluent-kafka's producers, each mended."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer, SerializingProducer
+from confluent_kafka.aio import AIOProducer
+from confluent_kafka.serialization import StringSerializer
+
+from kafkaguard import Action, DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard.policies import StackingWarning
+from tests.contracts.producer import COMPACTED, SMALL, TOO_LARGE, read
+
+OPEN = TopicFacts(compacted=False)
+
+
+def build(cluster, topic, *, factory=Producer, **settings):
+    """Guard a producer that the guard builds."""
+    config = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "enable.idempotence": True,
+        "linger.ms": 10,
+        **settings,
+    }
+    return guard(factory=factory, config=config, topics={topic: OPEN})
+
+
+def test_b72_a_failure_without_a_callback_is_raised_and_a_callback_looks_at_it(
+    kafka_cluster,
+):
+    """The user's own is called once, and then nothing is raised."""
+    topic = kafka_cluster.create_topic(config=SMALL)
+    told = []
+    with build(kafka_cluster, topic) as producer:
+        producer.produce(
+            topic, TOO_LARGE, b"k", on_delivery=lambda e, _: told.append(e)
+        )
+        assert producer.flush(30) == 0
+        producer.produce(topic, TOO_LARGE, b"k")
+        with pytest.raises(DeliveryFailed, match=r"\(10\)") as caught:
+            producer.flush(30)
+    (error,) = told
+    assert isinstance(error, KafkaError)
+    assert (error.code(), error.verdict.action) == (10, Action.REJECT)
+    assert isinstance(error.error, KafkaException)
+    assert isinstance(caught.value, KafkaException)
+
+
+def test_b74_flush_says_what_is_left_and_sends_nothing_again(kafka_topic, kafka_faults):
+    """One record is pending, then delivered; one request."""
+    kafka_faults.on("Produce").delay(3.0)
+    with build(kafka_faults, kafka_topic) as producer:
+        producer.produce(kafka_topic, b"v", b"k")
+        assert producer.flush(1) == 1
+        report = producer.report()
+        assert (report.delivered, report.pending) == (0, 1)
+        assert producer.flush(30) == 0
+        assert producer.report().delivered == 1
+    assert len(kafka_faults.requests("Produce")) == 1
+
+
+def test_b75_a_full_queue_is_waited_for(kafka_cluster, kafka_topic):
+    """A thousand records through a queue of ten: all once, in their order."""
+    told = []
+    settings = {"queue.buffering.max.messages": 10}
+    with build(kafka_cluster, kafka_topic, **settings) as producer:
+        for n in range(1000):
+            producer.produce(
+                kafka_topic,
+                b"%d" % n,
+                b"k",
+                on_delivery=lambda error, message: told.append(error),
+            )
+        assert told == []  # they are called in the application's own poll and flush
+        assert producer.flush(60) == 0
+    assert told == [None] * 1000
+    there = [int(value) for _, value in read(kafka_cluster, kafka_topic)]
+    assert list(range(1000)) == there
+
+
+def test_b75_a_queue_that_stays_full_is_told_in_time(kafka_topic, kafka_faults):
+    """Not accepted, so it may be sent later; also a BufferError."""
+    kafka_faults.on("Produce").drop()
+    config = {
+        "bootstrap.servers": kafka_faults.bootstrap_servers,
+        "enable.idempotence": True,
+        "queue.buffering.max.messages": 1,
+    }
+    with pytest.warns(StackingWarning):
+        producer = guard(
+            factory=Producer,
+            config=config,
+            topics={kafka_topic: OPEN},
+            policy={"deadline": 1.0},
+        )
+    producer.produce(kafka_topic, b"v", b"k", on_delivery=lambda *_: None)
+    with pytest.raises(BufferError) as caught:
+        producer.produce(kafka_topic, b"w", b"k")
+    assert isinstance(caught.value, errors.ClientQueueFullError)
+    assert isinstance(caught.value, KafkaException)
+    assert caught.value.verdict.written == "no"
+    producer.close(1)
+
+
+def test_b80_a_callback_may_produce_and_poll(kafka_cluster, kafka_topic):
+    """A chain of five, one from the callback of the other."""
+    told = []
+
+    def tell(error, message):
+        told.append(error)
+        if len(told) < 5:
+            producer.produce(kafka_topic, b"%d" % len(told), b"k", on_delivery=tell)
+            producer.poll(0)
+
+    with build(kafka_cluster, kafka_topic) as producer:
+        producer.produce(kafka_topic, b"0", b"k", on_delivery=tell)
+        while len(told) < 5:
+            assert producer.flush(10) == 0
+    assert told == [None] * 5
+
+
+def test_b93_each_class_has_its_own_order_of_arguments(kafka_cluster):
+    """A SerializingProducer takes the key first; its null key is refused."""
+    topic = kafka_cluster.create_topic(config=COMPACTED)
+    text = {
+        "key.serializer": StringSerializer(),
+        "value.serializer": StringSerializer(),
+    }
+    config = {"bootstrap.servers": kafka_cluster.bootstrap_servers, **text}
+    config |= {"enable.idempotence": True}
+    with guard(factory=SerializingProducer, config=config) as producer:
+        with pytest.raises(errors.InvalidRecordKeyError):
+            producer.produce(topic, None, "v")
+        producer.produce(topic, "k", "v")
+        producer.produce(topic, "k", None)
+        assert producer.flush(30) == 0
+    assert read(kafka_cluster, topic) == [(b"k", b"v"), (b"k", None)]
+
+
+def test_b36_a_code_from_the_future_keeps_its_number(kafka_topic, kafka_faults):
+    """No name, no retry, and no crash."""
+    kafka_faults.on("Produce").fail(999, times=1)
+    told = []
+    with build(kafka_faults, kafka_topic) as producer:
+        producer.produce(
+            kafka_topic, b"v", b"k", on_delivery=lambda e, _: told.append(e)
+        )
+        producer.flush(30)
+    assert [(error.code(), error.error.code) for error in told] == [(999, 999)]
+
+
+def test_b81_an_aio_producer_settles_its_future_and_says_what_it_ignores(
+    kafka_cluster, kafka_topic
+):
+    """A null key is refused before it is buffered; what fails has a verdict."""
+    compacted = kafka_cluster.create_topic(config=COMPACTED)
+    config = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    config |= {"enable.idempotence": True}
+
+    async def run():
+        async with guard(factory=AIOProducer, config=config) as producer:
+            future = await producer.produce(kafka_topic, b"v", b"k")
+            message = await asyncio.wait_for(future, 30)
+            with pytest.raises(TypeError, match="await the future"):
+                await producer.produce(kafka_topic, b"v", on_delivery=print)
+            with pytest.raises(NotImplementedError):
+                await producer.produce(kafka_topic, b"v", headers={"h": b"1"})
+            with pytest.raises(errors.InvalidRecordKeyError):
+                await producer.produce(compacted, b"v")
+            return message.offset()
+
+    assert asyncio.run(run()) == 0
+
+
+def test_settings_with_which_something_would_be_lost_are_refused(kafka_cluster):
+    """Only errors reported, or a callback that the guard cannot know of."""
+    servers = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    servers |= {"enable.idempotence": True}
+    only_errors = {**servers, "delivery.report.only.error": True}
+    with pytest.raises(errors.ClientConfigurationError, match="factory="):
+        guard(Producer(only_errors), config=only_errors)
+    with pytest.raises(errors.ClientConfigurationError, match="config="):
+        guard(Producer({**servers, "on_delivery": lambda error, message: None}))
+
+
+def test_callbacks_for_errors_only_are_called_for_errors_only(kafka_cluster):
+    """The guard hears of each record; the application does not."""
+    topic = kafka_cluster.create_topic(config=SMALL)
+    told = []
+    settings = {
+        "delivery.report.only.error": True,
+        "on_delivery": lambda error, message: told.append(message.value()),
+    }
+    with build(kafka_cluster, topic, **settings) as producer:
+        producer.produce(topic, b"v", b"k")
+        producer.produce(topic, TOO_LARGE, b"big")
+        assert producer.flush(30) == 0
+        report = producer.report()
+    assert (report.delivered, report.failed) == (1, 1)
+    assert told == [TOO_LARGE]
