@@ -13,16 +13,11 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._delivery import commands
 from kafkaguard._delivery.books import Books
-from kafkaguard._delivery.dead_letters import NO_ROOM, Reason, letter_for, reason_of
+from kafkaguard._delivery.dead_letters import NO_ROOM, letter_for, reason_of
 from kafkaguard._delivery.facts import Place, Traits
 from kafkaguard._delivery.judging import add_words
-from kafkaguard._delivery.report import SupersededError
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard.errors import (
-    BatchMateRefusedError,
-    CorruptMessageError,
-    InvalidRecordError,
-)
+from kafkaguard.errors import CorruptMessageError, InvalidRecordError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
 from kafkaguard_adapters.spark.executor.attempts import Attempts
@@ -294,34 +289,10 @@ class TaskDriver:
             self.counts.dropped[record.reason or reason_of(error)] += 1
         elif outcome.ending == "in_doubt" and outcome.seen:
             self.counts.in_doubt[error.name] += 1
-        elif isinstance(error, SupersededError) and self._is_set_aside(error):
-            self._set_aside(record, error)
         elif record.letter_error is not None:
             raise _of_letter(record.letter_error, record, error)
         else:
             raise error
-
-    def _is_set_aside(self, error: KafkaGuardError) -> bool:
-        return self._settings.on_reject(error) != "raise"
-
-    def _set_aside(self, record: Failed, error: SupersededError) -> None:
-        """Set a record aside that a later one of its key has overtaken.
-
-        A producer hands it back to its caller. A task has none, and the job would fail
-        for a record that nobody refuses.
-        """
-        aside = errors.make(
-            BatchMateRefusedError,
-            error.summary,
-            topic=error.topic,
-            verdict=error.verdict,
-        )
-        if self._settings.on_reject(error) == "dead_letter":
-            self._check_letter(aside, record.place.topic)
-        _, out = self._machine.refused_at_once(
-            object(), record.place, record.raw, aside, _NOW, reason=Reason.SUPERSEDED
-        )
-        self._commands += out
 
 
 def _again(record: Failed) -> Record:
