@@ -208,7 +208,8 @@ def test_older_record_is_sent_after_a_newer_one_only_in_any_order(rescue):
 def test_refused_records_are_dropped_where_the_policy_says_so():
     """Counted by reason, from the sink's own checks and from the broker."""
     policy = {"on_reject": "drop"}
-    driver = driver_of(Sender([failure(e.InvalidTimestampError.code)]), policy)
+    refused = [failure(e.InvalidTimestampError.code)]
+    driver = driver_of(Sender(refused, refused), policy)
     driver.refused_at_once(
         Record("t", None, b"v"), Reason.NULL_KEY, refusal(Reason.NULL_KEY, "t")
     )
