@@ -332,6 +332,25 @@ class TestCalls:
             (kafka_topic, b"v", b"k", {"headers": [("h", b"x")]}),
         ] == seen
 
+    async def test_a_partition_that_is_not_there_is_refused_at_once(
+        self, kafka_cluster, kafka_topic
+    ):
+        """With its number and what there is; records of other partitions go on."""
+        numbered = {"partitioner": lambda key, *_: int(key)}
+        async with guarded(kafka_cluster, **numbered) as producer:
+            with pytest.raises(errors.PartitionNotThereError) as caught:
+                await producer.send(kafka_topic, b"v", b"7")
+            assert isinstance(caught.value, ValueError)
+            assert (Action.REJECT, kafka_topic) == (
+                caught.value.verdict.action,
+                caught.value.topic,
+            )
+            assert "chose partition 7, and the topic has partition 0 only" in str(
+                caught.value
+            )
+            sent = await producer.send_and_wait(kafka_topic, b"v", b"0")
+            assert sent.partition == 0
+
     async def test_a_null_key_is_looked_for_after_the_serialiser(self, kafka_cluster):
         """One that makes None of a key is refused; one that makes a key is not."""
         topic = kafka_cluster.create_topic(config=COMPACTED)

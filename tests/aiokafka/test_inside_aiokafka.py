@@ -35,7 +35,10 @@ async def test_what_is_replaced_takes_what_it_took(kafka_topic, kafka_cluster):
     bare = AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True)
     producer = guard(
         AIOKafkaProducer(
-            bootstrap_servers=servers, enable_idempotence=True, linger_ms=60_000
+            bootstrap_servers=servers,
+            enable_idempotence=True,
+            linger_ms=60_000,
+            partitioner=lambda *_: 0,
         ),
         policy={"on_reject": "dead_letter"},
     )

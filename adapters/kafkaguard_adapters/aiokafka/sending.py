@@ -9,6 +9,7 @@ into a batch that a hold would have to wait for.
 from __future__ import annotations
 
 from asyncio import get_running_loop
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import (
@@ -20,7 +21,11 @@ from aiokafka.errors import (
 
 from kafkaguard._delivery.facts import Place, Raw
 from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import InvalidRecordKeyError, KafkaGuardError
+from kafkaguard.errors import (
+    InvalidRecordKeyError,
+    KafkaGuardError,
+    PartitionNotThereError,
+)
 from kafkaguard_adapters.aiokafka._private.producing import moving
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.client_errors import recast
@@ -119,6 +124,7 @@ class Sending:
             moving.wrap_key_serializer(producer, self._note_key)
         if self._sets_aside:
             moving.keep_large_records(producer)
+        moving.check_partitioner(producer, partial(told.not_there, errors))
 
     def _note_key(self, key: Any, sent: Any) -> None:
         self._is_disguised = key is None and is_disguise(sent)
@@ -278,6 +284,9 @@ class Sending:
             KafkaGuardError: It did not take the record.
             Exception: Anything else that it has raised.
         """
+        if isinstance(error, PartitionNotThereError):  # whatever on_reject says
+            self.transactions.refused_at_once(error)
+            self.driver.raised(error)
         if isinstance(error, KafkaGuardError):
             raise error
         topic = topic_of(args, kwargs)
@@ -314,6 +323,8 @@ class Sending:
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Say why the client did not take a dead letter."""
+        if isinstance(error, PartitionNotThereError):
+            return error
         if isinstance(error, KafkaError):
             return self.refusal_of(error, topic)
         return told.not_taken(errors, error, topic)

@@ -281,6 +281,39 @@ def wrap_key_serializer(producer: Any, note: Callable[[Any, Any], None]) -> None
     producer._key_serializer = serialize_and_note
 
 
+def check_partitioner(
+    producer: Any, refusal: Callable[[str, Any, set[int]], Exception]
+) -> None:
+    """Have a partition refused that the application's partitioner makes up.
+
+    The client would take the record, and keep it until its time is over.
+
+    Args:
+        producer: Whose partitioner is meant; one of the client's own makes up nothing.
+        refusal: Makes the error, of a topic, the partition and those that are there.
+    """
+    if type(producer._partitioner).__module__.startswith("aiokafka."):
+        return
+    choose, cluster = producer._partition, producer.client.cluster
+
+    def choose_and_check(
+        topic: str,
+        partition: int | None,
+        key: Any,
+        value: Any,
+        serialized_key: Any,
+        serialized_value: Any,
+    ) -> Any:
+        chosen = choose(topic, partition, key, value, serialized_key, serialized_value)
+        if partition is None:
+            known = cluster.partitions_for_topic(topic)
+            if known is not None and chosen not in known:
+                raise refusal(topic, chosen, known)
+        return chosen
+
+    producer._partition = choose_and_check
+
+
 def keep_large_records(producer: Any) -> None:
     """Have the error for a record that is too large for the client carry its bytes."""
     serialize = producer._serialize

@@ -26,7 +26,6 @@ USED = {
         "_loop",
         "_max_request_size",
         "_message_accumulator",
-        "_partition",
         "_partitioner",
         "_request_timeout_ms",
         "_sender",
@@ -76,6 +75,14 @@ USED = {
 }
 #: Methods that are replaced in an object, and the names of what they take.
 REPLACED = {
+    ("AIOKafkaProducer", "_partition"): (
+        "topic",
+        "partition",
+        "key",
+        "value",
+        "serialized_key",
+        "serialized_value",
+    ),
     ("AIOKafkaProducer", "_serialize"): ("key", "value", "headers"),
     ("MessageAccumulator", "_append_batch"): ("builder", "tp"),
     ("MessageAccumulator", "add_batch"): ("builder", "tp", "timeout"),
