@@ -20,7 +20,6 @@ from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.windows import (
-    FailedRecords,
     Failure,
     Known,
     OwnTicket,
@@ -217,40 +216,28 @@ class ConfluentShell:
 
     def reported(self, window: Window) -> None:
         """Tell what became of a window, of which each record has been reported."""
-        with self._lock:
-            failed = self._take_failed(window)
-            # First, so that nothing is open when the machine looks whether a record
-            # that has failed was sent alone.
+        with self._lock:  # so that those that have failed are told before
+            self._tell_failed(window)
             self._accepted(window)
-            self._tell(failed)
         self._end(window)
 
-    def _tell_failed(self) -> None:
-        """Tell of records that have failed while others of their window are open.
-
-        Those that were sent again wait for theirs, which was closed behind them.
-        """
-        for window in self.open_windows():
-            if not window.is_second:
-                with self._lock:
-                    self._tell(self._take_failed(window))
-
-    def _take_failed(self, window: Window) -> FailedRecords | None:
-        since = min((failure.since for failure in window.failures), default=0.0)
-        timeout = self.traits.delivery_timeout
-        return window.take_failed(timeout, self._known(since))
-
-    def _tell(self, failed: FailedRecords | None) -> None:
-        if failed is None:
-            return
-        for refusal in failed.refusals:
-            failure = failed.failures[refusal.index]
-            self._failures[refusal.token] = failure
-            if failure.key is not None:
-                marks = dict.fromkeys(hashes(failure.key), failure.key)
-                self._suspects.update(marks)
-        self._began(failed)
-        self._failed(failed, failed.refusals)
+    def _tell_failed(self, window: Window) -> None:
+        """Tell of records that have failed."""
+        with self._lock:
+            since = min((f.since for f in window.failures), default=0.0)
+            failed = window.take_failed(
+                self.traits.delivery_timeout, self._known(since)
+            )
+            if failed is None:
+                return
+            for refusal in failed.refusals:
+                failure = failed.failures[refusal.index]
+                self._failures[refusal.token] = failure
+                if failure.key is not None:
+                    marks = dict.fromkeys(hashes(failure.key), failure.key)
+                    self._suspects.update(marks)
+            self._began(failed)
+            self._failed(failed, failed.refusals)
 
     def _end(self, window: Window) -> None:
         self._open.pop(window, None)
@@ -353,7 +340,8 @@ class ConfluentShell:
         known to be to blame.
         """
         self._serve(seconds)
-        self._tell_failed()
+        for window in self.open_windows():
+            self._tell_failed(window)
 
     def _serve(self, seconds: float) -> None:
         client = self.client
@@ -417,11 +405,11 @@ class ConfluentShell:
         for window in self.open_windows():
             self._fault("records were never reported", LookupError(repr(window.place)))
             with self._lock:
-                failed = self._take_failed(window)
+                self._tell_failed(window)
                 lost = window.take_unreported(self.traits.delivery_timeout)
+                self._began(lost)
+                self._failed(lost, lost.refusals)
                 self._accepted(window)
-                self._tell(failed)
-                self._tell(lost)
             self._end(window)
 
     def _purge(self, *, in_flight: bool) -> None:

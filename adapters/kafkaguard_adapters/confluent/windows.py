@@ -319,12 +319,9 @@ class Window(KeptBatch):
         """How many of its records have no report so far."""
         return self.count - self.delivered - len(self.failures)
 
-    def tokens(self) -> Sequence[Any]:
-        """Return the records' numbers, None for those that have left it."""
-        numbers = range(self.first_token, self.first_token + self._taken)
-        if not self._left:
-            return numbers
-        return [n if i not in self._left else None for i, n in enumerate(numbers)]
+    def tokens(self) -> Sequence[int]:
+        """Return the records' numbers."""
+        return range(self.first_token, self.first_token + self._taken)
 
     def keys(self) -> Sequence[bytes | None]:
         """Return each record's key, as far as any record of that key has failed."""
