@@ -515,10 +515,12 @@ class ConsumerMachine:
         """Take in what a probe was answered; None: the position can be read.
 
         Also what waiting does not mend is told and raised: the client may say so once,
-        or not at all.
+        or not at all. An answer that comes after a rebalance counts for nothing.
         """
-        self._standing.looked(place, now)
+        is_wanted = self._standing.looked(place, now)
         episode = self._episodes.get(place)
+        if episode is None and not is_wanted:
+            return []
         if refusal is None or refusal.code is None:
             if episode is None or not episode.is_probed:
                 return []
@@ -549,6 +551,7 @@ class ConsumerMachine:
             commands.append(Free(place))
             self._forget_facts(place.topic)
         self._user_paused.intersection_update(places)
+        self._standing.keep(places)
         self._plan()
         return commands + [
             Hold(place) for place, each in self._episodes.items() if each.is_held

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from kafkaguard._cluster.reports import TopicPartition
 
@@ -74,10 +74,21 @@ class StandingReaders:
                 standing.append(place)
         return standing
 
-    def looked(self, place: TopicPartition, now: float) -> None:
-        """Take in that a reader was looked at; the next look comes later each time."""
+    def keep(self, places: Collection[TopicPartition]) -> None:
+        """Forget all readers but these."""
+        for place in self._watches.keys() - set(places):
+            del self._watches[place]
+
+    def looked(self, place: TopicPartition, now: float) -> bool:
+        """Take in that a reader was looked at; the next look comes later each time.
+
+        Returns:
+            Whether that look was still wanted.
+        """
         watch = self._watches.get(place)
-        if watch is not None:
-            watch.gap = min(watch.gap * 2, GAP_S)
-            watch.due = now + watch.gap
-            watch.is_asked = False
+        if watch is None:
+            return False
+        was_asked, watch.is_asked = watch.is_asked, False
+        watch.gap = min(watch.gap * 2, GAP_S)
+        watch.due = now + watch.gap
+        return was_asked

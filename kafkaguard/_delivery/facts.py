@@ -67,7 +67,7 @@ class Traits:
     transactional: bool = False
     hears_late: bool = False
     replaceable: bool = True
-    sets_overtaken_aside: bool = False
+    sets_overtaken_aside: bool = True
 
 
 class Batch:

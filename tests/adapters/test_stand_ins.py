@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import pickle
 import time
 from contextlib import asynccontextmanager, suppress
@@ -154,19 +153,6 @@ def test_confluent_clients_work_as_before(kafka_cluster, kafka_topic):
         assert (message.key(), message.value()) == (b"k", b"v")
     with pytest.raises(RuntimeError, match="closed"):
         consumer.poll(0)
-
-
-@pytest.mark.parametrize("cls", CONFLUENT[1::2])
-def test_producer_says_that_its_sends_are_passed_on(cls, kafka_cluster, caplog):
-    """One warning a guarded producer, so that nobody believes in more."""
-    with caplog.at_level(logging.WARNING, "kafkaguard"):
-        guarded = guard(
-            factory=cls, config=config_of(cls, kafka_cluster.bootstrap_servers)
-        )
-    (said,) = [r.getMessage() for r in caplog.records if "passed on" in r.getMessage()]
-    assert cls.__name__ in said
-    assert "null keys" in said
-    guarded.close()
 
 
 class Endless:

@@ -110,7 +110,7 @@ class LogDirsContract:
         assert isinstance(guarded, type(guarded.client))
         assert "log_dirs" in dir(guarded)
         assert "create_topics" in dir(guarded)
-        assert guarded.create_topics.__self__ is guarded.client
+        assert guarded.create_topics.__wrapped__.__self__ is guarded.client
         assert "guarded" in repr(guarded)
 
 

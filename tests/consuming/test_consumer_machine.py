@@ -230,6 +230,16 @@ def test_what_a_probe_finds_denied_is_raised():
     assert [c.Probe(P[0], None)] == one.tick(one.next_due)
 
 
+def test_an_answer_to_a_probe_that_comes_after_a_rebalance_counts_for_nothing():
+    """The partition is another member's by then."""
+    one = machine(shows_answers=False)
+    one.stand({P[0]: Reader(3, 10)}, 0.0)
+    assert [c.Probe(P[0], 3)] == one.stand({P[0]: Reader(3, 10)}, PATIENCE_S)
+    one.assigned([P[1]])
+    assert one.probed(P[0], Refusal(6, position=3), 1.1) == []
+    assert one.waiting() == {}
+
+
 def test_b50_a_silent_client_goes_on_at_a_position_within_the_log():
     """A probe confirms it, and the end of the wait sets the position again."""
     one = machine(shows_answers=False)
@@ -265,6 +275,7 @@ def test_only_a_probe_ends_what_a_probe_began():
     """The client shows nothing, so that a read succeeded would be a guess."""
     one = machine()
     one.stand({P[0]: Reader(3, 10)}, 0.0)
+    assert [c.Probe(P[0], 3)] == one.stand({P[0]: Reader(3, 10)}, PATIENCE_S)
     one.probed(P[0], Refusal(6, position=3), 1.0)
     assert one.answered(P[0], 4, 1.1) == []
     assert one.is_waiting(P[0])
