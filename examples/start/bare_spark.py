@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pyspark.errors import PySparkException
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 package = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
@@ -16,6 +16,6 @@ flights = spark.createDataFrame(
 sink = flights.write.format("kafka").option("topic", "flights")
 try:
     sink.option("kafka.bootstrap.servers", os.environ["KAFKA"]).save()
-except PySparkException as error:
-    print("the job failed:", str(error).splitlines()[0])
+except Py4JJavaError as error:
+    print("the job failed:", error.java_exception.getMessage().splitlines()[0])
 spark.stop()

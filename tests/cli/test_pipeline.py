@@ -156,7 +156,10 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
         ({"policy": {"on_reject": "fail"}}, "policy.on_reject: must be 'raise', "),
         ({"policy": {"on_rejct": "drop"}}, "did you mean 'on_reject'?"),
         ({"stream": {"order_by": ["k"]}}, "'order_by' belongs at the top level. "),
-        ({"in_doubt": "raise"}, "'in_doubt' belongs in 'policy' or in 'policy.overrides'. "),
+        (
+            {"in_doubt": "raise"},
+            "'in_doubt' belongs in 'policy' or in 'policy.overrides'. ",
+        ),
         ({"dead_letter": {"topic": "d"}}, "'dead_letter' belongs in 'policy'. "),
         ({"stream": {"path": "x"}}, "'path' belongs in 'source'. "),
         ({"policy": {"extends": "spark-sink"}}, "there is no such topic"),

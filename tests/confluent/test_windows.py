@@ -29,9 +29,6 @@ class Listener:
         self.errors.append(error)
 
     def failed(self, window):
-        """Take note that something is to be told."""
-
-    def close(self, window):
         """Close, as the shell does."""
         if window.close():
             window.tick()
@@ -61,12 +58,6 @@ def take(window, key=b"k", value=b"v"):
     return index
 
 
-def refusals(window, known=KNOWN):
-    """Let the records leave that have failed, and return why each did."""
-    failed = window.take_failed(10.0, known)
-    return [] if failed is None else failed.refusals
-
-
 EVENTS = st.lists(st.sampled_from(["take", "arrive", "fail", "void", "close"]))
 
 
@@ -85,7 +76,7 @@ def test_a_window_ends_once_with_its_last_record(events):
                 window.mark(index, b"k%d" % index, b"v")
                 waiting.append(index)
         elif event == "close":
-            listener.close(window)
+            listener.failed(window)
             is_closed = True
         elif waiting:
             index = waiting.pop()
@@ -94,7 +85,7 @@ def test_a_window_ends_once_with_its_last_record(events):
                 delivered += 1
             elif event == "fail":
                 window.report(INVALID_RECORD, message(b"k%d" % index))
-                failed += 1
+                failed, is_closed = failed + 1, True
             else:
                 window.void(index)
                 voids += 1
@@ -104,12 +95,8 @@ def test_a_window_ends_once_with_its_last_record(events):
     while waiting:
         waiting.pop()
         window.report(None, message())
-        delivered += 1
     assert listener.ended == [window]
-    told = refusals(window)
-    assert len(told) == failed
-    assert refusals(window) == []
-    assert window.count == delivered
+    assert len(window.refusals(KNOWN)) == failed
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", None]), st.booleans())))
@@ -123,16 +110,12 @@ def test_a_failed_record_is_found_by_its_key_and_value(records):
         window.report(INVALID_RECORD, message(records[number][0], b"%d" % number))
     for _ in range(len(records) - len(failed)):
         window.report(None, message())
-    listener.close(window)
-    told = window.take_failed(10.0, KNOWN)
-    if told is None:
-        assert failed == []
-        return
-    assert sorted(failed) == sorted(refusal.index for refusal in told.refusals)
-    raws, keys, tokens = told.raws(), told.keys(), told.tokens()
-    for refusal in told.refusals:
+    listener.failed(window)
+    refusals = window.refusals(KNOWN)
+    assert sorted(failed) == sorted(refusal.index for refusal in refusals)
+    raws = window.raws()
+    for refusal in refusals:
         key, _ = records[refusal.index]
-        assert (keys[refusal.index], tokens[refusal.index]) == (key, refusal.token)
         assert raws[refusal.index][:2] == (key, b"%d" % refusal.index)
         assert refusal.token == 100 + refusal.index
         assert refusal.null_key is (key is None)
@@ -145,37 +128,8 @@ def test_text_is_found_by_the_bytes_that_were_sent():
     take(window, "schlüssel", "wert")
     window.report(INVALID_RECORD, message("schlüssel".encode(), b"wert"))
     window.report(None, message())
-    (refusal,) = refusals(window)
+    (refusal,) = window.refusals(KNOWN)
     assert refusal.index == 1
-
-
-def test_a_record_that_has_failed_is_counted_by_its_batch_alone():
-    """The window does not hold it any more, the others still are its own."""
-    window, listener = make(suspects={hash(b"k"): b"k"})
-    for number in range(3):
-        take(window, b"k", b"%d" % number)
-    window.report(INVALID_RECORD, message(b"k", b"1"))
-    failed = window.take_failed(10.0, KNOWN)
-    assert (failed.count, window.count, failed.position) == (1, 2, window.position)
-    assert [window.may_hold(index) for index in range(3)] == [True, False, True]
-    assert failed.keys() == [None, b"k"]
-    window.report(None, message(b"k", b"0"))
-    window.report(INVALID_RECORD, message(b"k", b"2"))
-    assert [refusal.index for refusal in refusals(window)] == [2]
-    listener.close(window)
-    assert listener.ended == [window]
-    assert (window.count, window.delivered) == (1, 1)
-
-
-def test_records_that_are_never_reported_are_given_up_without_their_bytes():
-    """Which these are cannot be told, so none is sent again."""
-    window, _ = make()
-    for number in range(3):
-        take(window, b"k", b"%d" % number)
-    window.report(None, message(b"k", b"1"))
-    lost = window.take_unreported(10.0)
-    assert [(r.blame, r.sent) for r in lost.refusals] == [("client", "maybe")] * 2
-    assert set(lost.raws()) == {None}
 
 
 def test_of_records_that_are_alike_the_last_has_failed():
@@ -186,7 +140,7 @@ def test_of_records_that_are_alike_the_last_has_failed():
     window.report(INVALID_RECORD, message())
     window.report(None, message())
     window.report(None, message())
-    assert [refusal.index for refusal in refusals(window)] == [2]
+    assert [refusal.index for refusal in window.refusals(KNOWN)] == [2]
 
 
 def test_headers_and_time_are_kept_where_they_were_given():
@@ -194,9 +148,8 @@ def test_headers_and_time_are_kept_where_they_were_given():
     window, _ = make()
     ticket = Ticket(window, take(window), None, {"h": "text", "n": None}, 1234)
     ticket(INVALID_RECORD, message())
-    told = window.take_failed(10.0, KNOWN)
-    (refusal,) = told.refusals
-    raw = told.raws()[refusal.index]
+    (refusal,) = window.refusals(KNOWN)
+    raw = window.raws()[refusal.index]
     assert list(raw.headers) == [("h", b"text"), ("n", None)]
     assert raw.timestamp_ms == 1234
 
@@ -229,7 +182,7 @@ def test_what_a_code_says_of_the_record(code, partition, known, blame, sent):
     window, _ = make()
     take(window)
     window.report(KafkaError(code), message(partition=partition))
-    (refusal,) = refusals(window, known)
+    (refusal,) = window.refusals(known)
     assert (blame, sent) == (refusal.blame, refusal.sent)
 
 
@@ -239,7 +192,7 @@ def test_a_refused_record_may_be_written_where_a_connection_was_lost(kept):
     window, _ = make()
     take(window)
     window.report(INVALID_RECORD, message())
-    (refusal,) = refusals(window, Known(is_dying=False, kept_connections=kept))
+    (refusal,) = window.refusals(Known(is_dying=False, kept_connections=kept))
     assert refusal.was_unanswered is (kept is False)
 
 

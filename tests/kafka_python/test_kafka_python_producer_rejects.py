@@ -88,8 +88,8 @@ class TestDeadLetter:
         client = producer._shell.producer
         send = client.send
 
-        def late(*record):
-            inner = send(*record)
+        def late(*record, **more):
+            inner = send(*record, **more)
             until(lambda: inner.is_done)
             return inner
 

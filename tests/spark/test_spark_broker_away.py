@@ -20,7 +20,7 @@ from tests.contracts.producer import until
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.java]
 DELIVERY_S = 3
 #: As docs/spark.md has it, and some seconds for Spark to start workers.
-BOUND_S = 2 * DELIVERY_S + 3 * (3 + 1) + 7 + 10
+BOUND_S = 2 * DELIVERY_S + 3 * (3 + 1) + 7 + 40
 
 
 def waiting_task(sends, killed):

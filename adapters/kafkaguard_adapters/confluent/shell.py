@@ -207,46 +207,34 @@ class ConfluentShell:
 
     # --- reports ----------------------------------------------------------------------
 
-    def failed(self, window: Window) -> None:  # noqa: ARG002 - the thread looks at all
-        """Take note that a record of a window has failed; the guard's thread tells it.
-
-        Not at once, so that those of a batch are told together.
-        """
+    def failed(self, window: Window) -> None:
+        """Take note that a record of a window has failed."""
+        self.close_window(window)
         self.poll_while_troubled()
 
     def reported(self, window: Window) -> None:
         """Tell what became of a window, of which each record has been reported."""
-        with self._lock:  # so that those that have failed are told before
-            self._tell_failed(window)
+        if not window.failures:
             self._accepted(window)
+            self._end(window)
+            return
+        window.due = window.since + self.traits.delivery_timeout
+        refusals = window.refusals(self._known(window))
+        for refusal in refusals:
+            failure = self._failures[refusal.token] = window.failure(refusal.token)
+            if (key := failure.message.key()) is not None:
+                self._suspects.update(dict.fromkeys(hashes(key), key))
+        self._failed(window, refusals)
         self._end(window)
-
-    def _tell_failed(self, window: Window) -> None:
-        """Tell of records that have failed."""
-        with self._lock:
-            since = min((f.since for f in window.failures), default=0.0)
-            failed = window.take_failed(
-                self.traits.delivery_timeout, self._known(since)
-            )
-            if failed is None:
-                return
-            for refusal in failed.refusals:
-                failure = failed.failures[refusal.index]
-                self._failures[refusal.token] = failure
-                if failure.key is not None:
-                    marks = dict.fromkeys(hashes(failure.key), failure.key)
-                    self._suspects.update(marks)
-            self._began(failed)
-            self._failed(failed, failed.refusals)
 
     def _end(self, window: Window) -> None:
         self._open.pop(window, None)
         window.let_go()
 
-    def _known(self, since: float) -> Known:
+    def _known(self, window: Window) -> Known:
         kept = None
         if self._settings.hears_errors:
-            kept = self._lost_connection < since - SUPPRESSED_S
+            kept = self._lost_connection < window.since - SUPPRESSED_S
         return Known(self._is_dying, kept)
 
     def arrived_again(self, token: int, message: Any) -> None:
@@ -286,13 +274,12 @@ class ConfluentShell:
 
         Those that were sent again are not among them: the machine knows of them.
         """
-        with self._lock:  # not between two owners of a record
-            waiting = len(self.client)
-            for window in self.open_windows():
-                if window.is_second:
-                    waiting -= window.unreported_count
-                else:
-                    waiting += len(window.failures)
+        waiting = len(self.client)
+        for window in self.open_windows():
+            if window.is_second:
+                waiting -= window.unreported_count
+            else:
+                waiting += len(window.failures)
         return max(0, waiting)
 
     def _has_failures(self) -> bool:
@@ -339,11 +326,6 @@ class ConfluentShell:
         share batches, or one that is refused is the only one of its batch and yet not
         known to be to blame.
         """
-        self._serve(seconds)
-        for window in self.open_windows():
-            self._tell_failed(window)
-
-    def _serve(self, seconds: float) -> None:
         client = self.client
         start = _now()
         try:
@@ -404,13 +386,8 @@ class ConfluentShell:
             self._serve_until(lambda: not self._open, _now() + POLL_S)
         for window in self.open_windows():
             self._fault("records were never reported", LookupError(repr(window.place)))
-            with self._lock:
-                self._tell_failed(window)
-                lost = window.take_unreported(self.traits.delivery_timeout)
-                self._began(lost)
-                self._failed(lost, lost.refusals)
-                self._accepted(window)
             self._end(window)
+            self._failed(window, window.unreported())
 
     def _purge(self, *, in_flight: bool) -> None:
         try:
@@ -467,7 +444,7 @@ class ConfluentShell:
     def retire(self) -> None:
         """Close the clients that have had a successor."""
         while self._retired:
-            self._close(self._retired.pop())
+            self._retired.pop().close()
 
     def may_pass(self, error: BaseException) -> bool:
         """Tell whether building a producer may succeed later."""
@@ -576,19 +553,10 @@ class ConfluentShell:
         with self._lock:
             self._is_closed = True
         thread = threading.Thread(
-            target=self._close,
-            args=(self.client,),
-            name="kafkaguard-close",
-            daemon=True,
+            target=self.client.close, name="kafkaguard-close", daemon=True
         )
         thread.start()
         thread.join(within)
-
-    def _close(self, client: Any) -> None:
-        try:
-            client.close()
-        except (KafkaException, SystemError) as error:  # SystemError hides the former
-            _log.warning("closing the client failed (%s)", error)
 
 
 def produce_of(client: Any) -> Callable[..., None]:

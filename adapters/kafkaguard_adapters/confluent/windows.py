@@ -3,12 +3,10 @@
 A confluent-kafka producer shows no batches, and tells of a record only when somebody
 polls. So records are counted in windows. A record takes a place in the open window of
 its topic before the client gets it; a window ends when it is closed and each of its
-records has been reported. Records that fail leave it before, together.
-
-Of each record it keeps two numbers: the hash of its key, to know what was accepted
-later than one that failed, and the hash of its value, to find out which one a report is
-about. Headers, time and callback, which a report does not have, are kept only where
-they were given.
+records has been reported. Of each record it keeps two numbers: the hash of its key, to
+know what was accepted later than one that failed, and the hash of its value, to find
+out which one a report is about. Headers, time and callback, which a report does not
+have, are kept only where they were given.
 """
 
 from __future__ import annotations
@@ -75,23 +73,6 @@ class Failure(NamedTuple):
     ticket: Ticket | None
     since: float
 
-    @property
-    def key(self) -> bytes | None:
-        """The record's key."""
-        key: bytes | None = None if self.message is None else self.message.key()
-        return key
-
-    @property
-    def raw(self) -> Raw | None:
-        """The record's bytes; None: no report told them."""
-        if self.message is None:
-            return None
-        headers, timestamp = None, None
-        if self.ticket is not None:
-            headers, timestamp = self.ticket.headers, self.ticket.timestamp or None
-        value = self.message.value()
-        return Raw(self.key, value, plain_headers(headers), timestamp)
-
 
 class Known(NamedTuple):
     """What is known of the client when a window ends.
@@ -106,22 +87,7 @@ class Known(NamedTuple):
     kept_connections: bool | None
 
 
-class KeptBatch(Batch):
-    """A batch whose time the client itself keeps, so that nobody looks after it."""
-
-    __slots__ = ()
-
-    @property
-    def next_look(self) -> float:
-        """Never."""
-        return _FOREVER
-
-    @next_look.setter
-    def next_look(self, _: float) -> None:
-        pass
-
-
-class Window(KeptBatch):
+class Window(Batch):
     """Records of a topic, in the order in which they were handed to the client.
 
     Args:
@@ -140,14 +106,14 @@ class Window(KeptBatch):
         report: The client's callback of a record that needs no other.
         chained: The application's callback that was given last, and the client's
             callback of a record with that one; in one, since threads share it.
-        failures: What was reported as failed and has not left it.
+        failures: What was reported as failed so far.
         first_token: See above.
     """
 
     __slots__ = (
         "_capacity",
+        "_failed",
         "_goal",
-        "_left",
         "_suspects",
         "_ticks",
         "_voids",
@@ -188,8 +154,7 @@ class Window(KeptBatch):
         #: The last tick, once the window is closed.
         self._goal: int | None = None
         self._voids: set[int] = set()
-        #: Those that have failed and left it.
-        self._left: set[int] = set()
+        self._failed: dict[int, Failure] = {}
         self.chained: tuple[Any, Any] = (None, None)
         self.report: Any = self._reporter()
 
@@ -282,6 +247,11 @@ class Window(KeptBatch):
         self.key_hashes[index] = hash(key)
         self.value_hashes[index] = hash(value)
 
+    @property
+    def since(self) -> float:
+        """When the oldest record that has failed was handed over."""
+        return min(failure.since for failure in self.failures)
+
     def let_go(self) -> None:
         """Forget what only reports need."""
         self.report, self.chained = None, (None, None)
@@ -291,9 +261,18 @@ class Window(KeptBatch):
     # --- what the machine asks --------------------------------------------------------
 
     @property
+    def next_look(self) -> float:
+        """Never: the client itself keeps the time of its records."""
+        return _FOREVER
+
+    @next_look.setter
+    def next_look(self, _: float) -> None:
+        pass
+
+    @property
     def count(self) -> int:
         """How many records it has."""
-        return self._taken - len(self._voids) - len(self._left)
+        return self._taken - len(self._voids)
 
     @property
     def _taken(self) -> int:
@@ -306,8 +285,7 @@ class Window(KeptBatch):
         """How many records were reported as delivered so far."""
         ticked = self._capacity + 1 - length_hint(self._ticks)
         closed = self._goal is not None
-        failed = len(self._left) + len(self.failures)
-        return ticked - closed - len(self._voids) - failed
+        return ticked - closed - len(self._voids) - len(self.failures)
 
     def where(self, index: int) -> tuple[int | None, int | None]:
         """Return partition and offset of a dead letter."""
@@ -327,57 +305,52 @@ class Window(KeptBatch):
         """Return each record's key, as far as any record of that key has failed."""
         return [*map(self._suspects.get, self.key_hashes[: self._taken])]
 
-    def raws(self) -> None:
-        """Return nothing: records that fail leave it before."""
-        return
+    def raws(self) -> Sequence[Any]:
+        """Return the bytes of the records that have failed, at their places."""
+        raws: list[Raw | None] = [None] * self._taken
+        for index, failure in self._failed.items():
+            raws[index] = _raw_of(failure)
+        return raws
 
-    def take_failed(self, timeout: float, known: Known) -> FailedRecords | None:
-        """Let the records leave that have failed so far.
-
-        Args:
-            timeout: Seconds that the client gives a record.
-            known: What is known of the client.
-        """
-        if not self.failures:
-            return None
-        failures = self.failures.copy()
-        placed = dict(self._placed(failures))
-        self._left.update(placed)
-        self.unwritten.update(placed)  # as far as this batch is concerned
-        del self.failures[: len(failures)]
-        return FailedRecords(self, placed, timeout, known)
-
-    def take_unreported(self, timeout: float) -> FailedRecords:
-        """Let the records leave that have no report: which these are cannot be told.
-
-        So they have no bytes, and none of them is sent again.
-        """
-        places = [
-            index
-            for index in range(self._taken)
-            if index not in self._voids and index not in self._left
+    def refusals(self, known: Known) -> list[Refusal]:
+        """Say why records have failed."""
+        self._failed = dict(self._placed())
+        return [
+            _refusal(self.first_token + index, index, failure, known)
+            for index, failure in self._failed.items()
         ]
-        missing = places[len(places) - self.unreported_count :]
-        error = KafkaError(_PURGED_IN_FLIGHT)
-        failure = Failure(error, None, None, None, time.monotonic())
-        self._left.update(missing)
-        known = Known(is_dying=True, kept_connections=None)
-        return FailedRecords(self, dict.fromkeys(missing, failure), timeout, known)
 
-    def _placed(self, failures: Sequence[Failure]) -> Iterator[tuple[int, Failure]]:
+    def unreported(self) -> list[Refusal]:
+        """Give up the records that have no report: which these are cannot be told.
+
+        So none of them is sent again.
+        """
+        missing = self.unreported_count
+        self._failed = {}
+        error = KafkaException(KafkaError(_PURGED_IN_FLIGHT))
+        places = [index for index in range(self._taken) if index not in self._voids]
+        return [
+            Refusal(self.first_token + index, index, error, "client", "maybe")
+            for index in places[len(places) - missing :]
+        ]
+
+    def failure(self, token: Any) -> Failure:
+        """Return how a record has failed."""
+        return self._failed[token - self.first_token]
+
+    def _placed(self) -> Iterator[tuple[int, Failure]]:
         """Find the place of each record that has failed.
 
         Of records that are alike in key and value the last counts as failed, which
         never loses the newest.
         """
-        known = {f.ticket.index for f in failures if f.ticket is not None}
-        others = known | self._voids | self._left
+        known = {f.ticket.index for f in self.failures if f.ticket is not None}
         places: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for index in range(self._taken):
-            if index not in others:
+            if index not in known and index not in self._voids:
                 marks = self.key_hashes[index], self.value_hashes[index]
                 places[marks].append(index)
-        for failure in failures:
+        for failure in self.failures:
             if failure.ticket is not None:
                 yield failure.ticket.index, failure
                 continue
@@ -385,65 +358,6 @@ class Window(KeptBatch):
             marks_of = product(hashes(message.key()), hashes(message.value()))
             alike = next((places[m] for m in marks_of if places.get(m)), None)
             yield (alike or next(filter(None, places.values()))).pop(), failure
-
-
-class FailedRecords(KeptBatch):
-    """Records of a window that have failed and are told together.
-
-    Each has the index that it has in its window.
-
-    Args:
-        window: Where they were.
-        failures: How each failed, by its index.
-        timeout: Seconds that the client gives a record.
-        known: What is known of the client.
-
-    Attributes:
-        failures: See above.
-        refusals: Why each failed.
-    """
-
-    __slots__ = ("_size", "failures", "first_token", "refusals")
-
-    def __init__(
-        self,
-        window: Window,
-        failures: dict[int, Failure],
-        timeout: float,
-        known: Known,
-    ) -> None:
-        since = min((failure.since for failure in failures.values()), default=0.0)
-        super().__init__(window.place, window.position, since + timeout)
-        self._size = 1 + max(failures, default=0)
-        self.failures = failures
-        self.first_token = window.first_token
-        self.refusals = [
-            _refusal(self.first_token + index, index, failure, known)
-            for index, failure in failures.items()
-        ]
-
-    @property
-    def count(self) -> int:
-        """How many records it has."""
-        return len(self.failures)
-
-    def _by_index(self, make: Callable[[int, Failure], Any]) -> list[Any]:
-        by_index: list[Any] = [None] * self._size
-        for index, failure in self.failures.items():
-            by_index[index] = make(index, failure)
-        return by_index
-
-    def tokens(self) -> Sequence[Any]:
-        """Return the records' numbers, None for what is not in it."""
-        return self._by_index(lambda index, _: self.first_token + index)
-
-    def keys(self) -> Sequence[bytes | None]:
-        """Return each record's key."""
-        return self._by_index(lambda _, failure: failure.key)
-
-    def raws(self) -> Sequence[Any]:
-        """Return each record's bytes."""
-        return self._by_index(lambda _, failure: failure.raw)
 
 
 class Ticket:
@@ -523,6 +437,14 @@ def hashes(part: bytes | None) -> Iterator[int]:
         yield hash(part.decode(errors="surrogateescape"))
 
 
+def _raw_of(failure: Failure) -> Raw:
+    message, ticket = failure.message, failure.ticket
+    headers, timestamp = None, None
+    if ticket is not None:
+        headers, timestamp = ticket.headers, ticket.timestamp or None
+    return Raw(message.key(), message.value(), plain_headers(headers), timestamp)
+
+
 def plain_headers(headers: Any) -> list[tuple[str, bytes | None]]:
     """Return headers as the client sends them: pairs of a name and bytes."""
     pairs = headers.items() if isinstance(headers, dict) else headers or ()
@@ -531,8 +453,7 @@ def plain_headers(headers: Any) -> list[tuple[str, bytes | None]]:
 
 def _refusal(token: int, index: int, failure: Failure, known: Known) -> Refusal:
     error, message = failure.error, failure.message
-    code = error.code()
-    partition = None if message is None else message.partition()
+    code, partition = error.code(), message.partition()
     facts: dict[str, Any] = {"blame": "unknown", "sent": "answered"}
     if code == _TIMED_OUT:
         facts = {"blame": "client", "sent": "maybe", "expired": True}
@@ -552,7 +473,7 @@ def _refusal(token: int, index: int, failure: Failure, known: Known) -> Refusal:
         token,
         index,
         KafkaException(error),
-        null_key=None if message is None else failure.key is None,
+        null_key=message.key() is None,
         partition=partition,
         **facts,
     )
