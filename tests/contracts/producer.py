@@ -354,7 +354,7 @@ class ProducerContract:
         [
             (87, COMPACTED, {"value": b"no key"}),
             (10, SMALL, {"value": TOO_LARGE, "key": b"big"}),
-            (32, {}, {"value": b"tomorrow", "key": b"k0", "timestamp_ms": DAY_MS}),
+            (32, {}, {"value": b"tomorrow", "key": b"own", "timestamp_ms": DAY_MS}),
         ],
         ids=["null-key", "too-large", "bad-timestamp"],
     )
