@@ -444,7 +444,7 @@ class ConfluentShell:
     def retire(self) -> None:
         """Close the clients that have had a successor."""
         while self._retired:
-            self._retired.pop().close()
+            self._close(self._retired.pop())
 
     def may_pass(self, error: BaseException) -> bool:
         """Tell whether building a producer may succeed later."""
@@ -553,10 +553,19 @@ class ConfluentShell:
         with self._lock:
             self._is_closed = True
         thread = threading.Thread(
-            target=self.client.close, name="kafkaguard-close", daemon=True
+            target=self._close,
+            args=(self.client,),
+            name="kafkaguard-close",
+            daemon=True,
         )
         thread.start()
         thread.join(within)
+
+    def _close(self, client: Any) -> None:
+        try:
+            client.close()
+        except (KafkaException, SystemError) as error:  # SystemError hides the former
+            _log.warning("closing the client failed (%s)", error)
 
 
 def produce_of(client: Any) -> Callable[..., None]:
