@@ -519,18 +519,18 @@ class ConsumerMachine:
         """
         is_wanted = self._standing.looked(place, now)
         episode = self._episodes.get(place)
-        if episode is None and not is_wanted:
-            return []
-        if refusal is None or refusal.code is None:
-            if episode is None or not episode.is_probed:
+        if episode is None:
+            # Out of range: the client says so itself, or resets it.
+            if refusal is None or refusal.code in (None, OUT_OF_RANGE) or not is_wanted:
                 return []
-            if refusal is None:
-                return self._end(place, episode, episode.refusal.position, now)
-            self._hold(episode, self._ruling(episode.error), now)
+        elif refusal is None:
+            position = episode.refusal.position
+            return self._end(place, episode, position, now) if episode.is_probed else []
+        elif refusal.code is None:
+            if episode.is_probed:
+                self._hold(episode, self._ruling(episode.error), now)
             return []
-        if refusal.code == OUT_OF_RANGE:
-            if episode is None:
-                return []  # the client says so itself, or resets it
+        elif refusal.code == OUT_OF_RANGE:
             return self._out_of_range(place, refusal, now)
         episode = self._open(place, refusal, now)
         episode.is_probed = True

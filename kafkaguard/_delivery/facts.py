@@ -54,8 +54,6 @@ class Traits:
         hears_late: It hears answers for batches that it has given up already, so these
             wait for :class:`AskAnswers`.
         replaceable: A successor can be built.
-        sets_overtaken_aside: A record that a later one of its key has overtaken is set
-            aside as one that is refused: nobody waits for it who could be told.
     """
 
     client: str
@@ -67,7 +65,6 @@ class Traits:
     transactional: bool = False
     hears_late: bool = False
     replaceable: bool = True
-    sets_overtaken_aside: bool = True
 
 
 class Batch:

@@ -186,8 +186,6 @@ class Fates:
         """Return what the policy does with a record that has failed so."""
         if not may_be_set_aside(error):
             return "raise"
-        if isinstance(error, SupersededError) and not self._traits.sets_overtaken_aside:
-            return "raise"
         ruling = self._ruling(error)
         return ruling.on_reject if ruling.action is Action.REJECT else "raise"
 

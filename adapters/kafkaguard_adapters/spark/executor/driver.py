@@ -89,7 +89,6 @@ class TaskDriver:
             "delivery.timeout.ms",
             largest_request=int(self._config["message.max.bytes"]),
             replaceable=False,
-            sets_overtaken_aside=True,
         )
         return DeliveryMachine(
             traits,
