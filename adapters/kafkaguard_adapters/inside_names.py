@@ -6,14 +6,43 @@ A method that is replaced must also take what it takes today.
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     #: By the name of an object: names of attributes, or of a method's arguments.
     Used = Mapping[str, Iterable[str]]
     Replaced = Mapping[tuple[str, str], tuple[str, ...]]
+
+
+def missing_in_producer(
+    package: str,
+    objects: Callable[[], Iterable[tuple[str, Any]]],
+    used: Used,
+    replaced: Replaced,
+) -> list[str]:
+    """List what a package uses inside a producer and what is not there.
+
+    Args:
+        package: The package, whose modules import the client's inside.
+        objects: Finds the client's objects by the names that the lists give them. Of
+            one that it does not find nothing is missing.
+        used: As for :func:`missing`.
+        replaced: The same.
+    """
+    try:
+        for module in ("reading", "moving", "transactions"):
+            import_module(f"{package}.{module}")
+        found = dict(objects())
+    except (AttributeError, ImportError, TypeError) as error:
+        return [str(error)]
+    return missing(
+        found,
+        {kind: used[kind] for kind in found},
+        {of: arguments for of, arguments in replaced.items() if of[0] in found},
+    )
 
 
 def missing(owners: Mapping[str, Any], used: Used, replaced: Replaced) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import __version__
 from kafkaguard_adapters.aiokafka._private.producing import names
 from kafkaguard_adapters.aiokafka.public_producer import PublicProducer
+from kafkaguard_adapters.producing.policies import OBEYED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,18 +20,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kafkaguard.producer")
 
 #: What it does by the policy.
-OBEYS = frozenset(
-    {
-        "null_key",
-        "disguised_null_key",
-        "on_reject",
-        "overrides.on_reject",
-        "overrides.in_doubt",
-        "dead_letter",
-        "rescue",
-        "in_doubt",
-    }
-)
+OBEYS = OBEYED
 
 
 def wrap(

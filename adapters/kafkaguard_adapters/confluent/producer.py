@@ -15,7 +15,7 @@ from kafkaguard_adapters.confluent.producer_settings import (
 )
 from kafkaguard_adapters.confluent.view import settings_reader, view_of
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
-from kafkaguard_adapters.producing.policies import check_transactional
+from kafkaguard_adapters.producing.policies import OBEYED, check_transactional
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -29,19 +29,7 @@ __all__ = ["OBEYS", "prepare", "wrap"]
 _log = logging.getLogger("kafkaguard.producer")
 
 #: What it does by the policy.
-OBEYS = frozenset(
-    {
-        "null_key",
-        "disguised_null_key",
-        "on_reject",
-        "overrides.on_reject",
-        "overrides.in_doubt",
-        "dead_letter",
-        "deadline",
-        "rescue",
-        "in_doubt",
-    }
-)
+OBEYS = OBEYED | {"deadline"}
 
 
 def wrap(

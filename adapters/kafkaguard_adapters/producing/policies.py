@@ -1,4 +1,4 @@
-"""What a policy must not say about a producer."""
+"""What guarded producers do by a policy, and what it must not say about them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,20 @@ from kafkaguard.errors import ClientConfigurationError
 if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_policies import RetryPolicy
+
+#: What every guarded producer does by its policy.
+OBEYED = frozenset(
+    {
+        "null_key",
+        "disguised_null_key",
+        "on_reject",
+        "overrides.on_reject",
+        "overrides.in_doubt",
+        "dead_letter",
+        "rescue",
+        "in_doubt",
+    }
+)
 
 
 def check_transactional(policy: RetryPolicy, errors: ClientErrors) -> None:

@@ -10,7 +10,6 @@ they take today.
 from __future__ import annotations
 
 import asyncio
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard_adapters import inside_names
@@ -118,19 +117,9 @@ def missing(producer: Any) -> list[str]:
     Nothing is missing that this producer does without: one that is not idempotent has
     no transaction manager. Without a running event loop there is no sample of a batch.
     """
-    try:
-        for module in ("reading", "moving", "transactions"):
-            import_module(f"{__package__}.{module}")
-        found = dict(_objects(producer))
-    except (AttributeError, ImportError, TypeError) as error:
-        return [str(error)]
-    used = {kind: USED[kind] for kind in found}
-    replaced = {
-        (kind, name): arguments
-        for (kind, name), arguments in REPLACED.items()
-        if kind in found
-    }
-    return inside_names.missing(found, used, replaced)
+    return inside_names.missing_in_producer(
+        __package__, lambda: _objects(producer), USED, REPLACED
+    )
 
 
 def _objects(producer: Any) -> Iterator[tuple[str, Any]]:
