@@ -52,7 +52,7 @@ def lowest() -> list[str]:
 def interpreter(version: str) -> str | None:
     """Find a Python of this version: on the path, or one that pyenv built."""
     built = (Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python")
-    return shutil.which(f"python{version}") or next(map(str, built), None)
+    return next(map(str, built), None) or shutil.which(f"python{version}")
 
 
 def run(*command: str, seconds: float = _INSTALL_S) -> tuple[int, str]:

@@ -14,8 +14,8 @@ from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._made import module_of
 from kafkaguard_adapters.building import build
+from kafkaguard_adapters.policy_uses import obeyed_by, unused_settings
 from kafkaguard_adapters.stacking import compare
-from kafkaguard_adapters.unused_settings import unused_settings
 from kafkaguard_adapters.wire.client_settings import SettingError, check_names
 from kafkaguard_policies import load_policy
 
@@ -103,7 +103,7 @@ def guard(
     loaded = load_policy(policy)
     compare(client, home, config, loaded, strict=strict)
     module = import_module(home)
-    _tell_unused(loaded, getattr(module, "OBEYS", frozenset()), client)
+    _tell_unused(loaded, obeyed_by(home), client)
     return module.wrap(
         client,
         factory=factory,

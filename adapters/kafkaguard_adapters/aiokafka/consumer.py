@@ -41,7 +41,6 @@ from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.consuming import commit_loop
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import ForkSafe, again
-from kafkaguard_adapters.consuming.obeyed import OBEYED
 from kafkaguard_adapters.consuming.own_lag import own_lag
 
 if TYPE_CHECKING:
@@ -59,8 +58,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kafkaguard.consumer")
 _MS = 1000
 
-#: What it does by the policy.
-OBEYS = OBEYED
 #: What is passed on to the client, and fails inside it before it was started.
 _AWAITED = frozenset(
     {

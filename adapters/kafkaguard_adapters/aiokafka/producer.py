@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import __version__
 from kafkaguard_adapters.aiokafka._private.producing import names
 from kafkaguard_adapters.aiokafka.public_producer import PublicProducer
-from kafkaguard_adapters.producing.policies import OBEYED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.producer")
-
-#: What it does by the policy.
-OBEYS = OBEYED
 
 
 def wrap(

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.producer")
 
-#: What it does by the policy.
-OBEYS = frozenset({"null_key"})
-
 
 class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
     """An AIOProducer whose null keys are refused and whose failures have verdicts.

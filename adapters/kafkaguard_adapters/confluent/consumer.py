@@ -31,7 +31,6 @@ from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
-from kafkaguard_adapters.consuming.obeyed import OBEYED
 from kafkaguard_adapters.consuming.questions import Start
 from kafkaguard_adapters.wire.io_thread import loop, run, start
 
@@ -47,12 +46,10 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_policies import RetryPolicy
 
-__all__ = ["OBEYS", "GuardedConsumer", "prepare", "wrap"]
+__all__ = ["GuardedConsumer", "prepare", "wrap"]
 
 _log = logging.getLogger("kafkaguard.consumer")
 
-#: What it does by the policy.
-OBEYS = OBEYED
 #: librdkafka's own defaults.
 _ISOLATION: Final = "read_committed"
 _FOR_EVER: Final = -1

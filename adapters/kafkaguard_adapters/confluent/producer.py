@@ -15,7 +15,7 @@ from kafkaguard_adapters.confluent.producer_settings import (
 )
 from kafkaguard_adapters.confluent.view import settings_reader, view_of
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
-from kafkaguard_adapters.producing.policies import OBEYED, check_transactional
+from kafkaguard_adapters.producing.policies import check_transactional
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from kafkaguard._retries.events import Event
     from kafkaguard._verdicts.verdict import TopicFacts
 
-__all__ = ["OBEYS", "prepare", "wrap"]
+__all__ = ["prepare", "wrap"]
 
 _log = logging.getLogger("kafkaguard.producer")
-
-#: What it does by the policy.
-OBEYS = OBEYED | {"deadline"}
 
 
 def wrap(

@@ -24,7 +24,6 @@ from kafkaguard_adapters.consuming import commit_loop
 from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
-from kafkaguard_adapters.consuming.obeyed import OBEYED
 from kafkaguard_adapters.kafka_python._private.consuming import names
 from kafkaguard_adapters.kafka_python._private.consuming.committing import Committing
 from kafkaguard_adapters.kafka_python._private.consuming.fetching import Fetching
@@ -45,9 +44,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.consumer")
 _MS = 1000
-
-#: What it does by the policy.
-OBEYS = OBEYED
 
 
 class Client(Protocol):

@@ -10,7 +10,7 @@ from kafka import __version__
 from kafkaguard_adapters.kafka_python._private import names
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.public_producer import PublicProducer
-from kafkaguard_adapters.producing.policies import OBEYED, check_checks_only
+from kafkaguard_adapters.producing.policies import check_checks_only
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import TopicFacts
 
 _log = logging.getLogger("kafkaguard.producer")
-
-#: What it does by the policy.
-OBEYS = OBEYED
 
 
 def wrap(

@@ -10,20 +10,6 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_policies import RetryPolicy
 
-#: What every guarded producer does by its policy.
-OBEYED = frozenset(
-    {
-        "null_key",
-        "disguised_null_key",
-        "on_reject",
-        "overrides.on_reject",
-        "overrides.in_doubt",
-        "dead_letter",
-        "rescue",
-        "in_doubt",
-    }
-)
-
 
 def check_transactional(policy: RetryPolicy, errors: ClientErrors) -> None:
     """Refuse a policy that sets records of transactions aside.

@@ -29,45 +29,26 @@ _WITHOUT = {
     "on_reject": "raise",
     "max_attempts": 1,
 }
-_OBEYED = frozenset(
-    {
-        "attempt_timeout",
-        "backoff",
-        "budget",
-        "dead_letter",
-        "deadline",
-        "in_doubt",
-        "max_attempts",
-        "null_key",
-        "on_reject",
-        "overrides.action",
-        "overrides.backoff",
-        "overrides.cost",
-        "overrides.deadline",
-        "overrides.in_doubt",
-        "overrides.max_attempts",
-        "overrides.on_reject",
-        "rescue",
-    }
-)
 _USUAL = ("default", "spark-sink")
 _log = logging.getLogger("kafkaguard.spark")
 
 
 def read_policy(
-    given: Any, obeyed: Collection[str] = _OBEYED, place: str = "a write of Spark's"
+    given: Any,
+    obeyed: Collection[str] | None = None,
+    place: str = "a Spark write",
 ) -> RetryPolicy:
-    """Read a policy, and tell once which of its settings mean nothing here.
+    """Read a policy, and warn once about settings that this use does not obey.
 
     Args:
-        given: What ``load_policy`` takes; None: none was given.
-        obeyed: The settings that mean something.
-        place: Where it is used, in words.
+        given: What ``load_policy`` takes, or None for no policy.
+        obeyed: The settings that the use obeys. Default: those of a Spark write.
+        place: The use, in words, for the warning.
 
     Raises:
-        ClientConfigurationError: It is no policy; the text says why.
+        ClientConfigurationError: ``given`` is no valid policy; the text says why.
     """
-    from kafkaguard_adapters.unused_settings import unused_settings
+    from kafkaguard_adapters.policy_uses import SPARK_WRITE, unused_settings
     from kafkaguard_policies import load_policy
 
     try:
@@ -75,7 +56,7 @@ def read_policy(
     except (TypeError, ValueError) as error:
         raise refuse(f"policy: {error}", setting="policy") from error
     if given is not None:
-        unused = unused_settings(policy, obeyed, _USUAL)
+        unused = unused_settings(policy, obeyed or SPARK_WRITE, _USUAL)
         _tell(policy.name, ", ".join(unused), place)
     return policy
 

@@ -14,6 +14,7 @@ from kafkaguard._delivery.dead_letters import (
     Reason,
     reason_headers,
 )
+from kafkaguard_adapters.policy_uses import GUARD_SINK
 from kafkaguard_adapters.spark.driver.columns import used_columns
 from kafkaguard_adapters.spark.driver.frame import check_partitions
 from kafkaguard_adapters.spark.driver.plan import failing
@@ -45,16 +46,6 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.driver.refused_columns import Refused
     from kafkaguard_policies import RetryPolicy
 
-#: What of a policy is the business of the checks.
-_OBEYED = frozenset(
-    {
-        "dead_letter",
-        "null_key",
-        "on_reject",
-        "overrides.action",
-        "overrides.on_reject",
-    }
-)
 #: Methods of a frame that drop records; those behind other steps are not seen.
 _DROPPING = ("crossJoin", "dropna", "filter", "join", "where")
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -104,7 +95,7 @@ def guard_sink(
     """
     check_type("df", df, DataFrame, "a DataFrame of Spark")
     check_type("topic", topic, str, "the name of a topic")
-    rules = read_policy(policy, _OBEYED, "guard_sink, under Spark's own sink,")
+    rules = read_policy(policy, GUARD_SINK, "guard_sink, under Spark's own sink,")
     letters = dead_letter_topic_of(rules, topic)
     check_topics(topic, letters)
     check_record_bytes(max_record_bytes)
