@@ -24,7 +24,11 @@ TABLE = ROOT / "tests/docs/tried_versions.md"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 CLIENTS = ("kafka-python", "confluent-kafka", "aiokafka")
 EXTRAS = ("aiokafka", "confluent", "testing")
-TOOLS = ("hypothesis", "jsonschema", "kio", "pytest-asyncio", "pytest-timeout")
+TOOLS = (
+    *("hypothesis", "jsonschema", "kio", "pytest-asyncio", "pytest-timeout"),
+    *(f"opentelemetry-instrumentation-{client}" for client in CLIENTS),
+    "opentelemetry-sdk",
+)
 TESTS = (
     *("tests/errors", "tests/verdicts", "tests/policies"),
     "tests/adapters/test_dual_errors.py",

@@ -140,10 +140,12 @@ def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> No
         policy.name,
         ", ".join(unused),
         type(client).__name__,
-        "guarded producers and Spark's writers do"
+        "guarded producers and Spark writes use these settings"
         if of_producers
-        else "the client tries again by its own settings. Attempts and waits are what "
-        "@retry(policy) around the call obeys",
+        else (
+            "the client's own settings say how often and how long it tries. For "
+            "attempts and waits of the policy, put @retry(policy) around the call"
+        ),
     )
 
 

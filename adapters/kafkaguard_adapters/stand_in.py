@@ -149,7 +149,9 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
         """What an ended client's calls are told, and what to do."""
         if self.cluster_view.is_closed:
             return "was closed: build a new one"
-        return "did not start: mend what start() said, and start it again"
+        return (
+            "did not start: correct the cause that start() raised, and start it again"
+        )
 
     async def __aexit__(self, *_: object) -> None:
         """Close."""
@@ -170,8 +172,8 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             raise self.cluster_view.make(
                 ClientTimeoutError,
                 f"{type(self.client).__name__}.{name}() has not ended within "
-                f"{CLOSE_S:g} s and was cancelled; what it held may not be committed "
-                "or sent. Is there a broker that answers?",
+                f"{CLOSE_S:g} s and was cancelled; offsets or records may not have "
+                "been committed or sent. Check whether a broker answers",
             ) from error
 
 
@@ -203,8 +205,9 @@ def passing_sends(wrap: Callable[..., Any]) -> Callable[..., Any]:
 
     def warn_and_wrap(client: Any, **options: Any) -> Any:
         _log.warning(
-            "guard(): what this %s sends is passed on as it is: no check of null keys, "
-            "no rescue, no report. Guarded are its log_dirs(), lag() and offsets",
+            "guard(): what this %s sends is not guarded (no check of null keys, no "
+            "rescue, no report). Only its log_dirs(), lag() and look-ups of offsets "
+            "are",
             type(client).__name__,
         )
         return wrap(client, **options)

@@ -226,14 +226,14 @@ def read_answer(
 
 _GRANT = "Grant the user the operation Describe on the resource Cluster."
 _EMPTY_OLD = (
-    "the answer to version {} is empty, which a broker does only where the user may "
-    "not Describe the cluster. This is concluded: the broker can say so itself only "
-    f"from version {FIRST_WITH_ERROR} on. {_GRANT}"
+    "the answer to version {} is empty. A broker answers so only if the user may not "
+    "Describe the cluster; it names the error itself only from version "
+    f"{FIRST_WITH_ERROR} on. {_GRANT}"
 )
 _EMPTY = (
     "the answer to version {} has no directory and no error, although a broker always "
-    "has a directory. This is concluded, not told: ask again, look at that broker's "
-    "log, and at whatever stands between it and us"
+    "has a directory. Ask again, and check that broker's log and any proxy in front "
+    "of it"
 )
 _ADVICE = {ClusterAuthorizationFailedError.code: _GRANT}
 
@@ -251,8 +251,8 @@ def read_failure(
     is_old = version is not None and version < FIRST_WITH_ERROR
     if is_old and isinstance(error, ClientTimeoutError):
         error.add_note(
-            "Some brokers of the 3.2 line answer a user without Describe on the "
-            "cluster with silence: look at the user's rights too (apache/kafka #12017)."
+            "Some 3.2 brokers do not answer a user without Describe on the cluster: "
+            "check the user's rights, too (apache/kafka #12017)."
         )
     return BrokerLogDirs(broker, version, error)
 
@@ -265,8 +265,8 @@ def read_absence(broker: int, make: Make = make) -> BrokerLogDirs:
         make: Makes the errors.
     """
     text = (
-        f"broker {broker} is registered but fenced or away, so that nothing is known "
-        "of its directories: look at that broker; if it is gone for good, unregister it"
+        f"broker {broker} is registered but fenced or down, so its directories are "
+        "unknown: check that broker; if it was removed, unregister it"
     )
     error = make(ClientNotConnectedError, text, api=API, broker=broker)
     return BrokerLogDirs(broker, None, error)

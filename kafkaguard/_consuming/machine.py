@@ -481,9 +481,9 @@ class ConsumerMachine:
         error = episode.error
         return self._make(
             error.verdict.error_class,
-            f"offset {episode.refusal.position} was asked for, the log has {earliest} "
-            f"to {latest}; the policy says on_offset_reset: raise, so seek to where "
-            "reading shall go on",
+            f"offset {episode.refusal.position} was requested, the log has {earliest} "
+            f"to {latest}, and the policy says on_offset_reset: raise. Seek to the "
+            "offset where you want to go on",
             code=error.code,
             api=error.api,
             topic=place.topic,

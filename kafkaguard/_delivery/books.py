@@ -58,7 +58,7 @@ class Books:
                 self.letters_in_a_row >= limit.consecutive
             ):
                 return (
-                    f"{limit.consecutive} records in a row were set aside "
+                    f"{limit.consecutive} records in a row were dead-lettered "
                     "(dead_letter.limit.consecutive), so this one was not"
                 )
             total = self._all + self._since
@@ -69,7 +69,7 @@ class Books:
                 and (letters > limit.ratio * total)
             ):
                 return (
-                    f"{self._letters} of {total} records were set aside, and "
+                    f"{self._letters} of {total} records were dead-lettered, and "
                     f"dead_letter.limit.ratio is {limit.ratio:g}, so this one was not"
                 )
         self._letters += 1

@@ -57,13 +57,13 @@ class Reason(StrEnum):
     NULL_KEY = "NULL_KEY"
     """It has no key and its topic is compacted."""
     TOO_LARGE = "TOO_LARGE"
-    """It is larger than its topic takes."""
+    """It is larger than its topic allows."""
     NULL_TOPIC = "NULL_TOPIC"
     """It names no topic."""
     DEAD_LETTER_TOPIC = "DEAD_LETTER_TOPIC"
-    """It names the topic that takes the dead letters."""
+    """It names the dead-letter topic."""
     UNKNOWN_TOPIC = "UNKNOWN_TOPIC"
-    """It names a topic that there is not."""
+    """It names a topic that does not exist."""
     UNKNOWN_PARTITION = "UNKNOWN_PARTITION"
     """It names a partition that its topic does not have."""
     NAMELESS_HEADER = "NAMELESS_HEADER"
@@ -172,8 +172,8 @@ NO_ROOM = Verdict(
         "dead-letter-too-large",
         "raise max.message.bytes of the dead-letter topic; this record was not sent",
         "Kafka's topic setting max.message.bytes",
-        "Key and headers of a refused record alone are more than the dead-letter topic "
-        "takes; only a value can be cut.",
+        "Key and headers of a refused record alone are larger than the dead-letter "
+        "topic allows; only a value can be cut.",
     ),
 )
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkaguard._retries.events import Event
     from kafkaguard._retries.machine import InDoubt, OnReject, Ruling
 
-_NO_BYTES = "its bytes cannot be had"
+_NO_BYTES = "the record's bytes cannot be read"
 _CLOSED = "the producer was closed before it was confirmed"
 
 
@@ -230,7 +230,7 @@ class Fates:
         if topic == error.topic and record.reason is None:
             return (
                 "dead_letter.topic is the record's own topic, which would refuse it "
-                "again: name another one"
+                "again: name another topic"
             )
         return self._books.beyond(self._policy.dead_letter.limit)
 
@@ -277,7 +277,7 @@ class Fates:
         ):
             if number is not None:
                 where.append(f"{name} {number}")
-        add_words(origin.error, f"it was put into {', '.join(where)}")
+        add_words(origin.error, f"its dead letter is in {', '.join(where)}")
         self.tell(
             DeadLetterEvent,
             origin.error.topic,
@@ -329,7 +329,7 @@ class Fates:
     def _doubtful(self, record: Record, why: str) -> KafkaGuardError:
         return self._errors.make(
             PURGED_IN_FLIGHT,
-            f"it was sent again, and no answer came ({why}): it may have been written",
+            f"it was sent again and got no answer ({why}): it may have been written",
             api="Produce",
             topic=record.place.topic,
             partition=record.place.partition,
@@ -362,8 +362,8 @@ class Fates:
             self._warned.add(topic)
             self._emit(
                 commands.Warn(
-                    f"policy {self._policy.name} drops records of topic {topic} that "
-                    f"are refused; the first one with {error.name}. Later ones are "
+                    f"policy {self._policy.name} drops refused records of topic "
+                    f"{topic}; the first one failed with {error.name}. Later ones are "
                     "only counted (DeliveryReport.dropped)"
                 )
             )

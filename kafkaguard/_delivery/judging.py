@@ -132,7 +132,9 @@ class Judge:
             return Judgement(self._errors.translate(cause, **_place(known)))
         why = f"the producer gave up ({type(cause).__name__})"
         if sent:
-            text = f"{why} while this record was on its way: it may have been written"
+            text = (
+                f"{why} while this record had no answer yet: it may have been written"
+            )
             error = self._errors.make(
                 PURGED_IN_FLIGHT, text, original=cause, **_place(known)
             )
@@ -146,7 +148,7 @@ class Judge:
     def _timed_out(self, refusal: Refusal, known: Known) -> KafkaGuardError:
         sent = refusal.sent != "never"
         happened = (
-            "it was sent, and no answer came: it may have been written"
+            "it was sent and got no answer: it may have been written"
             if sent
             else "no broker could be reached for it: it was not written"
         )
@@ -167,7 +169,10 @@ class Judge:
             verdict = ABORT
         return self._errors.translate(
             refusal.cause,
-            message="its transaction has failed; nothing of that is shown to readers",
+            message=(
+                "its transaction has failed, so consumers of committed records never "
+                "see it"
+            ),
             verdict=verdict,
             **_place(known),
         )
@@ -182,7 +187,7 @@ class Judge:
             return error
         late = self._errors.make(
             ClientTimeoutError,
-            f"no outcome within {self._time}, since it had to be sent again; it was "
+            f"no outcome within {self._time}, because it had to be sent again; it was "
             "not written",
             api="Produce",
             topic=error.topic,
@@ -221,7 +226,7 @@ class Judge:
 
     def _mate(self, refusal: Refusal, known: Known) -> KafkaGuardError:
         why = (
-            "its batch was larger than the topic takes"
+            "its batch was larger than the topic allows"
             if _code_of(refusal) in _REFUSED_BATCH
             else "another record of the same batch was refused"
         )
@@ -237,8 +242,10 @@ class Judge:
         """Judge a refusal of a batch that may have been written by then."""
         return self._errors.translate(
             refusal.cause,
-            message="it was refused when the client sent it again; the answer to an "
-            "earlier time did not come, so it may have been written",
+            message=(
+                "it was refused when the client sent it again; an earlier attempt got "
+                "no answer, so it may have been written"
+            ),
             verdict=IN_DOUBT,
             **_place(known),
         )
@@ -270,8 +277,8 @@ class Judge:
         """Make the error of a record that a later one of its key has overtaken."""
         late = self._errors.make(
             SupersededError,
-            "it failed only with its batch, but a later record of its key was accepted "
-            "or is on its way, so it was not sent again",
+            "it failed only with its batch, but a later record of its key was "
+            "accepted or is being sent, so it was not sent again",
             api="Produce",
             topic=error.topic,
             partition=error.partition,

@@ -184,7 +184,7 @@ class Rounds:
     def expire(self, record: Record, now: float) -> None:
         """End a record whose time was over before it could be sent again."""
         if record.is_letter:
-            self.fates.not_sent_again(record, "its time was over", now)
+            self.fates.not_sent_again(record, "its time limit was over", now)
             return
         assert record.error is not None
         self.fates.end(record, self._judge.not_in_time(record.error), now)

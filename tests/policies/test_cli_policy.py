@@ -17,7 +17,7 @@ from kafkaguard_adapters.policy_uses import USES, obeyed_by
 
 def invoke(*arguments, code=0):
     """Run the command line and return what it printed."""
-    result = CliRunner().invoke(cli, arguments)
+    result = CliRunner(env={"COLUMNS": "300"}).invoke(cli, arguments)
     assert result.exit_code == code, result.output
     return result.output
 

@@ -260,7 +260,7 @@ def test_record_without_a_topic_has_no_dead_letter_named_after_it():
     """The placeholder needs a topic; the text says so."""
     driver = driver_of(Sender(), "spark-sink", topic=None)
     error = refusal(Reason.NULL_TOPIC, None)
-    with pytest.raises(e.InvalidTopicError, match="the record names no topic"):
+    with pytest.raises(e.InvalidTopicError, match="and the record has none"):
         driver.refused_at_once(Record(None, b"k", b"v"), Reason.NULL_TOPIC, error)
 
 

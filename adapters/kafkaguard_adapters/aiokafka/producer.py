@@ -33,10 +33,11 @@ def wrap(
     missing = names.missing(producer)
     if missing:
         _log.warning(
-            "guard(): aiokafka %s has changed inside (not found: %s). Its records are "
-            "checked for null keys, and what is raised has a verdict; records are not "
-            "sent again, a dead producer is not replaced, and flush() makes no report. "
-            "Use aiokafka 0.14, or a newer kafkaguard",
+            "guard(): this kafkaguard does not know aiokafka %s (its private "
+            "attributes %s are missing). Null keys are refused and errors have a "
+            "verdict, but records are not sent again, a dead producer is not "
+            "replaced, and flush() returns no report. Use aiokafka 0.14, or a newer "
+            "kafkaguard",
             __version__,
             ", ".join(missing),
         )

@@ -87,7 +87,7 @@ def _of(
 ) -> Iterator[str]:
     """Say how one topic differs; what is not told does not."""
     if not partitions:
-        yield f"topic {asked.name} is not there"
+        yield f"topic {asked.name} does not exist"
         return
     if 0 < asked.partitions != len(partitions):
         yield f"topic {asked.name} has {len(partitions)} partitions, not " + str(

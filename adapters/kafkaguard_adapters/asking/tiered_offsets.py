@@ -90,7 +90,9 @@ class TieredOffsets:
     def _warn(self, error: KafkaGuardError) -> None:
         if not self._has_warned:
             self._has_warned = True
-            _log.warning("offsets of tiered topics are the client's own: %s", error)
+            _log.warning(
+                "look-ups of offsets do not wait for remote storage: %s", error
+            )
 
 
 def offsets_of(report: OffsetsReport, partitions: Iterable[Any]) -> dict[Any, int]:

@@ -125,9 +125,9 @@ def wrap(
 ) -> GuardedAIOProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     _log.warning(
-        "guard(): an %s batches and settles records by itself: null keys are refused "
-        "and failures have verdicts, but records are not sent again, a dead producer "
-        "is not replaced, and there is no report. A Producer in a thread has all that",
+        "guard(): an %s has its own batches and futures: null keys are refused and "
+        "failures have verdicts, but records are not sent again, a dead producer is "
+        "not replaced, and there is no report. For these, use a Producer in a thread",
         type(producer).__name__,
     )
     cache = TopicFactsCache(topics)

@@ -55,7 +55,10 @@ class ResetLog:
             try:
                 self.hear(place, int(found["at"]))
             except Exception:  # noqa: BLE001 - see above
-                _log.exception("the guard failed; the client resets the offset")
+                _log.exception(
+                    "the guard failed (a bug in kafkaguard); the client "
+                    "resets the offset"
+                )
         if self.own is not None:
             self.own.log(level, text, facility, name, line)
         else:

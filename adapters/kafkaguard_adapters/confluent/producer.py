@@ -47,12 +47,12 @@ def wrap(
         check_transactional(loaded, errors)
     if config is None:
         _log.warning(
-            "guard(): without config={...} topics are not looked up, so a record "
-            "without a key is refused only where topics={...} declares the topic "
-            "compacted; what a topic takes is not known; and delivery.timeout.ms is "
-            "taken for its default. Give config={...} with what the producer was made "
-            "with, or guard(factory=Producer, config={...}), which can also replace a "
-            "dead one"
+            "guard(): without config={...} the guard looks up no topic, so it refuses "
+            "a record without a key only if topics={...} declares the topic "
+            "compacted, does not know the topic's largest record, and assumes the "
+            "default of delivery.timeout.ms. Give config={...} with the producer's "
+            "settings, or use guard(factory=Producer, config={...}), which can also "
+            "replace a dead producer"
         )
     build = None
     if factory is not None:

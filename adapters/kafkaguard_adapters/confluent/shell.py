@@ -385,7 +385,10 @@ class ConfluentShell:
             self._purge(in_flight=True)  # anew, for a send that is under way
             self._serve_until(lambda: not self._open, _now() + POLL_S)
         for window in self.open_windows():
-            self._fault("records were never reported", LookupError(repr(window.place)))
+            self._fault(
+                "the client never reported these records",
+                LookupError(repr(window.place)),
+            )
             self._end(window)
             self._failed(window, window.unreported())
 

@@ -61,8 +61,8 @@ def _factory_of(producer: Any) -> Callable[..., Any]:
     if cls.__init__ is not KafkaProducer.__init__:
         raise errors.make(
             ClientClosedError,
-            f"the producer is dead and {cls.__qualname__} has an __init__ of its own, "
-            "so it cannot be built again from its settings: use "
+            f"the producer is dead and {cls.__qualname__} has its own __init__, so the "
+            "guard cannot build it again from its settings: use "
             "guard(factory=..., config={...})",
         )
     return cls

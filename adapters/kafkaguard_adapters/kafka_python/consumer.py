@@ -367,10 +367,10 @@ def wrap(
     missing = names.missing(consumer)
     if missing:
         _log.warning(
-            "guard(): kafka-python %s has changed inside (not found: %s). What polling "
-            "and commits raise has a verdict; partitions that cannot be read do not "
-            "wait alone, and there are no events. Use kafka-python 3.0.x, or a newer "
-            "kafkaguard",
+            "guard(): this kafkaguard does not know kafka-python %s (its private "
+            "attributes %s are missing). Errors of polling and commits have a "
+            "verdict, but a partition that cannot be read does not wait alone, and "
+            "there are no events. Use kafka-python 3.0.x, or a newer kafkaguard",
             __version__,
             ", ".join(missing),
         )

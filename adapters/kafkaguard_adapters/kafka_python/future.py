@@ -46,7 +46,8 @@ class GuardedFuture:
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse: the outcome comes to this process, and to one object."""
         raise TypeError(
-            "a future of a record cannot be pickled or copied: take what get() returns"
+            "the future of a record cannot be pickled or copied: use the result of "
+            "get()"
         )
 
     def __repr__(self) -> str:

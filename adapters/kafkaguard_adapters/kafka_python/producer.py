@@ -36,12 +36,17 @@ def wrap(
     settings = load_policy(policy)
     missing = names.missing(producer)
     if missing:
-        check_checks_only(settings, errors, f"kafka-python {__version__} has changed")
+        check_checks_only(
+            settings,
+            errors,
+            f"this kafkaguard does not know kafka-python {__version__}",
+        )
         _log.warning(
-            "guard(): kafka-python %s has changed inside (not found: %s). Its records "
-            "are checked for null keys, and what send() raises has a verdict; records "
-            "are not sent again, a dead producer is not replaced, and flush() makes no "
-            "report. Use kafka-python 3.0.x, or a newer kafkaguard",
+            "guard(): this kafkaguard does not know kafka-python %s (its private "
+            "attributes %s are missing). Null keys are refused and errors of send() "
+            "have a verdict, but records are not sent again, a dead producer is not "
+            "replaced, and flush() returns no report. Use kafka-python 3.0.x, or a "
+            "newer kafkaguard",
             __version__,
             ", ".join(missing),
         )

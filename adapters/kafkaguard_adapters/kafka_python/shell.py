@@ -164,7 +164,7 @@ class KafkaPythonShell:
             try:
                 shell._begin(client, generation, source, before)  # noqa: SLF001 - it is this one
             except Exception as error:  # noqa: BLE001 - a send must not fail by it
-                shell._fault("a batch could not be followed; it is sent", error)  # noqa: SLF001 - it is this one
+                shell._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - it is this one
 
         return begin
 

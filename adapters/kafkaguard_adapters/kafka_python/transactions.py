@@ -341,8 +341,8 @@ class Transactions:
             return None
         return (
             f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
-            "(transaction_timeout_ms) the coordinator aborts one by itself, which it "
-            "reports as if another instance used the transactional.id"
+            "(transaction_timeout_ms) the coordinator aborts it and reports that "
+            "another instance uses the transactional.id"
         )
 
     def _check(self, call: Call) -> None:

@@ -47,4 +47,4 @@ class Outside(Lane):
 
 
 def _failed(error: BaseException) -> None:
-    _log.error("a hook or a handler of the log raised", exc_info=error)
+    _log.error("a hook or a logging handler raised an exception", exc_info=error)

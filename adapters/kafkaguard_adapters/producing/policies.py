@@ -37,7 +37,9 @@ def check_checks_only(policy: RetryPolicy, errors: ClientErrors, why: str) -> No
         ClientConfigurationError: It does: a record that the broker refuses would be
             lost without a dead letter.
     """
-    _refuse_setting_aside(policy, errors, f"{why}, so no refused record is set aside")
+    _refuse_setting_aside(
+        policy, errors, f"{why}, so no refused record can be dead-lettered or dropped"
+    )
 
 
 def _refuse_setting_aside(policy: RetryPolicy, errors: ClientErrors, why: str) -> None:

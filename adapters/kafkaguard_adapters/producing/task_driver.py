@@ -380,7 +380,7 @@ class TaskDriver:
                 self._queue(self.machine.tick(_now()))
                 due = self.machine.next_due()
         except Exception as error:  # noqa: BLE001 - without it records would wait
-            self.fault("what is due could not be done", error)
+            self.fault("a scheduled step of the delivery machine failed", error)
             due = _now() + _REST_S
         if due is not None:
             self._set_timer(due)

@@ -28,12 +28,16 @@ _REFUSED = {
     "transaction would not make the job exactly-once; leave it out",
     "key.serializer": "the sink writes the bytes of the column key as they are",
     "value.serializer": "the sink writes the bytes of the column value as they are",
-    "partitioner.class": "the sink places keys as Java's default partitioner does; a "
-    "column partition decides otherwise",
-    "interceptor.classes": "they are Java classes, and the sink writes from Python",
+    "partitioner.class": (
+        "the sink chooses partitions as Java's default partitioner does; to choose "
+        "another, add a column partition"
+    ),
+    "interceptor.classes": "it names Java classes, and the sink is written in Python",
     "max.block.ms": "the sink waits as long as kafka.delivery.timeout.ms says",
-    "delivery.report.only.error": "the sink accounts for each record by it",
-    "partitioner": "keys must land where Java's clients look for them",
+    "delivery.report.only.error": "the sink needs it to count each record",
+    "partitioner": (
+        "records of a key must be in the partition that Java's clients choose"
+    ),
 }
 #: Where a name begins that Spark's options write with their prefix.
 _PLAIN_NAME = re.compile(r"\b(?=(?:sasl|ssl)\.)")
@@ -110,12 +114,13 @@ def _bare(given: Mapping[str, str]) -> dict[str, str]:
     for written, value in given.items():
         if not isinstance(written, str):
             raise refuse(
-                f"config: names of settings are text, not {type(written).__name__}",
+                "config: the name of a setting must be a string, not "
+                f"{type(written).__name__}",
                 setting="config",
             )
         name = written.lower().removeprefix("kafka.")
         if name in bare:
-            raise _refuse(name, "it is given twice: drop one")
+            raise _refuse(name, "it is given twice: leave one out")
         bare[name] = str(value)
     return bare
 
@@ -126,11 +131,9 @@ def _check(written: str, name: str, value: str) -> None:
     if name == "bootstrap.servers":
         raise _refuse(written, "it has an argument of its own: use that")
     if name == "acks" and value.strip() not in ("all", "-1"):
-        raise _refuse(written, "only acks=all tells what happened to each record")
+        raise _refuse(written, "only acks=all reports the outcome of each record")
     if name == "delivery.timeout.ms" and _NO_LIMIT.fullmatch(value):
-        raise _refuse(
-            written, "0 is no limit, and nothing here waits for ever: 1 is the least"
-        )
+        raise _refuse(written, "0 would mean no limit: give at least 1")
 
 
 def _kilobytes(value: str) -> str:
@@ -161,7 +164,7 @@ def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
     guilty = [name for name in cured if name in given and name != _SWITCH] or cured
     wrong = " or ".join(f"kafka.{name}" for name in guilty) or "the kafka.* settings"
     raise refuse(
-        f"{wrong}: the client refuses the value together with the others; see "
+        f"{wrong}: the client refuses this value together with the other settings; see "
         "librdkafka's CONFIGURATION.md",
         setting=f"kafka.{guilty[0]}" if guilty else "config",
     )
@@ -170,7 +173,7 @@ def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
 def _unknown(name: str) -> str:
     known = known_names("java", "librdkafka")
     if name in known:
-        return "Java's clients have this setting and the sink has not: leave it out"
+        return "the sink does not support this setting of Java's clients: leave it out"
     hint = did_you_mean(f"kafka.{name}", [f"kafka.{each}" for each in known])
     return f"Kafka's client has no such setting{hint}"
 

@@ -38,16 +38,22 @@ _JAVA_NAMES = {
     "TopicAuthorization": e.TopicAuthorizationFailedError,
 }
 _SAID: dict[type[e.KafkaGuardError], str] = {
-    e.UnknownTopicOrPartitionError: "the column partition names one that its topic "
-    "does not have; the record was not sent",
-    e.ClientMetadataError: "the topic was not found in time, and nothing was sent: is "
-    "there such a topic, may this client see it, and do brokers answer?",
+    e.UnknownTopicOrPartitionError: (
+        "the column partition has a number that the topic does not have; the record "
+        "was not sent"
+    ),
+    e.ClientMetadataError: (
+        "the topic was not found in time, and nothing was sent: check that the topic "
+        "exists, that this user may describe it, and that brokers answer"
+    ),
     e.ClientQueueFullError: "Java's producer had no memory left for the record, and "
-    "did not send it: brokers take records more slowly than Spark makes them",
-    e.ClientConnectionError: "the connection ended before the answer came",
+    "did not send it: the brokers accept records more slowly than Spark sends them",
+    e.ClientConnectionError: "the connection closed before the answer arrived",
     e.ClientConfigurationError: "Java's client refuses {setting}",
-    e.OffsetOutOfRangeError: "records that the source was to read are not in the topic "
-    "any more: they were deleted by retention, or the topic was",
+    e.OffsetOutOfRangeError: (
+        "records that the source was about to read are no longer in the topic: "
+        "retention deleted them, or the topic was deleted"
+    ),
 }
 _VERDICTS: dict[type[e.KafkaGuardError], Verdict] = {
     e.UnknownTopicOrPartitionError: NO_PARTITION_OF_A_RECORD

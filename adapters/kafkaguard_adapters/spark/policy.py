@@ -70,7 +70,7 @@ def tell_long_attempts(policy: RetryPolicy, seconds: float) -> None:
     """
     longest = min(policy.deadline, policy.attempt_timeout or policy.deadline)
     if seconds > longest:
-        unused = f"an end after {longest:g} s"
+        unused = f"a limit of {longest:g} s"
         why = f"a client with delivery.timeout.ms of {seconds:g} s"
         _tell(policy.name, unused, why)
 

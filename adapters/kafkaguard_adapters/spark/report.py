@@ -144,7 +144,9 @@ class WriteReport:
             parts += [f"{n:,} {name} ({reason})" for reason, n in reasons.items()]
         known = self.maybe_twice
         twice = (
-            "an unknown number twice" if known is None else f"at most {known:,} twice"
+            "an unknown number of duplicates"
+            if known is None
+            else f"at most {known:,} duplicates"
         )
         said = f"{', '.join(parts)}, {twice}, in {self.seconds:.1f} s"
         return "; ".join([said, *self.warnings])
@@ -159,8 +161,8 @@ def collapsed_said(count: int) -> str | None:
     if count < _FEW:
         return None
     return (
-        f"{count:,} records have the key {{}}: to_json leaves out what is null; of "
-        "different records compaction would keep only the last"
+        f"{count:,} records have the key {{}}: to_json omits null values, so "
+        "compaction would keep only the last of different records"
     )
 
 

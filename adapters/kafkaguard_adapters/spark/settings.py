@@ -180,7 +180,7 @@ def _check_name(name: str, text: str) -> None:
         raise refuse(f"{name} is empty: name a topic, or leave it out", setting=name)
     if not can_be_a_topic(text):
         raise refuse(
-            f"{name}: no topic can be called {text!r:.80}: {ALLOWED}", setting=name
+            f"{name}: {text!r:.80} is not a valid topic name: {ALLOWED}", setting=name
         )
 
 

@@ -73,7 +73,7 @@ def read_properties(text: str) -> dict[str, tuple[str, int]]:
         name = _unescaped(parts[1])
         if name in found:
             where = f"line {number}"
-            raise SettingError(where, f"{name} stands in line {found[name][1]} already")
+            raise SettingError(where, f"{name} is already set in line {found[name][1]}")
         found[name] = _unescaped(parts[3]), number
     return found
 
@@ -122,7 +122,7 @@ def translate(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         settings = _translated(name, value, given)
         for twice in settings.keys() & translated.keys():
-            raise SettingError(twice, "it is given under two names: drop one")
+            raise SettingError(twice, "it is given under two names: leave one out")
         translated |= settings
     return translated
 

@@ -54,7 +54,7 @@ def change(
     from kafka.errors import for_code
 
     if not addresses:
-        raise ClusterError("no broker serves; start() one first")
+        raise ClusterError("no broker is running; call start() of one first")
     try:
         answer = ask(addresses[0], request, response, version, _CHANGE_TIMEOUT_S)
     except OSError as error:

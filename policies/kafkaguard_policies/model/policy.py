@@ -211,9 +211,9 @@ class DeadLetter(Part):
         except (IndexError, KeyError, ValueError):
             raise ValueError("the only placeholder is {topic}") from None
         if not can_be_a_topic(name):
-            raise ValueError(f"no topic can be called so: {ALLOWED}")
+            raise ValueError(f"not a valid topic name: {ALLOWED}")
         if name != value.replace("{topic}", "t"):
-            raise ValueError("the placeholder is {topic}, as it stands")
+            raise ValueError("write the placeholder exactly as {topic}")
         if name == "t" and value != "t":
             raise ValueError(
                 "is the record's own topic, so a rejected record would come back for "

@@ -66,12 +66,15 @@ def first_try(
         anew = max(anew, done)
     if batch <= anew:
         said = (
-            f"the checkpoint is a new one: batch {batch} comes after batch {anew}, so "
-            "input that was written before may be written again"
+            f"the checkpoint is new: batch {batch} comes after batch {anew}, so "
+            "records that were written before may be written again"
         )
         return Note(batch, None, anew), said
     if batch > done + 1:
-        said = f"batch {batch} may have been tried before: there is no note of it"
+        said = (
+            f"batch {batch} may have been tried before: the end offsets of an earlier "
+            "try are not stored"
+        )
         return Note(batch, None, anew), said
     return Note(batch, before, anew), None
 
@@ -154,7 +157,9 @@ def _note(content: Any) -> Note:
         last = content.pop("last")
         return Note(**content, last=None if last is None else _note(last))
     except (AttributeError, KeyError, TypeError):
-        raise ValueError("it is not a note of a stream") from None
+        raise ValueError(
+            "the file does not have the stored offsets of a stream"
+        ) from None
 
 
 def _file_system(address: str) -> tuple[Any, str]:

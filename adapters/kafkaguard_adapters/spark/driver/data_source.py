@@ -202,8 +202,8 @@ def _check_report(report: str) -> None:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise refuse(
-            f"report: the file {report!r} cannot be written to: {why}; name one on the "
-            "machine where the driver's JVM runs, in a folder that is there"
+            f"report: the file {report!r} cannot be written to: {why}; name a file on "
+            "the machine of the driver's JVM, in a folder that exists"
         ) from None
 
 

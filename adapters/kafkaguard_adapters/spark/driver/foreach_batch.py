@@ -105,7 +105,11 @@ class ForeachBatch:
         try:
             on_report(report, batch_id)
         except Exception:  # noqa: BLE001 - a hook may raise anything
-            _log.exception("on_report failed for batch %d; the batch is done", batch_id)
+            _log.exception(
+                "on_report raised an exception for batch %d; the batch "
+                "itself succeeded",
+                batch_id,
+            )
 
 
 def foreach_batch(  # noqa: PLR0913 - one for each setting

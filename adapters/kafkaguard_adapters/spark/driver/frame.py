@@ -29,7 +29,8 @@ def check_frame(df: Any) -> None:
     check_type("df", df, DataFrame, "a DataFrame of Spark")
     if df.isStreaming:
         raise refuse(
-            "the frame is a stream: use df.writeStream with format('kafkaguard') or "
+            "the DataFrame is a stream: use df.writeStream with format('kafkaguard') "
+            "or "
             "foreachBatch(kafkaguard.spark.foreach_batch(...))"
         )
 

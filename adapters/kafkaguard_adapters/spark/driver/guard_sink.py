@@ -95,17 +95,18 @@ def guard_sink(
     """
     check_type("df", df, DataFrame, "a DataFrame of Spark")
     check_type("topic", topic, str, "the name of a topic")
-    rules = read_policy(policy, GUARD_SINK, "guard_sink, under Spark's own sink,")
+    rules = read_policy(policy, GUARD_SINK, "guard_sink")
     letters = dead_letter_topic_of(rules, topic)
     check_topics(topic, letters)
     check_record_bytes(max_record_bytes)
     check_partitions(partitions)
     used = used_columns(df.schema)
     if "topic" in used:
-        raise refuse("guard_sink takes the topic as argument: drop the column topic")
+        raise refuse("guard_sink has the topic as argument: drop the column topic")
     if "timestamp" in used:
         raise refuse(
-            "Spark's own sink cannot set a record's time: drop the column timestamp, "
+            "Spark's own sink cannot set a record's timestamp: drop the column "
+            "timestamp, "
             "or use kafkaguard.spark.write"
         )
     limits = []
@@ -142,8 +143,9 @@ def _as_last_step(guarded: DataFrame) -> DataFrame:
     def refusing(name: str) -> Callable[..., NoReturn]:
         def method(*_: object, **__: object) -> NoReturn:
             raise refuse(
-                f"{name} after guard_sink may drop records that were checked already, "
-                f"and a refused one among them fails the job: {name} first, then guard"
+                f"{name} after guard_sink may drop records that guard_sink has checked "
+                f"already, and a refused record among them fails the job: call {name} "
+                "before guard_sink"
             )
 
         return method

@@ -86,7 +86,11 @@ class Kept:
         except ClientNotConnectedError as error:
             if not will_do:
                 raise
-            _log.warning("what is known of the topics goes on to hold: %s", error)
+            _log.warning(
+                "topic settings cannot be looked up again, so the cached "
+                "ones are used: %s",
+                error,
+            )
         return {name: self._topics[name][1] for name in wanted}
 
     def forget(self, names: Iterable[str]) -> None:

@@ -81,7 +81,7 @@ def _policy(_name: str, value: str) -> Any:
     try:
         return json.loads(value)
     except ValueError as error:
-        said = f"option policy is no JSON: {error}"
+        said = f"option policy is not valid JSON: {error}"
         raise refuse(said, setting="policy") from None
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 RECORDS: Final = "kafkaguard.spark.records"
 SECONDS: Final = "kafkaguard.spark.batch.duration"
-_RECORDS_SAID = "Records of micro-batches, by what became of them"
-_SECONDS_SAID = "How long micro-batches took to write"
+_RECORDS_SAID = "Records of micro-batches, by outcome"
+_SECONDS_SAID = "Seconds that a micro-batch took to write"
 _log = logging.getLogger("kafkaguard.spark")
 
 
@@ -129,7 +129,7 @@ class ReportListener(StreamingQueryListener):
             try:
                 self._on_report(WriteReport.from_dict(content), batch_id)
             except Exception:  # noqa: BLE001 - a hook may raise anything
-                _log.exception("on_report failed for batch %d", batch_id)
+                _log.exception("on_report raised an exception for batch %d", batch_id)
 
     def _lines(self) -> list[bytes]:
         """Read whole lines: the last may not be written to its end yet."""

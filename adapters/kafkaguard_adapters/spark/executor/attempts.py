@@ -94,7 +94,8 @@ class Attempts:
             error.add_note(
                 f"{len(failures):,} records were not written in {attempts} "
                 f"{'attempt' if attempts == 1 else 'attempts'}; policy "
-                f"{self._settings.policy.name} ends here ({step.reason})"
+                f"{self._settings.policy.name} allows no further attempt "
+                f"({step.reason})"
             )
             raise error
         self._sleep(step.wait)

@@ -42,7 +42,11 @@ def remember(context: Any, error: KafkaGuardError, failure: TaskFailedError) -> 
     try:
         _note(context).write_text(str(failure))
     except OSError as why:
-        _log.warning("later attempts will send again: %s", why)
+        _log.warning(
+            "the error of this attempt cannot be stored, so later attempts "
+            "send their records again: %s",
+            why,
+        )
 
 
 def _note(context: Any) -> Path:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.settings import SinkSettings
 
-_NOTHING_SENT = "0 records were appended: all are checked before the first is sent"
+_NOTHING_SENT = (
+    "0 records were appended: all records are checked before the first one is sent"
+)
 
 
 @dataclass

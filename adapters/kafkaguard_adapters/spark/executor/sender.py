@@ -121,7 +121,7 @@ class Sender:
         if left:
             raise errors.make(
                 e.ClientTimeoutError,
-                f"{left} records were not answered within {self._patience:g} s",
+                f"{left} records had no answer within {self._patience:g} s",
                 api="Produce",
             )
 
@@ -147,7 +147,7 @@ class Sender:
         raise errors.make(
             e.ClientQueueFullError,
             f"the producer's queue stayed full for {self._patience:g} s: the brokers "
-            "take records more slowly than Spark makes them",
+            "accept records more slowly than Spark sends them",
             topic=topic,
             api="Produce",
         )

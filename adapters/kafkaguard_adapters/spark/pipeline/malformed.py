@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _OF_A_ROW = {"key", "topic", "partition", "timestamp", "headers"}
 _FILE, _DIGEST = "<file>", "<digest>"
 _WHICH = (
-    f"{_FILE} has a line that cannot be read as its columns say (the MD5 of the line "
+    f"{_FILE} has a line that does not fit the declared columns (the MD5 of the line "
     f"is {_DIGEST})"
 )
 _FOUND = re.compile(r"MALFORMED: (\S+) has a line .*MD5 of the line is (\w{32})\)")
