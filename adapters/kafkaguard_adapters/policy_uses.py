@@ -1,4 +1,4 @@
-"""Which settings of a policy each use obeys: guards, log, docs and the command line."""
+"""The settings of a policy that each use obeys, for guards, docs and commands."""
 
 from __future__ import annotations
 

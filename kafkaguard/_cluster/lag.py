@@ -1,4 +1,4 @@
-"""How far consumer groups are behind: the committed offset beside the end (KIP-17).
+"""Lag of consumer groups: committed offsets and end offsets (KIP-17).
 
 Lag counts offsets, not records: transaction markers and records removed by compaction
 have offsets too. It counts those that are still there: what retention took is ``lost``.

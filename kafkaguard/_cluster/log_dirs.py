@@ -1,4 +1,4 @@
-"""Log directories as brokers describe them (KIP-113, KIP-784, KIP-827)."""
+"""Reports of log directories (KIP-113, KIP-784, KIP-827)."""
 
 from __future__ import annotations
 

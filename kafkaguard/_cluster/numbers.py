@@ -1,4 +1,4 @@
-"""Numbers from a broker or a client: a negative one is a marker, never a number.
+"""Numbers from a broker or a client: a negative one is a marker.
 
 -1 is Kafka's "not known", -2 to -6 are special times, -1001 is librdkafka's; a broker
 takes any of them as a committed offset. So each offset, size and time from outside

@@ -1,4 +1,4 @@
-"""Offsets of partitions, as ListOffsets answers them: a value or an error for each."""
+"""Reports of offsets: a value or an error for each partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers that stand still although there is more to read (KIP-1007).
+"""Detect consumers that make no progress although there are records (KIP-1007).
 
 Clients keep a Fetch error of a tiered partition to themselves and ask again without
 end. So it must be inferred: a position that does not move, confirmed by a question of

@@ -1,4 +1,4 @@
-"""What reports about a cluster share: places, and errors that wait to be raised."""
+"""Shared parts of reports: partitions, and errors to raise later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine of one consumer: which partition waits, until when, and who is told.
+"""The state machine of one consumer: which partition waits, and until when.
 
 No I/O, no clock, no client. The driver hands it facts (a read was refused, a partition
 stands still, a question was answered) with the time, and carries out its commands.

@@ -1,4 +1,4 @@
-"""The counts between two reports."""
+"""Counts of outcomes between two reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the delivery machine has its driver do.
+"""Commands of the delivery machine, which a driver executes.
 
 A driver carries commands out in their order, without its lock. Those marked *reply*
 may take long; what came of them is told to the machine by the call that is named. One

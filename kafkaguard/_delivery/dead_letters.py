@@ -1,4 +1,4 @@
-"""Dead letters: why a record was set aside, said in its headers.
+"""Dead letters: the reasons, and the headers that say them.
 
 A dead letter that is sent back to its topic and refused once more becomes a dead letter
 again, any number of times: what its headers said before is replaced, not added to.

@@ -1,4 +1,4 @@
-"""The client in use: alive, dying, replaced, or lost."""
+"""The state of the client: alive, dying, replaced, or lost."""
 
 from __future__ import annotations
 

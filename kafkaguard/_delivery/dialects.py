@@ -1,4 +1,4 @@
-"""The headers in which other tools look for why a record was set aside.
+"""Header names of dead letters: kafkaguard, Spring, Connect, Streams, KIP-1191.
 
 Spring's numbers are binary, those of Kafka's own tools are text. What is only known of
 a record that was written once (its offset, its timestamp type) has no header.

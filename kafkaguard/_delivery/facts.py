@@ -1,4 +1,4 @@
-"""What a shell tells the delivery machine: batches, refusals, answers. No judgement."""
+"""Facts that a shell reports to the delivery machine. No decisions."""
 
 from __future__ import annotations
 

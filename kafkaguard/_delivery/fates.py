@@ -1,4 +1,4 @@
-"""What becomes of one record that has failed: held, set aside, dropped, or settled."""
+"""The end of a record that has failed: held, dead-lettered, dropped, or settled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a failed record's outcome is, from what its client told. Pure functions."""
+"""The outcome of a failed record, by what its client reported. Pure functions."""
 
 from __future__ import annotations
 

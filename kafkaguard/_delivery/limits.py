@@ -1,4 +1,4 @@
-"""What topics take, as far as the machine was told, and what is too large for them."""
+"""Size limits of topics, and records that are too large for them."""
 
 from __future__ import annotations
 

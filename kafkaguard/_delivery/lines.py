@@ -1,4 +1,4 @@
-"""Batches on their way, in the order in which their records came, place by place.
+"""Batches without an answer, in the order of their records, by partition.
 
 A batch stays in its line until nothing before it is open: a record that failed early is
 compared with what was accepted after it.

@@ -1,4 +1,4 @@
-"""What became of records: each one's outcome, and the report of all of them."""
+"""Outcomes of records, and the report of all of them."""
 
 from __future__ import annotations
 

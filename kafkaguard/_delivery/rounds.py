@@ -1,4 +1,4 @@
-"""The rounds of all topics: who waits for what, and what is handed over next."""
+"""Rounds of all topics: what waits, and which records are sent again next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known about topics: looked up once, kept for a while, never required.
+"""Facts about topics: looked up once, cached, never required.
 
 A look-up is advisory. Whatever goes wrong with it, the answer is "not known", the
 record goes to the broker, and one warning says what is missing.

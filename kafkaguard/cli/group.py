@@ -1,4 +1,4 @@
-"""The group of all commands: each is a module that is imported when it is called."""
+"""The group of all commands; each module is imported on demand."""
 
 from __future__ import annotations
 

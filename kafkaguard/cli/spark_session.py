@@ -1,4 +1,4 @@
-"""A local Spark session for a command: its chatter goes to a file, not to people."""
+"""A local Spark session for a command; its log goes to a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's settings in a pipeline file: what is wrong before Spark starts, and after."""
+"""Spark settings in a pipeline file: checks before and after Spark starts."""
 
 from __future__ import annotations
 

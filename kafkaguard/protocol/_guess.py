@@ -1,4 +1,4 @@
-"""What a message may be, when only its bytes are there."""
+"""Find the API and version of a message from its bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How arrays and structs lie in the bytes, and what of the content goes where."""
+"""Encode and decode arrays and structs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How single values lie in the bytes."""
+"""Encode and decode single values."""
 
 from __future__ import annotations
 

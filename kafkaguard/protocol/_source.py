@@ -1,4 +1,4 @@
-"""Bytes with a position and an end, beyond which nothing is read."""
+"""Bytes with a position and an end."""
 
 from __future__ import annotations
 

@@ -350,8 +350,8 @@ def test_name_that_no_topic_can_have_is_refused(name):
     """With what is allowed, before a broker is asked."""
     with pytest.raises(ClientConfigurationError, match="1 to 249") as caught:
         make_settings("b:1", topic=name)
-    assert caught.value.summary.startswith("topic: no topic can be called")
-    with pytest.raises(ClientConfigurationError, match="no topic can be called so"):
+    assert caught.value.summary.startswith("topic: ")
+    with pytest.raises(ClientConfigurationError, match="not a valid topic name"):
         make_settings("b:1", topic="t", policy=letters_to(name))
 
 

@@ -1,4 +1,4 @@
-"""The guarded consumer: stands in for an ``aiokafka.AIOKafkaConsumer``."""
+"""The guarded ``aiokafka.AIOKafkaConsumer``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guarded producer: stands in for an ``aiokafka.AIOKafkaProducer``."""
+"""The guarded ``aiokafka.AIOKafkaProducer``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guarding an ``AIOKafkaProducer``: wholly, or by its public interface alone."""
+"""Guard an ``AIOKafkaProducer`` fully, or by its public interface only."""
 
 from __future__ import annotations
 

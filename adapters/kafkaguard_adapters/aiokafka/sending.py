@@ -1,4 +1,4 @@
-"""What ``send`` does before and after the client's own: the hot path of the guard.
+"""The guard's part of ``send``, the hot path.
 
 The guard stands inside the client, where a record comes to its batch: after the
 serialisers and the choice of a partition, whatever signature a subclass gives ``send``.

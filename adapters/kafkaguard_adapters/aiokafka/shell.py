@@ -1,4 +1,4 @@
-"""aiokafka's producer as the driver of the delivery machine sees it.
+"""The shell of aiokafka's producer: it translates for the delivery machine.
 
 It tells what happens to the client's batches and does with the client what it is told;
 it decides nothing. Three hooks a batch, none a record: the futures of the application

@@ -1,4 +1,4 @@
-"""A client's view of its cluster: connections of our own, kept from call to call."""
+"""A client's own connections to its cluster, kept between calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a topic that exists already is as it was asked for.
+"""Compare an existing topic with the topic that a caller asked for.
 
 Of a creation that is repeated, because its answer was lost, "exists already" says only
 that there is a topic of that name: it may be somebody else's.

@@ -1,4 +1,4 @@
-"""``lag``: committed offsets first, then the ends of the logs, for many groups at once.
+"""``lag``: committed offsets first, then end offsets, for many groups at once.
 
 The order matters: read the other way round, a busy group would be ahead of the end.
 """

@@ -1,4 +1,4 @@
-"""The watch over readers of tiered topics: who stands still because of the remote side.
+"""Watch for consumers that wait for remote storage (KIP-1007).
 
 Nothing is asked while positions move. One that does not is looked at on a connection of
 our own: is the topic tiered, is there more to read, and what is a Fetch there answered?

@@ -1,4 +1,4 @@
-"""A consumer's own look-ups of offsets, where topics are tiered (KIP-1007).
+"""A consumer's own look-ups of offsets for tiered topics (KIP-1007).
 
 Of plain topics they are the client's. Of tiered ones they are made on a connection of
 our own, where an answer of 9 or -1 keeps its partition and its meaning: the partitions

@@ -1,4 +1,4 @@
-"""A guarded ``AIOProducer`` or ``AsyncSerializingProducer``: checked, not rescued.
+"""The guarded ``AIOProducer``: null keys are refused, failures have verdicts.
 
 These collect records in a buffer of their own, hand them over in an order of their own,
 and settle their futures themselves, so that no wrapper can send a record again before

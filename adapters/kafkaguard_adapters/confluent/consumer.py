@@ -1,4 +1,4 @@
-"""The guarded consumer: stands in for a ``confluent_kafka.Consumer``."""
+"""The guarded ``confluent_kafka.Consumer``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What librdkafka takes only when a consumer is built: callbacks, and a logger.
+"""Settings that must be given when a consumer is built: callbacks and a logger.
 
 librdkafka resets a position that is out of range by itself. All that shows of it is a
 line in its log, which comes by within a poll and before any record after the reset.

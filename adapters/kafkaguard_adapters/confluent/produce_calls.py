@@ -1,4 +1,4 @@
-"""``produce`` of a class that has its own: a SerializingProducer's, or the user's."""
+"""Calls of ``produce`` of a subclass, such as ``SerializingProducer``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guarding a ``confluent_kafka.Producer`` or ``SerializingProducer``."""
+"""Guard a ``confluent_kafka.Producer`` or ``SerializingProducer``."""
 
 from __future__ import annotations
 

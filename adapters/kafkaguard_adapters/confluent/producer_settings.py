@@ -1,4 +1,4 @@
-"""What a confluent-kafka producer was made with, as far as the guard was told."""
+"""The settings of a producer, as far as the guard was given them."""
 
 from __future__ import annotations
 

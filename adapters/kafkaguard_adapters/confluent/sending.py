@@ -1,4 +1,4 @@
-"""What ``produce`` does around the client's own: the hot path of the guard."""
+"""The guard's part of ``produce``, the hot path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From confluent-kafka's settings (librdkafka's, or Java's) to ours."""
+"""Settings of confluent-kafka (librdkafka's or Java's names), in kafkaguard's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""confluent-kafka's producer as the driver of the delivery machine sees it.
+"""The shell of confluent-kafka's producer: it translates for the delivery machine.
 
 It tells what happens to windows of records, and does with the client what it is told;
 it decides nothing. Reports come in whatever thread polls: the application's, and while

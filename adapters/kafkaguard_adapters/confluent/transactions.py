@@ -1,4 +1,4 @@
-"""The transactional calls of a guarded producer: bounded, their failures told apart.
+"""Transactional calls of a guarded producer: time limits and verdicts.
 
 librdkafka says of each failure whether the same call can be made again, the transaction
 is to be aborted, or the producer is dead. It waits for the reports of records within

@@ -1,4 +1,4 @@
-"""The view of a client of confluent-kafka, whatever it is for."""
+"""The cluster view of a confluent-kafka client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver of a consumer's machine: it carries out commands and brings back answers.
+"""The driver of the consumer machine: executes commands, returns answers.
 
 It runs on the thread (or in the event loop) that uses the client. Questions to the
 cluster, and what a thread of the client notices, run elsewhere; their results wait in

@@ -1,4 +1,4 @@
-"""The guarded consumer: stands in for a ``kafka.KafkaConsumer``."""
+"""The guarded ``kafka.KafkaConsumer``."""
 
 from __future__ import annotations
 

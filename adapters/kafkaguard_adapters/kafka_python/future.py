@@ -1,4 +1,4 @@
-"""The future of a guarded record: kafka-python's, with the guard's outcome on top."""
+"""The future of a guarded record: kafka-python's class, with the final outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guarding a ``kafka.KafkaProducer``: wholly, or by its public interface alone."""
+"""Guard a ``kafka.KafkaProducer`` fully, or by its public interface only."""
 
 from __future__ import annotations
 

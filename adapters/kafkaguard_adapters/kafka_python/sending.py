@@ -1,4 +1,4 @@
-"""What ``send`` does before and after the client's own: the hot path of the guard.
+"""The guard's part of ``send``, the hot path.
 
 Apart from the stand-in itself: looking up an attribute on an object that hands unknown
 names on costs ten times as much, and a send looks up several.

@@ -1,4 +1,4 @@
-"""From kafka-python's settings to ours, read from any of its clients."""
+"""Settings of any kafka-python client, in kafkaguard's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-python's producer as the driver of the delivery machine sees it.
+"""The shell of kafka-python's producer: it translates for the delivery machine.
 
 It tells what happens to the client's batches and does with the client what it is told;
 it decides nothing. One callback a batch, none a record: what happened to a record

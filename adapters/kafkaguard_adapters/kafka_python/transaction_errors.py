@@ -1,4 +1,4 @@
-"""How transactional calls say what went wrong, and what to do next. No I/O here."""
+"""Errors of transactional calls, each with the next step. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transactional calls of a guarded producer: bounded, their failures told apart.
+"""Transactional calls of a guarded producer: time limits and verdicts.
 
 After a refused batch kafka-python aborts the transaction, but goes on with a hole in
 its sequence, so that the next one fails. Java's client raises its epoch after such an

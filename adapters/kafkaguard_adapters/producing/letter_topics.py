@@ -1,4 +1,4 @@
-"""Dead-letter topics that are not there: found while nothing has failed, and warned of.
+"""Warn early about a dead-letter topic that is missing, compacted or forbidden.
 
 A dead letter for a topic that does not exist waits until the client gives up, and then
 its record fails. So the topic is looked for when the client is wrapped, or, where its

@@ -1,4 +1,4 @@
-"""What guarded producers do by a policy, and what it must not say about them."""
+"""Checks of a producer's policy."""
 
 from __future__ import annotations
 

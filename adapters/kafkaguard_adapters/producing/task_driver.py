@@ -1,4 +1,4 @@
-"""The task driver of the delivery machine: facts in, commands out, in one event loop.
+"""The asyncio driver of the delivery machine: facts in, commands out, in one loop.
 
 Whoever has a fact tells the machine and has carried out what that commands: what is
 quick at once and in order, what waits in a task of its own. Neither tasks nor timers

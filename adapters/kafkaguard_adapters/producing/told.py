@@ -1,4 +1,4 @@
-"""How sends, flush() and close() say what went wrong, whatever the client."""
+"""Errors of send(), flush() and close(), for all clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How transactional calls say what went wrong, and what to do next, for any client."""
+"""Errors of transactional calls with the next step, for all clients."""
 
 from __future__ import annotations
 

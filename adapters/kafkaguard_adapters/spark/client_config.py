@@ -1,4 +1,4 @@
-"""Kafka client settings: as Java users write them, as librdkafka wants them.
+"""Client settings for Spark: from Java's names to librdkafka's.
 
 Spark's options carry Java's names (``kafka.sasl.jaas.config``); the sink writes with
 librdkafka. Each name is passed on, translated, or refused with what to write instead.

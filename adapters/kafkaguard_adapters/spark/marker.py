@@ -1,4 +1,4 @@
-"""Errors on their way from an executor to the driver, which Spark makes text of.
+"""Errors as text, from an executor to the driver and back.
 
 An executor raises a ``TaskFailedError`` whose text ends with a line that carries the
 error; on the driver, in a streaming query or across Connect, :func:`error_from` finds

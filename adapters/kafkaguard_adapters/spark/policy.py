@@ -1,4 +1,4 @@
-"""The policy of a write: read on the driver, and carried to the tasks as text."""
+"""The policy of a write: read on the driver, sent to the tasks as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The error for a setting, an option or a column that cannot be meant."""
+"""The error for a setting, an option or a column that cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of the records: counted in each task, added up on the driver."""
+"""The report of a write: counted in each task, added up on the driver."""
 
 from __future__ import annotations
 

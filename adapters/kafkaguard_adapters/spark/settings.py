@@ -1,4 +1,4 @@
-"""What a write needs to know: a plain, picklable value made on the driver."""
+"""The settings of a write: a picklable value, made on the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sink judges by itself, because it knows more than the code says.
+"""Verdicts that only the Spark sink can decide.
 
 UNKNOWN_TOPIC_OR_PARTITION is also what a broker says that does not know of a topic yet,
 so it is called retriable. Here the cluster was asked, and waited for: who asks again

@@ -1,4 +1,4 @@
-"""Settings of Kafka clients: Java's words for them, turned into librdkafka's.
+"""Settings of Kafka clients: from Java's names to librdkafka's.
 
 All that takes settings by Kafka's own names goes through here: Spark's ``kafka.*``, the
 files of the command line, and ``config=`` of a guarded confluent-kafka client.

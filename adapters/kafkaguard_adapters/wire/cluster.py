@@ -1,4 +1,4 @@
-"""A cluster to ask: which brokers there are, and a connection to each, when needed."""
+"""The brokers of a cluster, and a connection to each on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection to one broker, of our own: kafka-python's codecs over asyncio.
+"""A connection to one broker: kafka-python's codecs over asyncio.
 
 ApiVersions first, then SASL where asked for, then any requests, in flight together and
 each in the highest version that both sides have (KIP-35, KIP-152). Nothing sent or

@@ -1,4 +1,4 @@
-"""Why there is no connection, in words that say what to change."""
+"""Errors of connections that fail, each with what to change."""
 
 from __future__ import annotations
 

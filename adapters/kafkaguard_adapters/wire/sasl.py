@@ -1,4 +1,4 @@
-"""SASL, step by step, with kafka-python's mechanisms."""
+"""SASL logins, with kafka-python's mechanisms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client says about itself, whatever it was asked."""
+"""Rules for conditions that a client reports about itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's own table: the first and the last word about every code."""
+"""Rules for Kafka's own families of codes, tried last."""
 
 from __future__ import annotations
 

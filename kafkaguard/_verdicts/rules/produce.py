@@ -1,4 +1,4 @@
-"""Records that are sent: null keys, sizes, and whether a record was written."""
+"""Rules for Produce: null keys, sizes, and whether a record was written."""
 
 from __future__ import annotations
 

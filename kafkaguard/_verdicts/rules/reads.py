@@ -1,4 +1,4 @@
-"""Requests that read: fetches, offsets, metadata and remote storage."""
+"""Rules for reads: fetches, offsets, metadata and remote storage."""
 
 from __future__ import annotations
 

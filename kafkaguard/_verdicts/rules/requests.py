@@ -1,4 +1,4 @@
-"""Requests that administer, and answers that mean the same for every request."""
+"""Rules for administrative requests, and for answers to any request."""
 
 from __future__ import annotations
 

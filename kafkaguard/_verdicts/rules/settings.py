@@ -1,4 +1,4 @@
-"""What a human must mend: rights, settings, topics."""
+"""Rules for what a human must correct: rights, settings, topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions: fencing, commits and aborts, and sequences within them."""
+"""Rules for transactions: fencing, commits, aborts, sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kafkaguard demo``: the main job, on real flights, on a real Kafka."""
+"""``kafkaguard demo``: write real flights with Spark, bare and guarded."""
 
 from __future__ import annotations
 

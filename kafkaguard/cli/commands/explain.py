@@ -1,4 +1,4 @@
-"""``kafkaguard explain``: an error in plain words, and the right next step."""
+"""``kafkaguard explain``: the meaning of an error, and the right next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kafkaguard lag``: who is behind, and by how much; live, or as a picture."""
+"""``kafkaguard lag``: lag of consumer groups, once, live, or as a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kafkaguard proxy``: faults from a file, in front of a cluster of yours."""
+"""``kafkaguard proxy``: faults from a file, in front of a cluster."""
 
 from __future__ import annotations
 

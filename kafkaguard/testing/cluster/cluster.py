@@ -1,4 +1,4 @@
-"""Real brokers in one line."""
+"""``KafkaCluster``: real brokers for tests."""
 
 from __future__ import annotations
 

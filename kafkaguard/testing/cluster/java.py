@@ -1,4 +1,4 @@
-"""Which Java runtime a broker runs on."""
+"""Find the Java runtime for brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what was asked for to brokers that answer."""
+"""Start the brokers of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single requests to single brokers over the plain listener.
+"""Requests to single brokers over the plain listener.
 
 A client would choose a broker and hide what each of them knows; a cluster is ready when
 every one of them knows.

@@ -1,4 +1,4 @@
-"""Who may come in, and how: listeners, users and the broker settings for them."""
+"""Security of a test cluster: listeners, users and broker settings."""
 
 from __future__ import annotations
 

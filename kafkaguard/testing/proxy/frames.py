@@ -1,4 +1,4 @@
-"""Kafka's frames: cut from a stream, their headers read, their bodies decoded.
+"""Kafka frames: read from a stream, with decoded headers and bodies.
 
 A frame is a length of four bytes, a header and a body. The header of a request says
 which API and which version follow; an answer only repeats the correlation id, so it is

@@ -1,4 +1,4 @@
-"""What the connections of a proxy share: listeners, faults, journal, topic names."""
+"""Shared state of a proxy's connections: listeners, faults, journal, topics."""
 
 from __future__ import annotations
 

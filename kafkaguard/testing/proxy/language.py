@@ -1,4 +1,4 @@
-"""The language of faults: ``proxy.on("Produce", topic="t").fail("NOT_LEADER...")``.
+"""The fault language: ``proxy.on("Produce", topic="t").fail("NOT_LEADER...")``.
 
 First which requests are meant (:class:`When`), then what happens, and how often.
 """

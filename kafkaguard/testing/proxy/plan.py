@@ -1,4 +1,4 @@
-"""From faults to a plan for one request, and from the plan to the answer."""
+"""The plan for one request, and the answer that follows from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fault proxy: a TCP proxy in front of real brokers that can answer with faults."""
+"""``FaultProxy``: a TCP proxy in front of real brokers that injects faults."""
 
 from __future__ import annotations
 

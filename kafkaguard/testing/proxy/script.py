@@ -1,4 +1,4 @@
-"""Faults from a YAML file, in the words of the language of faults.
+"""Faults from a YAML file.
 
 Each entry of ``faults`` says which requests are meant (``on``, ``topic`` ...), names
 one action (``fail``, ``delay`` ...) with its own argument, and has its others beside.

@@ -1,4 +1,4 @@
-"""YAML read as words, each with the line that it stands in."""
+"""YAML values with their line numbers."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_start_and_stop(kafka_cluster):
     with pytest.raises(ProxyError, match="does not run"):
         proxy.bootstrap_servers  # noqa: B018 - reading it is the test
     with proxy:
-        with pytest.raises(ProxyError, match="runs already"):
+        with pytest.raises(ProxyError, match="is already running"):
             proxy.start()
         port = int(proxy.bootstrap_servers.split(":")[1])
         with pytest.raises(ProxyError, match=f"cannot listen.*{port}"):

@@ -1,4 +1,4 @@
-"""Brokers' addresses, checked before anybody waits for one that cannot be reached."""
+"""Check brokers' addresses before a connection is tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where topics ended before a micro-batch was first tried.
+"""Store the end offsets of topics before a micro-batch is first tried.
 
 A driver that was killed tries its last micro-batch again, and what the first try wrote
 stays in the topics. So before anything of a micro-batch is sent, the end of its topics

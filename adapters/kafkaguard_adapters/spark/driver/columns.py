@@ -1,4 +1,4 @@
-"""The columns that a write reads, by name and type, before anything starts."""
+"""The columns of a write, checked by name and type before the job starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame of a write and its order, checked before anything starts."""
+"""The DataFrame of a write and its order, checked before the job starts."""
 
 from __future__ import annotations
 

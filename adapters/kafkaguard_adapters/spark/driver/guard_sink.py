@@ -1,4 +1,4 @@
-"""``guard_sink``: the checks as plain expressions, under Spark's own Kafka sink."""
+"""``guard_sink``: the checks as Spark expressions, for Spark's own Kafka sink."""
 
 from __future__ import annotations
 

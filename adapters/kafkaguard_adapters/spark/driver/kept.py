@@ -1,4 +1,4 @@
-"""What a process keeps between writes: a client that asks brokers, and what they said.
+"""State that a process keeps between writes: a client and cached topic settings.
 
 A stream's micro-batches follow each other within milliseconds, and a broker may be away
 between two of them. So its topics are not looked up for each batch; and when nobody

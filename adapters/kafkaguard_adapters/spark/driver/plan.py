@@ -1,4 +1,4 @@
-"""The plan under a write: checks, then a shuffle, then the order that is asked for.
+"""The plan of a write: checks, a shuffle, the requested order.
 
 Where nothing asks for one of the three, there is no shuffle.
 

@@ -1,4 +1,4 @@
-"""Records that can never be accepted, found by Spark's own expressions."""
+"""Spark expressions that find records which can never succeed."""
 
 from __future__ import annotations
 

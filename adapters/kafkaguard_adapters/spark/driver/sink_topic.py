@@ -1,4 +1,4 @@
-"""What a write knows of a topic."""
+"""Facts about the topic of a write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of micro-batches, told to OpenTelemetry, Prometheus and a stream's listener.
+"""Reports of micro-batches for OpenTelemetry, Prometheus and listeners.
 
 ``foreach_batch`` hands its reports to ``on_report``. The data source writes them into a
 file, in a process beside the driver: a listener reads them from there.

@@ -1,4 +1,4 @@
-"""What the driver asks the brokers before a write, and after it."""
+"""Look-ups of topics before and after a write."""
 
 from __future__ import annotations
 

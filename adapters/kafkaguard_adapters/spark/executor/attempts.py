@@ -1,4 +1,4 @@
-"""Records that certainly were not written and may succeed later: sent again, in time.
+"""Send records again that were certainly not written and may succeed later.
 
 What a policy says of attempts, waits and budget holds for all records of a window that
 failed so together: they share the cause, and are one more attempt together.

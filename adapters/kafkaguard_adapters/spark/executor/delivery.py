@@ -1,4 +1,4 @@
-"""Sending the records of one task, window by window.
+"""Send the records of one task, window by window.
 
 Records are handed to the producer until the window is full; a flush then says of each
 whether it was accepted (the client reports failures only). What failed is the business

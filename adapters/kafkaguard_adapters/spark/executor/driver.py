@@ -1,4 +1,4 @@
-"""The delivery machine of one task: its facts, and its commands, one after the other.
+"""The driver of the delivery machine in a task: facts and commands in sequence.
 
 Nothing happens beside it, so no record needs a lock, and none is waited for but by a
 flush. While nothing fails there is no machine.

@@ -1,4 +1,4 @@
-"""What an attempt at a task leaves for the later ones: that they are of no use.
+"""The stored error of a task attempt, so that later attempts fail at once.
 
 Spark runs a failed task again, and each attempt would send the good records once more.
 The note lies in the executor's own folder, which goes with the application; an attempt

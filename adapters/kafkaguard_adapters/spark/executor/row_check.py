@@ -1,4 +1,4 @@
-"""The check of rows whose topic a column names: only a task can know what is there."""
+"""The check of rows whose topic is in a column."""
 
 from __future__ import annotations
 

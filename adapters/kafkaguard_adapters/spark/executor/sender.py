@@ -1,4 +1,4 @@
-"""A producer with its failures, kept for the next task of the same Python worker.
+"""A producer with its failures, kept for the next task of the Python worker.
 
 A new idempotent producer waits half a second for its id, and Spark runs many short
 tasks one after the other in the same worker. One that a task failed with is not kept.

@@ -1,4 +1,4 @@
-"""Reading a pipeline file, with the line of each mistake."""
+"""Read a pipeline file; each mistake has its line."""
 
 from __future__ import annotations
 

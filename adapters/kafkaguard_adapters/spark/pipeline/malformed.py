@@ -1,4 +1,4 @@
-"""Records that a pipeline refuses itself: malformed lines, and keys that were lost.
+"""Records that a pipeline refuses: malformed lines, and keys that became null.
 
 Where such a record is set aside, the column :data:`REFUSED` tells the sink why. Where
 it is to stop the job, its columns fail it below the shuffle: before anything is sent.

@@ -1,4 +1,4 @@
-"""The models of a pipeline file: what goes from where into which topic."""
+"""The models of a pipeline file."""
 
 import os
 import re
@@ -74,7 +74,7 @@ class Source(Part):
     format: Text
     """Any format that Spark reads: ``csv``, ``json``, ``parquet``, ``kafka`` ..."""
     path: ExpandedPath | None = None
-    """A file, folder or pattern, relative to the pipeline file; it may have ``${NAME}``."""
+    """A file, folder or pattern, relative to the pipeline file, with ``${NAME}``."""
     columns: Text | None = None
     """The columns and their types, as in ``CREATE TABLE``. Default: as found."""
     options: dict[str, Expanded] = Field(default_factory=dict)
@@ -125,7 +125,7 @@ class Stream(Part):
     checkpoint: ExpandedPath
     """The folder of Spark's checkpoint, relative to the pipeline file."""
     every: Text | None = None
-    """The interval between batches, as ``10 seconds``. Default: one run, then the end."""
+    """The interval between batches, as ``10 seconds``. Default: one run only."""
 
 
 class Pipeline(Part):

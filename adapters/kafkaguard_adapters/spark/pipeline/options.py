@@ -1,4 +1,4 @@
-"""Options of a source that Spark would pass over without a word."""
+"""Options of a source that Spark would ignore silently."""
 
 from __future__ import annotations
 

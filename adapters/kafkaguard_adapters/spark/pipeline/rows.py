@@ -1,4 +1,4 @@
-"""The rows of a pipeline's source, and what of it Spark could not read as rows.
+"""The rows of a pipeline's source, and the lines that Spark could not read.
 
 Spark reads what it can of a line that does not fit, and leaves nulls for the rest. So
 a column of our own asks for such lines as they are. A user's ``*`` must not mean that
