@@ -37,11 +37,11 @@ _CLOSED = "the producer was closed before it was confirmed"
 
 
 class Fates:
-    """All records that have failed, or are dead letters, and are not settled.
+    """All failed records and dead letters that are not settled.
 
     Args:
-        traits: What the client can do and tell.
-        policy: What the user decides.
+        traits: The client's traits.
+        policy: The policy.
         errors: Makes the client's errors.
         books: Counts the outcomes.
         limits: What topics take.
@@ -258,7 +258,7 @@ class Fates:
         self._hold(letter)
 
     def _room(self, topic: str, error: KafkaGuardError) -> int | None:
-        """Return how many bytes a letter may have; compression may help in a topic."""
+        """Return the size limit of a dead letter; compression may help in a topic."""
         most, client = self._limits.most(topic), self._traits.largest_request
         if self._traits.compresses and error.code != MESSAGE_TOO_LARGE:
             most = None
@@ -302,7 +302,7 @@ class Fates:
     # --- the end ----------------------------------------------------------------------
 
     def give_up(self, why: str, now: float) -> None:
-        """Settle all records: nobody waits for them any longer."""
+        """Settle all records at the end."""
         self._is_closed = True
         for record in sorted(self.open, key=lambda each: not each.is_letter):
             if record.state is RecordState.SETTLED:
@@ -341,12 +341,12 @@ class Fates:
         return CallContext(api="Produce", topic=topic, client=self._traits.client)
 
     def tell_rejected(self, error: KafkaGuardError, on_reject: OnReject) -> None:
-        """Make it an event that a record was refused; other failures are none."""
+        """Make an event for a refused record; other failures make none."""
         if error.verdict.action is Action.REJECT:
             self.tell(RejectEvent, error.topic, error=error.name, on_reject=on_reject)
 
     def tell(self, event: type[Event], topic: str | None, **known: object) -> None:
-        """Tell the hooks of an event."""
+        """Report an event to the hooks."""
         name, policy_id = self._policy.name, self._policy.policy_id
         made = event(
             policy=name,
