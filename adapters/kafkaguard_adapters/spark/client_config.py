@@ -1,6 +1,6 @@
 """Client settings for Spark: from Java's names to librdkafka's.
 
-Spark's options carry Java's names (``kafka.sasl.jaas.config``); the sink writes with
+Spark's options have Java's names (``kafka.sasl.jaas.config``), and the sink uses
 librdkafka. Each name is passed on, translated, or refused with what to write instead.
 """
 
@@ -39,12 +39,12 @@ _REFUSED = {
         "records of a key must be in the partition that Java's clients choose"
     ),
 }
-#: Where a name begins that Spark's options write with their prefix.
+#: The length of the prefix of Spark's options.
 _PLAIN_NAME = re.compile(r"\b(?=(?:sasl|ssl)\.)")
 _NO_LIMIT = re.compile(r"\s*[+-]?(0x)?0+\s*", re.IGNORECASE)
 _RANGE = re.compile(r"outside allowed range (\S+)")
 _TOO_SMALL = "-2000000000"
-#: What librdkafka does not tell.
+#: Values that librdkafka does not list.
 _CHOICES = {
     "compression.codec": "none, gzip, snappy, lz4, zstd",
     "compression.type": "none, gzip, snappy, lz4, zstd",
@@ -54,7 +54,7 @@ _CHOICES = {
 }
 
 _SWITCH = "security.protocol"
-#: What a setting needs beside it, to be looked at alone.
+#: Settings that another setting needs when it is checked alone.
 _BESIDE = {
     _SWITCH: {"sasl.mechanism": "OAUTHBEARER"},
     "sasl.mechanism": {
@@ -66,7 +66,7 @@ _BESIDE = {
 }
 _MISSING = re.compile(r"^(.*) (?:must be set$|is mandatory)")
 
-#: Fast, and safe to send again: the broker drops what it has already.
+#: Defaults: fast, and idempotent.
 _DEFAULTS = {
     "client.id": "kafkaguard-spark",
     "enable.idempotence": "true",
@@ -79,7 +79,7 @@ _FIXED = {"partitioner": "murmur2_random"}
 
 
 def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Make librdkafka's settings from what the user gave.
+    """Make librdkafka's settings from the user's.
 
     Args:
         servers: The brokers' addresses.
@@ -143,9 +143,9 @@ def _kilobytes(value: str) -> str:
 
 
 def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
-    """Let librdkafka look at the settings; what was given is to blame, not a default.
+    """Let librdkafka check the settings; errors name a given setting, not a default.
 
-    Its own text is not shown: it may repeat a value, and that may be a password.
+    librdkafka's text is not shown: it may contain a value, which may be a password.
     """
     said = _complaint(settings)
     if said is None:
@@ -179,7 +179,7 @@ def _unknown(name: str) -> str:
 
 
 def _missing(said: str) -> list[str]:
-    """Return the names of settings that librdkafka misses; the rest it may repeat."""
+    """Return the names of settings that librdkafka requires, without values."""
     found = _MISSING.match(said.removeprefix("Failed to create producer: "))
     names = found[1].replace("`", "").split(" and ") if found else []
     if "No provider for SASL mechanism" in said:
@@ -188,7 +188,7 @@ def _missing(said: str) -> list[str]:
 
 
 def _allowed(name: str, said: str) -> str:
-    """Say what is wrong with a value, and what would be right, but never the value."""
+    """Describe a wrong value and the allowed ones, without the value."""
     if name in _CHOICES:
         return f"the value is one of {_CHOICES[name]}"
     if found := _RANGE.search(said):
@@ -202,7 +202,7 @@ def _allowed(name: str, said: str) -> str:
 
 
 def _complaint(settings: Mapping[str, str]) -> str | None:
-    """Return what librdkafka has against the settings; it connects to nobody yet."""
+    """Return librdkafka's error for the settings; no connection is made."""
     from confluent_kafka import KafkaException, Producer
 
     try:
@@ -220,8 +220,8 @@ def _without(settings: Mapping[str, str], name: str) -> dict[str, str]:
 def silent_logger() -> object:
     """Return the logger of librdkafka's own lines, ``kafkaguard.spark.librdkafka``.
 
-    It prints nothing unless the application configures logging: a broker that is away
-    is a hundred such lines, and one error of ours.
+    It prints nothing unless the application configures logging: a broker that is down
+        makes a hundred such lines, and one error of kafkaguard.
     """
     import logging
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_policies import RetryPolicy
 
-#: What ``when.client`` of an override calls a write of Spark's.
+#: The name of a Spark write in ``when.client`` of an override.
 CLIENT: Final = "spark"
-#: Where refusals about dead letters say that the mistake is.
+#: The setting that errors about dead letters name.
 DEAD_LETTER: Final = "policy.dead_letter.topic"
-#: Without a policy a refused record fails the job, and nothing is sent again but what
-#: Kafka's client and Spark try by themselves.
+#: The policy of a write without one: a refused record fails the job, and only Kafka's
+#: client and Spark retry.
 _WITHOUT = {
     "extends": "spark-sink",
     "name": "spark",
@@ -41,7 +41,7 @@ def read_policy(
     """Read a policy, and warn once about settings that this use does not obey.
 
     Args:
-        given: What ``load_policy`` takes, or None for no policy.
+        given: An argument of ``load_policy``, or None for no policy.
         obeyed: The settings that the use obeys. Default: those of a Spark write.
         place: The use, in words, for the warning.
 
@@ -62,11 +62,11 @@ def read_policy(
 
 
 def tell_long_attempts(policy: RetryPolicy, seconds: float) -> None:
-    """Tell once where one attempt of the client may take longer than the policy says.
+    """Warn once if an attempt of the client may take longer than the policy allows.
 
     Args:
         policy: The policy.
-        seconds: What ``delivery.timeout.ms`` of the client is.
+        seconds: The client's ``delivery.timeout.ms``, in seconds.
     """
     longest = min(policy.deadline, policy.attempt_timeout or policy.deadline)
     if seconds > longest:
@@ -77,26 +77,26 @@ def tell_long_attempts(policy: RetryPolicy, seconds: float) -> None:
 
 @lru_cache(maxsize=64)
 def _tell(name: str, unused: str, place: str) -> None:
-    """Tell once in a process."""
+    """Warn once in a process."""
     if unused:
         _log.warning("policy %s sets %s, which %s does not use", name, unused, place)
 
 
 @lru_cache(maxsize=16)
 def policy_of(document: str) -> RetryPolicy:
-    """Return the policy that a text stands for."""
+    """Return the policy that a text encodes."""
     from kafkaguard_policies import RetryPolicy
 
     return RetryPolicy.model_validate_json(document)
 
 
 def on_reject(policy: RetryPolicy, error: KafkaGuardError) -> OnReject:
-    """Return what a policy does with a record that is refused so."""
+    """Return what a policy does with a record that is refused with this error."""
     context = CallContext(api="Produce", topic=error.topic, client=CLIENT)
     ruling = policy.ruling(error.verdict, context, error)
     return ruling.on_reject if ruling.action is Action.REJECT else "raise"
 
 
 def may(policy: RetryPolicy, what: OnReject) -> bool:
-    """Whether some refused record meets with this."""
+    """Whether the policy handles some refused records this way."""
     return what in {policy.on_reject, *(each.on_reject for each in policy.overrides)}

@@ -1,10 +1,10 @@
 """Verdicts that only the Spark sink can decide.
 
-UNKNOWN_TOPIC_OR_PARTITION is also what a broker says that does not know of a topic yet,
-so it is called retriable. Here the cluster was asked, and waited for: who asks again
-gets the same answer. INVALID_RECORD may be about another record of the batch; here it
-is known which one is to blame. MESSAGE_TOO_LARGE is about a record, and of a dead
-letter it is about the topic that was chosen for all of them.
+UNKNOWN_TOPIC_OR_PARTITION is retriable in general, because a broker may not know a new
+topic yet. Here the cluster was asked with a wait, so another try gets the same answer.
+INVALID_RECORD can be about another record of the batch; here it is known which record
+is to blame. MESSAGE_TOO_LARGE is about a record; for a dead letter it is about the
+dead-letter topic.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ KEY_MADE_NULL = Verdict(
         "A pipeline's key is a cast that turned a value into null.",
     ),
 )
-#: By the name of the rule, for the way from an executor to the driver.
+#: Verdicts by the name of the rule, to decode them on the driver.
 BY_RULE = {
     verdict.rule.id: verdict
     for verdict in (

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 ANSWER_TIMEOUT_S = 6.0
 _GLANCE_S = 0.1
 _PAUSE_S = _LEAST_S = 1.0
-#: After an outage nobody waits for librdkafka's own ten seconds.
+#: The longest reconnect pause, instead of librdkafka's ten seconds.
 _DEFAULTS = {"reconnect.backoff.max.ms": "1000"}
-#: How many clients a process keeps; each has a connection and threads.
+#: The number of clients that a process keeps; each has a connection and threads.
 _MOST_CLIENTS = 4
 _log = logging.getLogger("kafkaguard.spark")
 
 
 class Brokers:
-    """Questions to a cluster, each answered in a bounded time."""
+    """Look-ups in a cluster, each within a time limit."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
         from confluent_kafka.admin import AdminClient
@@ -55,8 +55,8 @@ class Brokers:
             timeout: Seconds to wait for an answer.
 
         Raises:
-            KafkaGuardError: A topic is missing, may not be seen or may not be written
-                to, or nobody answers.
+            KafkaGuardError: A topic does not exist, may not be described or written to,
+                or no broker answers.
         """
         wanted = list(names)
         end = time.monotonic() + timeout
