@@ -147,7 +147,7 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
     [
         ({"sorce": {}}, "did you mean 'source'?"),
         ({"sink": {"bootstrap_server": "b", "topic": "t"}}, "'bootstrap_servers'"),
-        ({"source": {"format": "json", "path": "gone.json"}}, "there is no file"),
+        ({"source": {"format": "json", "path": "gone.json"}}, "does not exist"),
         ({"source": {"format": "jso", "path": "."}}, "Spark refuses the pipeline"),
         ({"select": {"key": "at", "value": "k"}}, "column key is bigint"),
         ({"select": {"key": "k"}}, "select.value: must be given"),
@@ -162,7 +162,7 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
         ),
         ({"dead_letter": {"topic": "d"}}, "'dead_letter' belongs in 'policy'. "),
         ({"stream": {"path": "x"}}, "'path' belongs in 'source'. "),
-        ({"policy": {"extends": "spark-sink"}}, "there is no such topic"),
+        ({"policy": {"extends": "spark-sink"}}, "the topic does not exist"),
         ({"policy": "spark-sink"}, "CONFIGURE: create the topic, or mend"),
         ({"sink": {"bootstrap_servers": "a:b:c", "topic": "t"}}, "cannot be parsed"),
     ],

@@ -493,7 +493,7 @@ def test_mistake_is_said_shortly_where_spark_hides_tracebacks(spark, sink):
         ({"topic": "t", "kafka.linger.ms": "abc"}, "allowed is 0..900000"),
         ({"topic": "t", "acks": "1"}, "write kafka.acks"),
         ({}, "no topic is named"),
-        ({"topic": "nope"}, "there is no such topic"),
+        ({"topic": "nope"}, "the topic does not exist"),
     ],
 )
 def test_data_source_checks_before_anything_starts(spark, sink, options, said):

@@ -159,7 +159,7 @@ def test_a_client_finds_its_way(proxy, cluster):
 
 def test_an_unknown_broker(proxy):
     """The error tells which brokers are known, and since when."""
-    with pytest.raises(ProxyError, match="no answer has told of a broker 9 yet"):
+    with pytest.raises(ProxyError, match="broker 9 is not known yet"):
         proxy.take_away(9)
 
 
