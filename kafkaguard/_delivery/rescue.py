@@ -2,7 +2,7 @@
 
 A round::
 
-    [a record is held]  HoldSends; once no send is under way, what is in flight settles
+    [a record is held]  HoldSends; once no send is running, what is in flight settles
     [nothing is open]   records with a key are handed over in their old order
     [all have outcome]  then those without a key, on their own: the broker may refuse
                         them with all that is in the same batch
@@ -64,7 +64,7 @@ class Topic:
 
     @property
     def is_sending(self) -> bool:
-        """Whether the driver hands records over."""
+        """Whether the driver gives records to the client."""
         return self.state is TopicState.SENDING
 
     @property

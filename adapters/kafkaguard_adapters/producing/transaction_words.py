@@ -170,7 +170,7 @@ def explain_fenced(
 
 
 def stops(error: KafkaGuardError) -> bool:
-    """Tell whether an error ends more than a transaction."""
+    """Return whether an error ends more than a transaction."""
     return error.verdict.action in (Action.FENCED, Action.CONFIGURE)
 
 
