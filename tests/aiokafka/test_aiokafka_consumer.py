@@ -194,7 +194,7 @@ async def test_what_is_passed_on_says_it_too_before_the_start(kafka_cluster):
 async def until_it_waits(consumer):
     """Let others run until a read waits for the broker."""
     async with asyncio.timeout(30):
-        while not consumer.client._fetcher._fetch_waiters:
+        while not consumer.client._fetcher._fetch_waiters:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
 
 
