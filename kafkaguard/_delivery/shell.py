@@ -165,7 +165,7 @@ class ProducerShell(Shell, Protocol):
         """Have the application's future find a record; called with the lock held."""
 
     def is_own_thread(self) -> bool:
-        """Return whether the caller is the client's thread; with or without the lock."""
+        """Return whether the caller is the client's own thread."""
 
     def ask_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
