@@ -1,8 +1,7 @@
 """Call code of the application: hooks, callbacks, logging handlers.
 
 It is called without any lock of the guard, and never within itself: what happens while
-    a
-hook runs is queued. Nobody waits for it while sends are held, so it may itself send.
+a hook runs is queued. Nobody waits for it while sends are held, so it may itself send.
 """
 
 from __future__ import annotations
