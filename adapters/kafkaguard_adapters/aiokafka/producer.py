@@ -33,8 +33,8 @@ def wrap(
     missing = names.missing(producer)
     if missing:
         _log.warning(
-            "guard(): this kafkaguard does not know aiokafka %s (its private "
-            "attributes %s are missing). Null keys are refused and errors have a "
+            "guard(): this kafkaguard does not know aiokafka %s (other "
+            "private attributes: %s). Null keys are refused and errors have a "
             "verdict, but records are not sent again, a dead producer is not "
             "replaced, and flush() returns no report. Use aiokafka 0.14, or a newer "
             "kafkaguard",
