@@ -1,4 +1,4 @@
-"""What callers hand over, looked at before anything is asked of a broker.
+"""Checks of callers' arguments.
 
 Each function returns the value in the form that is worked with, or refuses it with one
 sentence: the argument, what it takes, and the type of what was given (never its value

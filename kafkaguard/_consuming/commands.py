@@ -1,4 +1,4 @@
-"""What the machine orders: each command is carried out by a driver or a shell."""
+"""Commands of the consumer machine, which a driver or a shell executes."""
 
 from __future__ import annotations
 

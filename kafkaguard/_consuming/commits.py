@@ -1,4 +1,4 @@
-"""One commit that somebody waits for: what is tried again, and what is told at the end.
+"""A commit that the caller waits for: what is repeated, and the final error.
 
 A broker answers a commit partition by partition, and keeps what it accepted. So only
 the partitions that were refused are tried again, while they are still owned. A group

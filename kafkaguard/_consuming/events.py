@@ -1,4 +1,4 @@
-"""What consumers tell ``on_event``: one frozen object an event."""
+"""Events of guarded consumers: one frozen class for each."""
 
 from __future__ import annotations
 

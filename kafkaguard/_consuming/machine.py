@@ -1,4 +1,4 @@
-"""The machine of one consumer: which partition waits, until when, and who is told.
+"""The state machine of one consumer: which partition waits, and until when.
 
 No I/O, no clock, no client. The driver hands it facts (a read was refused, a partition
 stands still, a question was answered) with the time, and carries out its commands.
@@ -481,9 +481,9 @@ class ConsumerMachine:
         error = episode.error
         return self._make(
             error.verdict.error_class,
-            f"offset {episode.refusal.position} was asked for, the log has {earliest} "
-            f"to {latest}; the policy says on_offset_reset: raise, so seek to where "
-            "reading shall go on",
+            f"offset {episode.refusal.position} was requested, the log has {earliest} "
+            f"to {latest}, and the policy says on_offset_reset: raise. Seek to the "
+            "offset where you want to go on",
             code=error.code,
             api=error.api,
             topic=place.topic,

@@ -1,4 +1,4 @@
-"""Readers that stand still, of a client that keeps to itself what a read is answered.
+"""Detect consumers without progress, for clients that hide the errors of reads.
 
 librdkafka tries a partition that cannot be read again and again, and says nothing. So
 it is inferred from a position that does not move, and confirmed by a probe.

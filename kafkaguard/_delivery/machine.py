@@ -1,4 +1,4 @@
-"""The delivery machine: what becomes of each record that is sent, decided once.
+"""The delivery machine: every decision about a record that is sent.
 
 It does nothing itself: no I/O, no lock, no clock, no thread, no client. A driver holds
 one lock around it, tells it what a client tells (each method is a fact), and carries

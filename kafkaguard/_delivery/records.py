@@ -1,4 +1,4 @@
-"""A record that did not arrive at the first try, and what became of it.
+"""A record that failed at its first attempt, and its state.
 
 Only such records have one of these, so the others cost nothing.
 """

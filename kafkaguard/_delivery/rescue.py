@@ -1,4 +1,4 @@
-"""Records that are sent again: one topic's rounds, in the old order of each key.
+"""Records of one topic that are sent again, in the order of each key.
 
 A round::
 

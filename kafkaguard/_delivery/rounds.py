@@ -1,4 +1,4 @@
-"""The rounds of all topics: who waits for what, and what is handed over next."""
+"""Rounds of all topics: what waits, and which records are sent again next."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class Rounds:
     def expire(self, record: Record, now: float) -> None:
         """End a record whose time was over before it could be sent again."""
         if record.is_letter:
-            self.fates.not_sent_again(record, "its time was over", now)
+            self.fates.not_sent_again(record, "its time limit was over", now)
             return
         assert record.error is not None
         self.fates.end(record, self._judge.not_in_time(record.error), now)

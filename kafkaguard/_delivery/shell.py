@@ -1,4 +1,4 @@
-"""What a driver needs of a client, and the machine of its surroundings: protocols."""
+"""Protocols that a client's shell and its driver implement."""
 
 from __future__ import annotations
 

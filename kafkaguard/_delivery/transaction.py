@@ -1,4 +1,4 @@
-"""How a transaction ends: ``with producer.transaction():`` of any client. No I/O here.
+"""The end of a transaction block, for all clients. No I/O.
 
 ``begin``, the body, ``commit``; each call is made again while its verdict says so. The
 coordinator carries a commit or an abort out once, so one whose answer was lost is asked

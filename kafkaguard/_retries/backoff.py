@@ -1,4 +1,4 @@
-"""How long to wait: pure functions of a description, a count and a random number."""
+"""Backoff: pure functions of settings, a count and a random number."""
 
 from __future__ import annotations
 

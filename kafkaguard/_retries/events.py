@@ -1,4 +1,4 @@
-"""What happened: one frozen object an event, and the hooks that receive them."""
+"""Events of calls and producers: one frozen class for each, and hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a person copies out of a terminal to bytes."""
+"""Bytes from hexadecimal digits, as copied from a terminal."""
 
 from __future__ import annotations
 

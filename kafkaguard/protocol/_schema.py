@@ -1,4 +1,4 @@
-"""Kafka's message schemas: those of kafka-python's protocol engine, and our own."""
+"""Schemas of messages: kafka-python's and kafkaguard's own."""
 
 from __future__ import annotations
 

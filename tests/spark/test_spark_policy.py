@@ -260,7 +260,7 @@ def test_record_without_a_topic_has_no_dead_letter_named_after_it():
     """The placeholder needs a topic; the text says so."""
     driver = driver_of(Sender(), "spark-sink", topic=None)
     error = refusal(Reason.NULL_TOPIC, None)
-    with pytest.raises(e.InvalidTopicError, match="the record names no topic"):
+    with pytest.raises(e.InvalidTopicError, match="and the record has none"):
         driver.refused_at_once(Record(None, b"k", b"v"), Reason.NULL_TOPIC, error)
 
 
@@ -346,7 +346,7 @@ def test_setting_that_means_nothing_here_is_told_once(caplog):
         settings_of(letters_to("d"))
     (said,) = [record.getMessage() for record in caplog.records]
     assert said == (
-        "policy mine sets breaker, on_offset_reset, which a write of Spark's does not use"
+        "policy mine sets breaker, on_offset_reset, which a Spark write does not use"
     )
 
 
@@ -356,7 +356,7 @@ def test_attempt_of_the_client_that_is_longer_than_the_deadline_is_told(caplog):
     with caplog.at_level(logging.WARNING, "kafkaguard.spark"):
         settings_of({"deadline": 30}, config={"delivery.timeout.ms": 60_000})
     (said,) = [record.getMessage() for record in caplog.records]
-    assert "an end after 30 s" in said
+    assert "a limit of 30 s" in said
     assert "delivery.timeout.ms of 60 s" in said
 
 

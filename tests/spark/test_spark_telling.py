@@ -106,7 +106,7 @@ def test_listener_tells_each_batch_once(file, caplog):
         report_file.write(line(3, 9)[20:])
     listener.onQueryTerminated(None)
     assert seen == [(1, 7), (2, 8), (3, 9)]
-    assert caplog.text.count("on_report failed") == 3
+    assert caplog.text.count("on_report raised an exception") == 3
     assert ReportListener(str(file.with_name("gone")), hook).tell() is None
 
 

@@ -1,4 +1,4 @@
-"""The guarded admin: stands in for an ``aiokafka.admin.AIOKafkaAdminClient``."""
+"""The guarded ``aiokafka.admin.AIOKafkaAdminClient``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aiokafka's batches as the machine sees them, and why their records fail.
+"""aiokafka's batches as facts for the delivery machine, with the errors of records.
 
 aiokafka speaks Produce up to version 7, whose answers name no records: what a broker
 refuses is the whole batch, and who is to blame is found out.

@@ -1,4 +1,4 @@
-"""The guarded producer: stands in for an ``aiokafka.AIOKafkaProducer``."""
+"""The guarded ``aiokafka.AIOKafkaProducer``."""
 
 from __future__ import annotations
 
@@ -153,8 +153,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         except TimeoutError as error:
             self._why_not_started = errors.make(
                 ClientTimeoutError,
-                f"the producer did not start within {within:g} s: is there a broker "
-                "that answers?",
+                f"the producer did not start within {within:g} s: check "
+                "bootstrap_servers and whether a broker answers",
             )
             raise self._why_not_started from error
         except BaseException as error:
@@ -184,7 +184,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             raise errors.make(
                 ClientStateError,
                 f"the producer did not start ({self._why_not_started}), so nothing was "
-                "sent: call start() again, and look at what it raises",
+                "sent: call start() again, and read the error that it raises",
                 theirs=IllegalStateError,
             )
         if not reading.was_started(self.client):
@@ -307,7 +307,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         except TimeoutError as error:
             raise errors.make(
                 ClientTimeoutError,
-                f"the partitions were not told within {within:g} s",
+                f"no broker answered with the partitions within {within:g} s",
                 api="Metadata",
                 topic=topic,
             ) from error

@@ -1,4 +1,4 @@
-"""Guarding an ``AIOKafkaProducer``: wholly, or by its public interface alone."""
+"""Guard an ``AIOKafkaProducer`` fully, or by its public interface only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import __version__
 from kafkaguard_adapters.aiokafka._private.producing import names
 from kafkaguard_adapters.aiokafka.public_producer import PublicProducer
-from kafkaguard_adapters.producing.policies import OBEYED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.producer")
-
-#: What it does by the policy.
-OBEYS = OBEYED
 
 
 def wrap(
@@ -37,10 +33,11 @@ def wrap(
     missing = names.missing(producer)
     if missing:
         _log.warning(
-            "guard(): aiokafka %s has changed inside (not found: %s). Its records are "
-            "checked for null keys, and what is raised has a verdict; records are not "
-            "sent again, a dead producer is not replaced, and flush() makes no report. "
-            "Use aiokafka 0.14, or a newer kafkaguard",
+            "guard(): this kafkaguard does not know aiokafka %s (its private "
+            "attributes %s are missing). Null keys are refused and errors have a "
+            "verdict, but records are not sent again, a dead producer is not "
+            "replaced, and flush() returns no report. Use aiokafka 0.14, or a newer "
+            "kafkaguard",
             __version__,
             ", ".join(missing),
         )

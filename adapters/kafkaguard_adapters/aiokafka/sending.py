@@ -1,4 +1,4 @@
-"""What ``send`` does before and after the client's own: the hot path of the guard.
+"""The guard's part of ``send``, the hot path.
 
 The guard stands inside the client, where a record comes to its batch: after the
 serialisers and the choice of a partition, whatever signature a subclass gives ``send``.
@@ -240,7 +240,9 @@ class Sending:
         except InvalidRecordKeyError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a fault of ours must fail no send
-            self.driver.fault("the check for a null key failed; it is sent", error)
+            self.driver.fault(
+                "the check for a null key failed; the batch is sent without it", error
+            )
         return None
 
     # --- what the guard or the client refuses -----------------------------------------
@@ -340,8 +342,8 @@ class Sending:
         if isinstance(error, KafkaTimeoutError):
             message = (
                 f"nothing was sent within {self.shell.traits.delivery_timeout:g} s "
-                f"({_SETTING}): there was no room, since earlier batches of this "
-                "partition are still on their way"
+                f"({_SETTING}): the client's buffer has no room, because earlier "
+                "batches of this partition have no answer yet"
             )
             known["verdict"] = classify(error, api="Produce", phase="enqueue")
         return errors.translate(

@@ -1,4 +1,4 @@
-"""aiokafka's producer as the driver of the delivery machine sees it.
+"""The shell of aiokafka's producer: it translates for the delivery machine.
 
 It tells what happens to the client's batches and does with the client what it is told;
 it decides nothing. Three hooks a batch, none a record: the futures of the application
@@ -185,7 +185,7 @@ class AIOKafkaShell:
                 batch.before = source.record_count  # of a producer just guarded
             self._began(batch)
         except Exception as error:  # noqa: BLE001 - a send must not fail by it
-            self._fault("a batch could not be followed; it is sent", error)
+            self._fault("a batch could not be tracked; it is sent", error)
             return None
         self._open[batch] = None
         return batch
@@ -209,7 +209,7 @@ class AIOKafkaShell:
                 batch.whole.left = sum(isinstance(r.token, Slot) for r in refusals)
             self._failed(batch, refusals)
         except Exception as error:  # noqa: BLE001 - the client's sender must not end
-            self._fault("a batch could not be followed", error)
+            self._fault("a batch could not be tracked", error)
             self._fail_bluntly(batch, cause)
 
     def _fail_bluntly(self, batch: SourceBatch, cause: BaseException) -> None:

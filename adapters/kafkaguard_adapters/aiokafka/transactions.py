@@ -1,4 +1,4 @@
-"""The transactional calls of a guarded producer: bounded, their failures told apart.
+"""Transactional calls of a guarded producer: time limits and verdicts.
 
 aiokafka asks for a commit again by itself while its answer is lost, and its background
 task ends at any answer that it does not expect. Then a new producer takes over the same

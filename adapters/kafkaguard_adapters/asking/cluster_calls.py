@@ -1,4 +1,4 @@
-"""What a guarded client can ask of the cluster, beside what its client can."""
+"""Calls that every guarded client has: lag, log directories, offsets."""
 
 from __future__ import annotations
 

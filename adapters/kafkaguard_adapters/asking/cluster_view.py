@@ -1,4 +1,4 @@
-"""A client's view of its cluster: connections of our own, kept from call to call."""
+"""A client's own connections to its cluster, kept between calls."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ClusterView:
             ClientClosedError: The client was closed.
         """
         if self._is_closed:
-            raise self.closed("its cluster cannot be asked any more")
+            raise self.closed("it can send no more requests")
         loop = asyncio.get_running_loop()
         if self._cluster is None or self._loop is not loop:
             self._cluster = Cluster(self.settings(), self.make)

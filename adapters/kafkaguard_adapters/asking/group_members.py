@@ -1,4 +1,4 @@
-"""Who reads which partition, as a group's coordinator has it, for both protocols."""
+"""Members of a group and their partitions, for both group protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next record that a reader sees, in the bytes that a Fetch was answered with.
+"""Find the next record that a consumer sees in the bytes of a Fetch response.
 
 A reader does not see transaction markers, records that compaction took out of their
 batch, and, with ``read_committed``, records of aborted transactions.

@@ -1,4 +1,4 @@
-"""Settings of topics: asked for in one way, and read in one place.
+"""Settings of topics: one look-up for all uses.
 
 A look-up is advisory: what cannot be had is "not known".
 """

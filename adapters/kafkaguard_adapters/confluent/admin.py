@@ -1,4 +1,4 @@
-"""The guarded admin: stands in for a ``confluent_kafka.admin.AdminClient``."""
+"""The guarded ``confluent_kafka.admin.AdminClient``."""
 
 from __future__ import annotations
 

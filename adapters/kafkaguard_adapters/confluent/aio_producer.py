@@ -1,4 +1,4 @@
-"""A guarded ``AIOProducer`` or ``AsyncSerializingProducer``: checked, not rescued.
+"""The guarded ``AIOProducer``: null keys are refused, failures have verdicts.
 
 These collect records in a buffer of their own, hand them over in an order of their own,
 and settle their futures themselves, so that no wrapper can send a record again before
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.producer")
-
-#: What it does by the policy.
-OBEYS = frozenset({"null_key"})
 
 
 class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
@@ -128,9 +125,9 @@ def wrap(
 ) -> GuardedAIOProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     _log.warning(
-        "guard(): an %s batches and settles records by itself: null keys are refused "
-        "and failures have verdicts, but records are not sent again, a dead producer "
-        "is not replaced, and there is no report. A Producer in a thread has all that",
+        "guard(): an %s has its own batches and futures: null keys are refused and "
+        "failures have verdicts, but records are not sent again, a dead producer is "
+        "not replaced, and there is no report. For these, use a Producer in a thread",
         type(producer).__name__,
     )
     cache = TopicFactsCache(topics)

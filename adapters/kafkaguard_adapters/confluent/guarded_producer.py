@@ -1,4 +1,4 @@
-"""The guarded producer: stands in for a ``confluent_kafka.Producer``."""
+"""The guarded ``confluent_kafka.Producer``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell of a ``confluent_kafka.Consumer``: its public interface is all there is.
+"""The shell of a ``confluent_kafka.Consumer``, by its public interface.
 
 librdkafka keeps to itself what a read is answered, and tries again by itself. So the
 guard looks where the readers are, and a hold is a pause.

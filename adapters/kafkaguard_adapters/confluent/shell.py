@@ -1,4 +1,4 @@
-"""confluent-kafka's producer as the driver of the delivery machine sees it.
+"""The shell of confluent-kafka's producer: it translates for the delivery machine.
 
 It tells what happens to windows of records, and does with the client what it is told;
 it decides nothing. Reports come in whatever thread polls: the application's, and while
@@ -394,7 +394,10 @@ class ConfluentShell:
             self._purge(in_flight=True)  # anew, for a send that is under way
             self._serve_until(lambda: not self._open, _now() + POLL_S)
         for window in self.open_windows():
-            self._fault("records were never reported", LookupError(repr(window.place)))
+            self._fault(
+                "the client never reported these records",
+                LookupError(repr(window.place)),
+            )
             self._end(window)
             self._failed(window, window.unreported())
 

@@ -1,4 +1,4 @@
-"""Windows: the records of a topic that the delivery machine follows together.
+"""Windows: groups of records that the delivery machine tracks together.
 
 A confluent-kafka producer shows no batches, and tells of a record only when somebody
 polls. So records are counted in windows. A record takes a place in the open window of

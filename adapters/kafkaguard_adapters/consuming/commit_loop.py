@@ -1,4 +1,4 @@
-"""A commit that somebody waits for, attempt by attempt; the run decides about each."""
+"""A commit that the caller waits for: attempts, decided by the commit run."""
 
 from __future__ import annotations
 

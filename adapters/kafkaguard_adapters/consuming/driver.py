@@ -1,4 +1,4 @@
-"""The driver of a consumer's machine: it carries out commands and brings back answers.
+"""The driver of the consumer machine: executes commands, returns answers.
 
 It runs on the thread (or in the event loop) that uses the client. Questions to the
 cluster, and what a thread of the client notices, run elsewhere; their results wait in
@@ -215,8 +215,8 @@ class Driver:
         if not isinstance(answer, KafkaGuardError) or not answer.verdict.retriable:
             self.blind()
             _log.warning(
-                "partitions that stand still cannot be looked at, so the guard does "
-                "not notice those that cannot be read: %s",
+                "the guard cannot check partitions without progress, so it does not "
+                "detect those that cannot be read: %s",
                 answer,
             )
         return self.machine.probed(place, Refusal(None), now)
@@ -259,7 +259,11 @@ def _range_turn(
     if isinstance(answer, KafkaGuardError):
         return machine.range_unknown(place, answer, now)
     if isinstance(answer, BaseException):
-        _log.error("the range of %s cannot be asked for", place, exc_info=answer)
+        _log.error(
+            "the first and last offset of %s cannot be looked up",
+            place,
+            exc_info=answer,
+        )
         return machine.range_unknown(place, ClientStateError(str(answer)), now)
     earliest, latest = answer
     return machine.range_found(place, earliest, latest, now)

@@ -1,4 +1,4 @@
-"""A consumer's own lag: its assignment, by what it has committed and where it is."""
+"""The lag of a consumer's own assignment, by commits and by positions."""
 
 from __future__ import annotations
 

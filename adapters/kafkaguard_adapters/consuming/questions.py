@@ -1,4 +1,4 @@
-"""What the machine wants to know of the cluster, on a connection of our own."""
+"""Look-ups for the consumer machine, on the guard's own connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell that each client implements: it does what it is told, and decides nothing.
+"""The shell that each client implements: it executes and does not decide.
 
 There are two kinds of clients. Where the insides of a client show what each read is
 answered, the shell tells the driver (``Driver.refused``, ``Driver.answered``), and a

@@ -1,4 +1,4 @@
-"""The guarded admin: stands in for a ``kafka.KafkaAdminClient``."""
+"""The guarded ``kafka.KafkaAdminClient``."""
 
 from __future__ import annotations
 

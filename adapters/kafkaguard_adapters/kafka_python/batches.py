@@ -1,4 +1,4 @@
-"""kafka-python's batches as the machine sees them, and why their records fail."""
+"""kafka-python's batches as facts for the delivery machine, with record errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The future of a guarded record: kafka-python's, with the guard's outcome on top."""
+"""The future of a guarded record: kafka-python's class, with the final outcome."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class GuardedFuture:
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse: the outcome comes to this process, and to one object."""
         raise TypeError(
-            "a future of a record cannot be pickled or copied: take what get() returns"
+            "the future of a record cannot be pickled or copied: use the result of "
+            "get()"
         )
 
     def __repr__(self) -> str:

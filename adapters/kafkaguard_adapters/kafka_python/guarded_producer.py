@@ -1,4 +1,4 @@
-"""The guarded producer: stands in for a ``kafka.KafkaProducer``."""
+"""The guarded ``kafka.KafkaProducer``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-python's producer as the driver of the delivery machine sees it.
+"""The shell of kafka-python's producer: it translates for the delivery machine.
 
 It tells what happens to the client's batches and does with the client what it is told;
 it decides nothing. One callback a batch, none a record: what happened to a record
@@ -164,7 +164,7 @@ class KafkaPythonShell:
             try:
                 shell._begin(client, generation, source, before)  # noqa: SLF001 - it is this one
             except Exception as error:  # noqa: BLE001 - a send must not fail by it
-                shell._fault("a batch could not be followed; it is sent", error)  # noqa: SLF001 - it is this one
+                shell._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - it is this one
 
         return begin
 

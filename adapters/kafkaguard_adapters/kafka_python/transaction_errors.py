@@ -1,4 +1,4 @@
-"""How transactional calls say what went wrong, and what to do next. No I/O here."""
+"""Errors of transactional calls, each with the next step. No I/O."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ _OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
 _COMMIT_IN_DOUBT = classify(KafkaTimeoutError(), api="EndTxn", phase="commit")
 #: What is missing, by the client's name for where it stands.
 _NEXT_STEPS = {
-    "UNINITIALIZED": "init_transactions() comes first",
+    "UNINITIALIZED": "call init_transactions() first",
     "INITIALIZING": "init_transactions() has not ended: call it again",
-    "READY": "no transaction has begun: begin_transaction() comes first",
-    "IN_TRANSACTION": "a transaction is open: commit_transaction() or "
-    "abort_transaction() comes first",
+    "READY": "no transaction has begun: call begin_transaction() first",
+    "IN_TRANSACTION": (
+        "a transaction is open: call commit_transaction() or abort_transaction() first"
+    ),
     "COMMITTING_TRANSACTION": "the commit has not ended: call commit_transaction() "
     "again",
     "ABORTING_TRANSACTION": "the abort has not ended: call abort_transaction() again",
@@ -67,7 +68,7 @@ def closed(call: Call) -> KafkaGuardError:
     """Make the error for a transactional call of a closed producer."""
     return errors.make(
         ClientClosedError,
-        f"this producer was closed before {call.method}(), and nothing was done: build "
+        f"this producer was closed before {call.method}(), which did nothing: build "
         "a new one with the same transactional_id",
     )
 
@@ -125,8 +126,10 @@ def out_of_order(error: BaseException, call: Call, state: str) -> KafkaGuardErro
     """Make the error of a call that came in a wrong order; no client is dead."""
     return errors.translate(
         error,
-        message=f"{call.method}() came in a wrong order, and nothing was done: "
-        f"{_next_step(state)}",
+        message=(
+            f"{call.method}() was called in a wrong order and did nothing: "
+            f"{_next_step(state)}"
+        ),
         verdict=_OUT_OF_ORDER_CALL,
     )
 
@@ -155,13 +158,13 @@ def fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -> None:
         in_doubt: A commit was asked for before, and its answer was lost.
     """
     error.summary = why or (
-        "another instance has taken this transactional.id over, so this one can do "
+        "another instance uses this transactional.id now, so this one can send "
         "nothing more in a transaction: close it"
     )
     if in_doubt:
         error.summary += (
-            "; a commit that was asked for before, and whose answer was lost, may have "
-            "been carried out: look in the topic"
+            "; an earlier commit whose answer was lost may have succeeded: look in "
+            "the topic"
         )
         error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001 - ours
 

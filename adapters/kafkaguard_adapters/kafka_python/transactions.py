@@ -1,4 +1,4 @@
-"""The transactional calls of a guarded producer: bounded, their failures told apart.
+"""Transactional calls of a guarded producer: time limits and verdicts.
 
 After a refused batch kafka-python aborts the transaction, but goes on with a hole in
 its sequence, so that the next one fails. Java's client raises its epoch after such an
@@ -341,8 +341,8 @@ class Transactions:
             return None
         return (
             f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
-            "(transaction_timeout_ms) the coordinator aborts one by itself, which it "
-            "reports as if another instance used the transactional.id"
+            "(transaction_timeout_ms) the coordinator aborts it and reports that "
+            "another instance uses the transactional.id"
         )
 
     def _check(self, call: Call) -> None:

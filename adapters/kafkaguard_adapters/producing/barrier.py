@@ -1,4 +1,4 @@
-"""Where sends wait while records of their topic are sent again."""
+"""The barrier that holds sends while records of their topic are sent again."""
 
 from __future__ import annotations
 

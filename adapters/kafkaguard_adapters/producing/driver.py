@@ -443,7 +443,7 @@ class ThreadDriver:
         try:
             self._tell(self.machine.tick, _now())
         except Exception as error:  # noqa: BLE001 - without it records would wait
-            self._fault("what is due could not be done", error)
+            self._fault("a scheduled step of the delivery machine failed", error)
             time.sleep(_REST_S)
 
     def _fault(self, what: str, error: BaseException) -> None:
@@ -461,6 +461,6 @@ class ThreadDriver:
             try:
                 getattr(driver, name)(*what)
             except Exception as error:  # noqa: BLE001 - a send must not fail by it
-                driver._fault("a batch could not be followed; it is sent", error)  # noqa: SLF001 - it is this one
+                driver._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - it is this one
 
         return call

@@ -1,4 +1,4 @@
-"""A producer in a forked child: its thread is gone, its connections are shared."""
+"""Producers in a forked child: threads are missing, connections are shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that are there while there is something to do."""
+"""Threads that exist only while they have work."""
 
 from __future__ import annotations
 

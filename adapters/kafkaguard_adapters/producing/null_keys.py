@@ -1,4 +1,4 @@
-"""Records without a key do not belong into compacted topics (KIP-135)."""
+"""Refuse records without a key for compacted topics (KIP-135)."""
 
 from __future__ import annotations
 

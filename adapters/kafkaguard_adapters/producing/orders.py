@@ -1,4 +1,4 @@
-"""What a command of the delivery machine has a shell do, and where the reply goes.
+"""Execute commands of the delivery machine on a shell, and return the replies.
 
 The same for both drivers: one calls what is to be done, the other awaits it.
 """

@@ -1,4 +1,4 @@
-"""Code that is not ours: hooks, callbacks and the handlers of the log.
+"""Call code of the application: hooks, callbacks, logging handlers.
 
 It is called without any lock of ours, and never within itself: what happens while a
 hook runs is queued. Nobody waits for it while sends are held, so it may itself send.
@@ -47,4 +47,4 @@ class Outside(Lane):
 
 
 def _failed(error: BaseException) -> None:
-    _log.error("a hook or a handler of the log raised", exc_info=error)
+    _log.error("a hook or a logging handler raised an exception", exc_info=error)

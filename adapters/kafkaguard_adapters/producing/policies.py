@@ -1,4 +1,4 @@
-"""What guarded producers do by a policy, and what it must not say about them."""
+"""Checks of a producer's policy."""
 
 from __future__ import annotations
 
@@ -9,20 +9,6 @@ from kafkaguard.errors import ClientConfigurationError
 if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_policies import RetryPolicy
-
-#: What every guarded producer does by its policy.
-OBEYED = frozenset(
-    {
-        "null_key",
-        "disguised_null_key",
-        "on_reject",
-        "overrides.on_reject",
-        "overrides.in_doubt",
-        "dead_letter",
-        "rescue",
-        "in_doubt",
-    }
-)
 
 
 def check_transactional(policy: RetryPolicy, errors: ClientErrors) -> None:
@@ -51,7 +37,9 @@ def check_checks_only(policy: RetryPolicy, errors: ClientErrors, why: str) -> No
         ClientConfigurationError: It does: a record that the broker refuses would be
             lost without a dead letter.
     """
-    _refuse_setting_aside(policy, errors, f"{why}, so no refused record is set aside")
+    _refuse_setting_aside(
+        policy, errors, f"{why}, so no refused record can be dead-lettered or dropped"
+    )
 
 
 def _refuse_setting_aside(policy: RetryPolicy, errors: ClientErrors, why: str) -> None:

@@ -1,4 +1,4 @@
-"""The task driver of the delivery machine: facts in, commands out, in one event loop.
+"""The asyncio driver of the delivery machine: facts in, commands out, in one loop.
 
 Whoever has a fact tells the machine and has carried out what that commands: what is
 quick at once and in order, what waits in a task of its own. Neither tasks nor timers
@@ -380,7 +380,7 @@ class TaskDriver:
                 self._queue(self.machine.tick(_now()))
                 due = self.machine.next_due()
         except Exception as error:  # noqa: BLE001 - without it records would wait
-            self.fault("what is due could not be done", error)
+            self.fault("a scheduled step of the delivery machine failed", error)
             due = _now() + _REST_S
         if due is not None:
             self._set_timer(due)

@@ -1,4 +1,4 @@
-"""How large a record a topic takes: asked of the cluster, within a few seconds."""
+"""Look up the largest record that a topic accepts."""
 
 from __future__ import annotations
 

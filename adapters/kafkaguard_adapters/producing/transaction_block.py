@@ -1,4 +1,4 @@
-"""``with producer.transaction():`` for clients whose calls block."""
+"""``with producer.transaction():`` for clients with blocking calls."""
 
 from __future__ import annotations
 

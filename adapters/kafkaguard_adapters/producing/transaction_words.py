@@ -1,4 +1,4 @@
-"""How transactional calls say what went wrong, and what to do next, for any client."""
+"""Errors of transactional calls with the next step, for all clients."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ _OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
 _COMMIT_IN_DOUBT = classify(ClientTimeoutError(), api="EndTxn", phase="commit")
 _NEXT_STEPS = {
     "UNINITIALIZED": "the producer has not been started",
-    "READY": "no transaction has begun: begin_transaction() comes first",
-    "IN_TRANSACTION": "a transaction is open: commit_transaction() or "
-    "abort_transaction() comes first",
+    "READY": "no transaction has begun: call begin_transaction() first",
+    "IN_TRANSACTION": (
+        "a transaction is open: call commit_transaction() or abort_transaction() first"
+    ),
     "COMMITTING_TRANSACTION": "the commit has not ended: call commit_transaction() "
     "again",
     "ABORTING_TRANSACTION": "the abort has not ended: call abort_transaction() again",
-    "ABORTABLE_ERROR": "the transaction has failed: abort_transaction() comes first",
+    "ABORTABLE_ERROR": "the transaction has failed: call abort_transaction() first",
 }
 
 
@@ -79,7 +80,7 @@ class TransactionWords:
         """Make the error of a call that came in a wrong order; no client is dead."""
         return self._errors.make(
             ClientStateError,
-            f"{call.method}() came in a wrong order, and nothing was done: "
+            f"{call.method}() was called in a wrong order and did nothing: "
             f"{_NEXT_STEPS.get(state, f'the producer is in the state {state}')}",
             api=call.api,
             verdict=_OUT_OF_ORDER_CALL,
@@ -114,9 +115,11 @@ class TransactionWords:
         """Make the error of an abort that has failed for good."""
         return self._errors.translate(
             error,
-            message="the transaction could not be aborted, and asking again does not "
-            "help: it is open until begin_transaction() goes on with a new producer, "
-            f"or {self._successor}",
+            message=(
+                "the transaction could not be aborted, and a repeated call does not "
+                "help: it stays open until begin_transaction() uses a new producer, "
+                "or {self._successor}"
+            ),
             api=ABORT.api,
             verdict=NOT_ABORTED,
         )
@@ -149,19 +152,19 @@ def explain_fenced(
     """
     if lasted < limit:
         error.summary = (
-            "another instance has taken this transactional.id over, so this one can do "
+            "another instance uses this transactional.id now, so this one can send "
             "nothing more in a transaction: close it"
         )
     else:
         error.summary = (
             f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
-            "(transaction_timeout_ms) the coordinator aborts one by itself, which it "
-            "reports as if another instance used the transactional.id"
+            "(transaction_timeout_ms) the coordinator aborts it and reports that "
+            "another instance uses the transactional.id"
         )
     if in_doubt:
         error.summary += (
-            "; a commit that was asked for before, and whose answer was lost, may have "
-            "been carried out: look in the topic"
+            "; an earlier commit whose answer was lost may have succeeded: look in "
+            "the topic"
         )
         error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001 - ours
 

@@ -1,4 +1,4 @@
-"""Time: one thread sleeps until something is due, while anything is on its way."""
+"""A thread that wakes up when something is due, while records have no outcome."""
 
 from __future__ import annotations
 

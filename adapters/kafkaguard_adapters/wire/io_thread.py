@@ -1,4 +1,4 @@
-"""An event loop in a thread, for clients whose users do not have one."""
+"""An event loop in a thread, for clients with blocking calls."""
 
 from __future__ import annotations
 

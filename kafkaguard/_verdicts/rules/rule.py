@@ -1,4 +1,4 @@
-"""A rule: a decision, and the answers that it applies to."""
+"""A rule: a condition and its decision."""
 
 from __future__ import annotations
 

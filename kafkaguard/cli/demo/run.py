@@ -1,4 +1,4 @@
-"""The demo's two acts: as people do it today, and through kafkaguard."""
+"""The two runs of the demo: Spark's own sink, and kafkaguard."""
 
 from __future__ import annotations
 

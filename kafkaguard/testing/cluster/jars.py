@@ -1,4 +1,4 @@
-"""Kafka's jars: where they are kept, and that they are whole.
+"""Kafka's jars: their folder, and a check that they are complete.
 
 Sequence of a first use: take the cache's lock, look again, fetch into a folder beside
 the final one, open every jar, write the list of names and sizes, rename. A process that

@@ -1,4 +1,4 @@
-"""One fault: which requests it meets, how often, and what it does to them."""
+"""A fault: the requests that it matches, how often, and its action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of what went through the proxy: every request, its answer, every end."""
+"""The journal: every request, its answer, and every closed connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which requests a fault meets.
+"""Conditions that select requests for a fault.
 
 A predicate of a user sees a :class:`Request`; whatever it raises counts as no match.
 """

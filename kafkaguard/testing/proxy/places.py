@@ -1,4 +1,4 @@
-"""Where each API's answer has its errors, and how an answer is made to have them."""
+"""Where an API's answer has its error codes, and how they are set."""
 
 from __future__ import annotations
 

@@ -117,9 +117,9 @@ def test_rate_and_seed_from_outside(script):
         (
             "faults:\n- on: Produce\n  times: 3",
             ":2",
-            "what is to happen? one of: fail,",
+            "no action is named; name one of: fail,",
         ),
-        ("faults:\n- fail: 6\n  fail: 7", ":3", "'fail' stands here twice"),
+        ("faults:\n- fail: 6\n  fail: 7", ":3", "'fail' appears twice"),
         ("faults:\n- fail: 6\n  rate: 2", ":2", "(0, 1]"),
         ("fautls:\n- fail: 6", ":1", "did you mean 'faults'?"),
         ("rate: much\nfaults: []", ":1", "'rate' is int or float"),

@@ -1,4 +1,4 @@
-"""Moving what is inside kafka-python's producer (3.x).
+"""Changes to private state of kafka-python's producer (3.x).
 
 Its public interface can neither end a producer whose broker does not answer, nor send
 the bytes of a record again, nor bound the end of a transaction.

@@ -1,4 +1,4 @@
-"""Looking inside kafka-python's producer (3.x), without changing anything.
+"""Read access to private state of kafka-python's producer (3.x).
 
 Its public interface does not tell what decides what may be sent again: which records
 shared a batch, whether that batch ever left for the broker, and whether the producer is

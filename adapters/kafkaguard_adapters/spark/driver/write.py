@@ -1,4 +1,4 @@
-"""``kafkaguard.spark.write``: a frame to Kafka, and a truthful report back."""
+"""``kafkaguard.spark.write``: write a DataFrame to Kafka and return a report."""
 
 from __future__ import annotations
 

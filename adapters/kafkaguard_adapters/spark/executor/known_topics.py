@@ -1,4 +1,4 @@
-"""What a task knows of the topics that it writes to."""
+"""Facts about the topics that a task writes to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a source that Spark would pass over without a word."""
+"""Options of a source that Spark would ignore silently."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def check_names(source: Source, known: Collection[str]) -> None:
             hint = f"; a setting of Kafka's client is written 'kafka.{name}'"
         raise MistakeError(
             ("source", "options", name),
-            f"the format {source.format} has no such option, and Spark would pass over "
+            f"the format {source.format} has no such option, and Spark would ignore "
             f"it{hint}",
         )
 
@@ -90,7 +90,7 @@ def _check_setting(name: str) -> None:
     if near not in (None, setting):
         raise MistakeError(
             ("source", "options", name),
-            f"Kafka's client has no such setting, and would pass over it; did you mean "
+            f"Kafka's client has no such setting, and would ignore it; did you mean "
             f"'{_SETTING}{near}'?",
         )
 

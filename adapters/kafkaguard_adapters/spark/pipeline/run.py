@@ -1,4 +1,4 @@
-"""Running a pipeline: from its source through its expressions into its topics."""
+"""Run a pipeline: from the source through its expressions into topics."""
 
 from __future__ import annotations
 

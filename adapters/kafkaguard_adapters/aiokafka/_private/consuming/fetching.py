@@ -1,4 +1,4 @@
-"""aiokafka's reads: what each is answered, and partitions that are left out.
+"""Reads of aiokafka: the answer to each, and partitions that are left out.
 
 The fetcher sends through a stand-in for its client that sees each answer first. What
 the guard deals with is taken out of the answer: the fetcher would only log it, reset

@@ -1,4 +1,4 @@
-"""Every name inside aiokafka's consumer that is used, and their check."""
+"""The private names of aiokafka's consumer that the guard uses, and their check."""
 
 # ruff: noqa: SLF001 - looking inside is what this module is for
 

@@ -1,4 +1,4 @@
-"""Reaching into aiokafka's producer: what its public interface neither tells nor does.
+"""Changes to private state of aiokafka's producer.
 
 Its futures are the application's. So those of a failed batch stay open until the guard
 settles them, and one that is sent again gets the outcome of its successor.

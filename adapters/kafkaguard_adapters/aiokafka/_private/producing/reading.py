@@ -1,4 +1,4 @@
-"""Reading what is inside aiokafka's producer."""
+"""Read access to private state of aiokafka's producer."""
 
 # ruff: noqa: SLF001 - looking inside is what this module is for
 

@@ -1,4 +1,4 @@
-"""What is inside aiokafka's transactions: where one stands, and how it ended."""
+"""Private state of aiokafka's transactions."""
 
 # ruff: noqa: SLF001 - looking inside is what this module is for
 

@@ -1,4 +1,4 @@
-"""kafka-python's reads: what each is answered, and partitions that are left out.
+"""Reads of kafka-python: the answer to each, and partitions that are left out.
 
 The fetcher's answers are parsed on the thread that polls; what is sent is chosen, and
 broken connections and starts that cannot be looked up are noticed, on the client's own
