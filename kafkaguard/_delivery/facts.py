@@ -54,6 +54,8 @@ class Traits:
         hears_late: It hears answers for batches that it has given up already, so these
             wait for :class:`AskAnswers`.
         replaceable: A successor can be built.
+        takes_back: What waits behind a failed batch can be taken from it again.
+        margin: Seconds beyond ``delivery_timeout`` in which it keeps that by itself.
     """
 
     client: str
@@ -65,6 +67,8 @@ class Traits:
     transactional: bool = False
     hears_late: bool = False
     replaceable: bool = True
+    takes_back: bool = False
+    margin: float = 0.0
 
 
 class Batch:
