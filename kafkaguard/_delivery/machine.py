@@ -374,7 +374,8 @@ class DeliveryMachine:
 
     def _lacks_limit(self, record: Record, error: KafkaGuardError) -> bool:
         """Tell whether an error is to say how much the topic takes, and does not."""
-        if error.code != MESSAGE_TOO_LARGE or record.is_letter:
+        is_too_large = error.code == MESSAGE_TOO_LARGE
+        if not is_too_large or error.verdict.written != "no" or record.is_letter:
             return False
         self._rounds.oversize.add(record.place.topic)
         return not self._is_closing

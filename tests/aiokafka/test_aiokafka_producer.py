@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import errors as aiokafka_errors
 from kafkaguard import errors, guard
 from kafkaguard_adapters.aiokafka.errors import errors as aiokafka_classes
+from tests.contracts.attempts import AttemptsContract
 from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import ExpiryContract, ProducerContract, Writer
 from tests.contracts.rejects import RejectsContract
@@ -137,9 +138,22 @@ class AiokafkaWriter(Writer):
         """Send in a loop of the child's own."""
         asyncio.run(self.guarded.send(topic, b"v", b"k"))
 
+    def deliver_in_child(self, topic):
+        """Send and stop in a loop of the child's own."""
+
+        async def deliver():
+            await self.guarded.send_and_wait(topic, b"child", b"k")
+            await self.guarded.stop()
+
+        asyncio.run(deliver())
+
 
 class AiokafkaContract(
-    ProducerContract, ExpiryContract, RejectsContract, InstrumentationContract
+    ProducerContract,
+    ExpiryContract,
+    AttemptsContract,
+    RejectsContract,
+    InstrumentationContract,
 ):
     """The contract for this client, whatever its settings."""
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+import uuid
 from contextlib import contextmanager
 from typing import ClassVar
 
 import confluent_kafka
 from confluent_kafka import Producer
+from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrumentor
 
 from kafkaguard import guard
+from tests.contracts.attempts import AttemptsContract
+from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import (
     CallbacksContract,
     ExpiryContract,
@@ -97,7 +101,12 @@ class ConfluentWriter(Writer):
 
 
 class TestConfluent(
-    ProducerContract, CallbacksContract, ExpiryContract, RejectsContract
+    ProducerContract,
+    CallbacksContract,
+    ExpiryContract,
+    AttemptsContract,
+    RejectsContract,
+    InstrumentationContract,
 ):
     client_class = Producer
     client_name = "confluent-kafka"
@@ -117,9 +126,10 @@ class TestConfluent(
         delivery_timeout=None,
         largest=None,
         built=None,
-        client_class=Producer,
+        client_class=None,
     ):
         """Build one, guard it, and close it in the end."""
+        client_class = client_class or confluent_kafka.Producer  # of this moment
         config = {
             "bootstrap.servers": servers,
             "linger.ms": linger * 1000,
@@ -132,6 +142,7 @@ class TestConfluent(
                 "delivery.timeout.ms": round(delivery_timeout * 1000),
                 "request.timeout.ms": round(delivery_timeout * 1000 / 3),
                 "reconnect.backoff.max.ms": 200,
+                "topic.metadata.propagation.max.ms": 200,
             }
         if largest is not None:
             config["message.max.bytes"] = largest
@@ -148,6 +159,26 @@ class TestConfluent(
             guarded = guard(factory=factory, config=config, **options)
         with guarded:
             yield ConfluentWriter(guarded, events)
+
+    @contextmanager
+    def instrumented(self, provider, writer=None):
+        """It replaces the class; of a producer that is there it makes another one."""
+        instrumentor = ConfluentKafkaInstrumentor()
+        if writer is not None:
+            traced = instrumentor.instrument_producer(writer.guarded, provider)
+            writer.guarded = traced
+            yield
+            return
+        instrumentor.instrument(tracer_provider=provider)
+        try:
+            yield
+        finally:
+            instrumentor.uninstrument()
+
+    def lose_topic(self, writer, cluster, faults):
+        """All that it can tell is that a topic is not there (yet)."""
+        topic = f"later-{uuid.uuid4()}"
+        return topic, lambda: cluster.create_topic(topic)
 
     def own_signature(self, given):
         """A `produce` of its own, which hands the guard's callback on."""

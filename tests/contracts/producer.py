@@ -108,6 +108,11 @@ class Writer:
         """Send in a forked child."""
         self.send(topic, b"v", b"k")
 
+    def deliver_in_child(self, topic):
+        """Send in a forked child, and wait for the outcome."""
+        assert self.outcome(self.send(topic, b"child", b"k")) is not None
+        self.close()
+
 
 class ProducerContract:
     """A guarded producer."""
@@ -629,6 +634,21 @@ class ProducerContract:
             assert "factory=" in said["text"]
             assert said["took"] < MARGIN_S
             assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 1
+
+    def test_b98_a_factory_builds_a_client_of_the_childs_own(
+        self, kafka_cluster, kafka_topic
+    ):
+        """The child's record is delivered; the parent goes on with its own client."""
+        with self.open(kafka_cluster.bootstrap_servers, built=[]) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"parent", b"k")) == 0
+            said = in_child(lambda: writer.deliver_in_child(kafka_topic))
+            assert said["kind"] == "nothing", said
+            assert writer.outcome(writer.send(kafka_topic, b"parent", b"k")) == 2
+        assert [value for _, value in read(kafka_cluster, kafka_topic)] == [
+            b"parent",
+            b"child",
+            b"parent",
+        ]
 
     # --- reports ----------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class AnyOrder(RuleBasedStateMachine):
         attempts=st.sampled_from([1, 3, 1000]),
         shared=st.sampled_from(["nothing", "budget", "breaker that fails", "breaker"]),
     )
-    def start(  # noqa: PLR0913 - whatever a policy and a client may be
+    def start(
         self, rescue, in_doubt, on_reject, limit, hears_late, takes_back, attempts,
         shared,
     ):  # fmt: skip

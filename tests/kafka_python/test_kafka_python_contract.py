@@ -11,6 +11,7 @@ from kafka import errors as kafka_errors
 from opentelemetry.instrumentation.kafka import KafkaInstrumentor
 
 from kafkaguard import errors, guard
+from tests.contracts.attempts import AttemptsContract
 from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import (
     CallbacksContract,
@@ -73,6 +74,7 @@ class TestKafkaPython(
     ProducerContract,
     CallbacksContract,
     ExpiryContract,
+    AttemptsContract,
     RejectsContract,
     InstrumentationContract,
 ):

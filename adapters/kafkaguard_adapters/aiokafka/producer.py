@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import __version__
 from kafkaguard_adapters.aiokafka._private.producing import names
+from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.aiokafka.public_producer import PublicProducer
-from kafkaguard_adapters.producing.policies import OBEYED
+from kafkaguard_adapters.producing.policies import OBEYED, check_checks_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,6 +37,7 @@ def wrap(
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     missing = names.missing(producer)
     if missing:
+        check_checks_only(policy, errors, f"aiokafka {__version__} has changed")
         _log.warning(
             "guard(): aiokafka %s has changed inside (not found: %s). Its records are "
             "checked for null keys, and what is raised has a verdict; records are not "

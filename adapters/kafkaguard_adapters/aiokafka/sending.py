@@ -284,12 +284,15 @@ class Sending:
             KafkaGuardError: It did not take the record.
             Exception: Anything else that it has raised.
         """
-        if isinstance(error, PartitionNotThereError):  # whatever on_reject says
+        topic = topic_of(args, kwargs)
+        if isinstance(error, PartitionNotThereError):
             self.transactions.refused_at_once(error)
-            self.driver.raised(error)
+            raw = moving.bytes_of(error, args, kwargs)
+            if raw is not None:
+                return self._refused(error, Place(topic), raw)
+            self.driver.raised(error)  # a batch of the application's own
         if isinstance(error, KafkaGuardError):
             raise error
-        topic = topic_of(args, kwargs)
         if isinstance(error, IllegalOperation) and self.shell.is_transactional:
             raise self.transactions.refusal_of(error, topic) from error
         if not isinstance(error, KafkaError):
@@ -302,7 +305,9 @@ class Sending:
             self.check()
         refusal = self.refusal_of(error, topic)
         self.transactions.refused_at_once(refusal)
-        return self._refused(refusal, Place(topic), moving.bytes_of(error))
+        return self._refused(
+            refusal, Place(topic), moving.bytes_of(error, args, kwargs)
+        )
 
     def _is_being_replaced(self, topic: str) -> bool:
         """Tell whether a send that comes now waits, or finds another client."""

@@ -540,6 +540,8 @@ def traits_of(producer: Any, builder: Builder) -> Traits:
         transactional=is_transactional,
         hears_late=not is_transactional,
         replaceable=builder.can_build,
+        takes_back=True,
+        margin=MARGIN_S,
     )
 
 

@@ -543,6 +543,9 @@ class ConfluentShell:
         """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
         return max_message_bytes(self._ask, topic)
 
+    def take_back(self, behind: Batch) -> None:
+        """Do nothing: a record cannot be taken back."""
+
     def give_up(self, batch: Batch) -> None:
         """Do nothing: a record cannot be taken back; the client keeps its time."""
 

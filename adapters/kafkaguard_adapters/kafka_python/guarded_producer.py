@@ -27,7 +27,7 @@ from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
-from kafkaguard_adapters.producing.policies import check_transactional
+from kafkaguard_adapters.producing.policies import check_transactional, shared_by
 from kafkaguard_adapters.producing.transaction_block import transaction
 
 if TYPE_CHECKING:
@@ -120,7 +120,12 @@ class GuardedProducer(ClusterCalls):
             producer, self._builder, ask, self._sending
         )
         self._driver = ThreadDriver(
-            shell, self._policy, self._cache, self._on_event, self._letter_topics.meet
+            shell,
+            self._policy,
+            self._cache,
+            self._on_event,
+            self._letter_topics.meet,
+            shared=shared_by(self._policy, shell.traits, self._cluster_settings),
         )
         self._transactions = Transactions(shell, self._driver)
         lookup = TopicFactsLookup(

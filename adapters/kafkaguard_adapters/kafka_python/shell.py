@@ -463,6 +463,14 @@ class KafkaPythonShell:
         """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
         return max_message_bytes(self._ask, topic)
 
+    def take_back(self, behind: Batch) -> None:
+        """Fail what waits behind a batch that has failed, and was never sent."""
+        error = IllegalStateError("it waited behind a batch that has failed")
+        for batch in list(self._open.values()):
+            if batch.place == behind.place:
+                with self._giving_up:
+                    moving.take_back(batch.producer, batch.source, error)
+
     def give_up(self, batch: Batch) -> None:
         """Fail a batch, of which nothing more is sent if it was not sent yet."""
         if isinstance(batch, SourceBatch) and not batch.result.is_done:
@@ -511,6 +519,8 @@ def traits_of(producer: Any) -> Traits:
         idempotent=is_idempotent,
         transactional=is_transactional,
         hears_late=is_idempotent and not is_transactional,
+        takes_back=not is_transactional,
+        margin=MARGIN_S,
     )
 
 
