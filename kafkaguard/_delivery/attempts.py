@@ -35,12 +35,14 @@ class Shared(NamedTuple):
         budget: What attempts may add to its load; None: there is no such bound.
         breaker: Knows whether it keeps failing; None: nobody looks.
         pauses: Records wait while the breaker is open; else they fail.
+        seconds: For how long the policy tries at most, in all.
         random: Gives numbers from 0 to below 1.
     """
 
     budget: RetryBudget | None = None
     breaker: CircuitBreaker | None = None
     pauses: bool = True
+    seconds: float = 0.0
     random: Callable[[], float] = random
 
 
@@ -64,6 +66,11 @@ class Attempts:
         self._draws: dict[str, float] = {}
         self._paid: set[str] = set()
         self._topic = ""
+
+    @property
+    def seconds(self) -> float:
+        """For how long the policy tries at most; 0: not beyond the client."""
+        return 0.0 if self._is_off else self._shared.seconds
 
     def allows(self, ruling: Ruling) -> bool:
         """Tell whether a policy has attempts left when the client's time is over."""

@@ -142,6 +142,14 @@ class Batch:
         return self.place.partition, offset
 
     @property
+    def waits(self) -> bool:
+        """Whether it waits in a client that is well, for a leader or a connection.
+
+        Asked for when its time is over, by which a client gives a batch up by itself.
+        """
+        return False
+
+    @property
     def count(self) -> int:
         """How many records it has; it may still grow. Read whenever it is needed."""
         raise NotImplementedError

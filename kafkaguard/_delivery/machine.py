@@ -681,9 +681,10 @@ class DeliveryMachine:
     def tick(self, now: float) -> Sequence[Command]:
         """Do what is due."""
         if overdue := self._lines.overdue(now):
-            stuck = ClientTimeoutError("it is stuck")
-            if self._client.is_alive and self._is_worth_replacing(stuck):
-                self._die(stuck, overdue[0].place, now)
+            stuck = [batch for batch in overdue if not batch.waits]
+            cause = ClientTimeoutError("it is stuck")
+            if stuck and self._client.is_alive and self._is_worth_replacing(cause):
+                self._die(cause, stuck[0].place, now)
             self._emit(commands.GiveUp(tuple(overdue)))
         self._rounds.expire_all(now)
         self._try_again(now)
@@ -751,6 +752,11 @@ class DeliveryMachine:
     def pending(self) -> int:
         """Count the records that have no outcome yet."""
         return self.left(self.open_work())
+
+    @property
+    def seconds(self) -> float:
+        """How long a record may be without its outcome, but for a margin."""
+        return self._traits.delivery_timeout + self._attempts.seconds
 
     @property
     def is_troubled(self) -> bool:

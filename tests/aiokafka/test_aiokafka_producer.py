@@ -15,6 +15,7 @@ from aiokafka import errors as aiokafka_errors
 from kafkaguard import errors, guard
 from kafkaguard_adapters.aiokafka.errors import errors as aiokafka_classes
 from tests.contracts.attempts import AttemptsContract
+from tests.contracts.cases import CasesContract
 from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import ExpiryContract, ProducerContract, Writer
 from tests.contracts.rejects import RejectsContract
@@ -57,8 +58,9 @@ class AiokafkaWriter(Writer):
     def __init__(self, guarded, events, loop):
         super().__init__(guarded, events)
         self._loop = loop
-        report = guarded.report
-        guarded.report = lambda: loop.call(report)  # in its loop, as all else
+        report = getattr(guarded, "report", None)  # a bare client has none
+        if report is not None:
+            guarded.report = lambda: loop.call(report)  # in its loop, as all else
 
     def send(self, topic, value=None, key=None, **record):
         """Send by position, and return the future."""
@@ -152,6 +154,7 @@ class AiokafkaContract(
     ProducerContract,
     ExpiryContract,
     AttemptsContract,
+    CasesContract,
     RejectsContract,
     InstrumentationContract,
 ):
@@ -162,6 +165,7 @@ class AiokafkaContract(
     client_error = aiokafka_errors.KafkaError
     client_refusal = aiokafka_classes.class_for(87)
     names_refused = False  # Produce v7
+    keeps_unknown_codes = False  # its class table ends with Kafka's
     settings: ClassVar = {}
 
     @contextmanager
@@ -177,6 +181,7 @@ class AiokafkaContract(
         largest=None,
         built=None,
         client_class=AIOKafkaProducer,
+        hook=None,
     ):
         """Build one in a loop, guard it, start it, and stop it in the end."""
         config = {
@@ -191,7 +196,11 @@ class AiokafkaContract(
         if largest is not None:
             config["max_request_size"] = largest
         events = []
-        options = {"policy": policy, "topics": topics, "on_event": events.append}
+        options = {
+            "policy": policy,
+            "topics": topics,
+            "on_event": hook or events.append,
+        }
 
         def factory(**config):
             built.append(client_class(**config))

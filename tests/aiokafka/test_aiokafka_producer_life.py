@@ -351,6 +351,47 @@ class TestCalls:
             sent = await producer.send_and_wait(kafka_topic, b"v", b"0")
             assert sent.partition == 0
 
+    async def test_a_partition_of_a_partitioner_that_is_not_there_is_set_aside(
+        self, kafka_cluster, kafka_topic
+    ):
+        """As the policy says, with its key, headers and time."""
+        letters = kafka_cluster.create_topic()
+        policy = {"on_reject": "dead_letter", "dead_letter": {"topic": letters}}
+        numbered = {"partitioner": lambda key, *_: 7 if key == b"k" else 0}
+        async with guarded(kafka_cluster, policy=policy, **numbered) as producer:
+            future = await producer.send(
+                kafka_topic, b"v", b"k", timestamp_ms=1234, headers=[("mine", b"1")]
+            )
+            # The dead letter has the same key, and no partition of its own either.
+            with pytest.raises(errors.PartitionNotThereError, match="partition 7"):
+                await future
+            producer.report()
+        async with guarded(
+            kafka_cluster, policy={"on_reject": "drop"}, **numbered
+        ) as producer:
+            future = await producer.send(kafka_topic, b"v", b"k")
+            assert (await producer.flush()).dropped == 1
+            with pytest.raises(errors.PartitionNotThereError):
+                await future
+
+    @pytest.mark.parametrize("partition", [99, -1])
+    async def test_a_given_partition_that_is_not_there_is_told(
+        self, kafka_cluster, kafka_topic, partition
+    ):
+        """Of both kinds: the bare client raises an AssertionError without a word."""
+        async with guarded(kafka_cluster) as producer:
+            with pytest.raises(errors.PartitionNotThereError) as caught:
+                await producer.send(kafka_topic, b"v", b"k", partition=partition)
+            error = caught.value
+            assert isinstance(error, AssertionError)
+            assert (kafka_topic, partition) == (error.topic, error.partition)
+            assert f"given partition {partition}, and the topic has" in str(error)
+            batch = producer.create_batch()
+            batch.append(key=b"k", value=b"v", timestamp=None)
+            with pytest.raises(errors.PartitionNotThereError):
+                await producer.send_batch(batch, kafka_topic, partition=partition)
+            assert (await producer.send_and_wait(kafka_topic, b"v", b"k")).offset == 0
+
     async def test_a_null_key_is_looked_for_after_the_serialiser(self, kafka_cluster):
         """One that makes None of a key is refused; one that makes a key is not."""
         topic = kafka_cluster.create_topic(config=COMPACTED)

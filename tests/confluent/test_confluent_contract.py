@@ -13,6 +13,7 @@ from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrume
 
 from kafkaguard import guard
 from tests.contracts.attempts import AttemptsContract
+from tests.contracts.cases import CasesContract
 from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import (
     CallbacksContract,
@@ -56,9 +57,9 @@ class ConfluentWriter(Writer):
         self.guarded.produce(
             topic,
             value,
-            key,
-            -1 if partition is None else partition,
-            handle,
+            key=key,
+            partition=-1 if partition is None else partition,
+            on_delivery=handle,
             timestamp=timestamp_ms or 0,
             headers=headers,
         )
@@ -81,7 +82,10 @@ class ConfluentWriter(Writer):
             assert time.monotonic() < end, "no outcome"
             self.guarded.poll(0.1)
         ((error, message),) = handle.told
-        return message.offset() if error is None else error.error
+        if error is None:
+            return message.offset()
+        bare = confluent_kafka.KafkaException(error)  # what a bare client tells
+        return getattr(error, "error", bare)
 
     def serve(self):
         """Poll."""
@@ -105,6 +109,7 @@ class TestConfluent(
     CallbacksContract,
     ExpiryContract,
     AttemptsContract,
+    CasesContract,
     RejectsContract,
     InstrumentationContract,
 ):
@@ -127,6 +132,7 @@ class TestConfluent(
         largest=None,
         built=None,
         client_class=None,
+        hook=None,
     ):
         """Build one, guard it, and close it in the end."""
         client_class = client_class or confluent_kafka.Producer  # of this moment
@@ -147,7 +153,11 @@ class TestConfluent(
         if largest is not None:
             config["message.max.bytes"] = largest
         events = []
-        options = {"policy": policy, "topics": topics, "on_event": events.append}
+        options = {
+            "policy": policy,
+            "topics": topics,
+            "on_event": hook or events.append,
+        }
 
         def factory(config):
             built.append(client_class(config))
@@ -194,4 +204,6 @@ class TestConfluent(
 class TestConfluentNotIdempotent(TestConfluent):
     """The same without idempotence."""
 
+    # It does not say whether a refusal was of the first try: once more, then it ends.
+    dips = 1
     settings: ClassVar = {"enable.idempotence": False, "retries": 0}

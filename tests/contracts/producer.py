@@ -147,12 +147,14 @@ class ProducerContract:
         largest=None,
         built=None,
         client_class=None,
+        hook=None,
     ):
         """Return a context manager of a `Writer`, which it closes in the end.
 
         Times are in seconds, `largest` is the client's own limit in bytes, `users` is a
         cluster where user bob logs in, `built` collects the clients that a factory
-        builds, and `client_class` is a subclass of the client's class.
+        builds, `client_class` is a subclass of the client's class, and `hook` receives
+        events in place of the writer.
         """
         raise NotImplementedError
 

@@ -12,6 +12,7 @@ from opentelemetry.instrumentation.kafka import KafkaInstrumentor
 
 from kafkaguard import errors, guard
 from tests.contracts.attempts import AttemptsContract
+from tests.contracts.cases import CasesContract
 from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import (
     CallbacksContract,
@@ -75,6 +76,7 @@ class TestKafkaPython(
     CallbacksContract,
     ExpiryContract,
     AttemptsContract,
+    CasesContract,
     RejectsContract,
     InstrumentationContract,
 ):
@@ -99,6 +101,7 @@ class TestKafkaPython(
         largest=None,
         built=None,
         client_class=KafkaProducer,
+        hook=None,
     ):
         """Build one, guard it, and close it in the end."""
         config = {
@@ -118,7 +121,11 @@ class TestKafkaPython(
         if largest is not None:
             config["max_request_size"] = largest
         events = []
-        options = {"policy": policy, "topics": topics, "on_event": events.append}
+        options = {
+            "policy": policy,
+            "topics": topics,
+            "on_event": hook or events.append,
+        }
 
         def factory(**config):
             built.append(client_class(**config))

@@ -385,7 +385,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         told.check_timeout("flush", timeout)
         self._check_process()
         if timeout is None:
-            timeout = self._shell.traits.delivery_timeout + MARGIN_S
+            timeout = self._driver.machine.seconds + MARGIN_S
         return self._report(await self._driver.wait(time.monotonic() + timeout))
 
     def report(self) -> DeliveryReport:

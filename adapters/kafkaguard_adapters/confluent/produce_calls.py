@@ -6,7 +6,8 @@ import inspect
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, Producer, SerializingProducer
+from confluent_kafka import KafkaException, SerializingProducer
+from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be replaced
 from confluent_kafka.error import KeySerializationError, ValueSerializationError
 from confluent_kafka.serialization import MessageField, SerializationContext
 

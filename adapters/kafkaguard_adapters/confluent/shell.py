@@ -14,7 +14,8 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be replaced
 
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError

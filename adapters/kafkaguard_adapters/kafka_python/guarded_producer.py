@@ -162,7 +162,8 @@ class GuardedProducer(ClusterCalls):
 
         Args:
             timeout: Seconds to wait at most, 0 or more. Default: the client's
-                ``delivery_timeout_ms`` and 10 s.
+                ``delivery_timeout_ms`` and 10 s, beside the ``deadline`` of a policy
+                that tries for longer.
 
         Returns:
             What became of the records.
@@ -180,10 +181,7 @@ class GuardedProducer(ClusterCalls):
         if reading.is_sender_thread(self._shell.producer):
             raise told.waits_for_itself(errors, "flush")
         if timeout is None:
-            timeout = (
-                self._shell.producer.config["delivery_timeout_ms"] / 1000
-                + FLUSH_MARGIN_S
-            )
+            timeout = self._driver.machine.seconds + FLUSH_MARGIN_S
         return self._report(self._driver.wait(time.monotonic() + timeout))
 
     def close(

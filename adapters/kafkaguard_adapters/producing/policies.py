@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,8 @@ def shared_by(
     )
     breaker = None if policy.breaker is None else limits.breaker
     pauses = policy.breaker is not None and policy.breaker.when_open == "pause"
-    return Shared(limits.budget, breaker, pauses)
+    seconds = longest if longest < math.inf else 0.0
+    return Shared(limits.budget, breaker, pauses, seconds)
 
 
 def _of_overrides(policy: RetryPolicy, name: str) -> list[Any]:

@@ -134,6 +134,8 @@ class TaskDriver:
         if self._waiters:
             self._wake()
         if not commands:
+            if self.machine.holds:  # it may have begun to wait for a time
+                self._look_at_time()
             return
         self._commands.extend(commands)
         if self._is_busy:
