@@ -534,10 +534,7 @@ def wrap(
 ) -> GuardedProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     if reading.is_told(producer):
-        raise TypeError(
-            f"{producer!r} is guarded already, and only one guard can account for its "
-            "records: use that one"
-        )
+        raise told.guarded_already(producer)
     if reading.transactional_id(producer) is not None:
         check_transactional(policy, errors)
     complete_table()

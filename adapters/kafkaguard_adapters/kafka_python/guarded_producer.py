@@ -376,10 +376,7 @@ def wrap(
 ) -> GuardedProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     if reading.is_told(producer):
-        raise TypeError(
-            f"{producer!s} is guarded already, and only one guard can account for its "
-            "records: use that one"
-        )
+        raise told.guarded_already(producer)
     if producer.config["transactional_id"]:
         check_transactional(policy, errors)
     return GuardedProducer(

@@ -22,13 +22,14 @@ from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
 from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.listening import Heard
 from kafkaguard_adapters.producing.topic_limits import max_message_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkaguard._delivery.facts import Batch, Raw, Refusal
+    from kafkaguard._delivery.facts import Batch, Raw
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.asking.topic_settings import TopicSettings
@@ -81,7 +82,7 @@ class Dying:
         moving.hear_refusals(producer, self.refusals.__setitem__)
 
 
-class KafkaPythonShell:
+class KafkaPythonShell(Heard):
     """See the module.
 
     Args:
@@ -128,17 +129,8 @@ class KafkaPythonShell:
 
     # --- telling of batches -------------------------------------------------------
 
-    def listen(
-        self,
-        began: Callable[[Batch], object],
-        accepted: Callable[[Batch], object],
-        failed: Callable[[Batch, Sequence[Refusal]], object],
-        died: Callable[[BaseException, Place | None], object],
-        fault: Callable[[str, BaseException], object],
-    ) -> None:
-        """Tell of each batch from now on."""
-        self._began, self._accepted, self._failed = began, accepted, failed
-        self._died, self._fault = died, fault
+    def begin_telling(self) -> None:
+        """Tell of the batches of the producer in use."""
         self.put_in_use(self.producer)
 
     def put_in_use(self, producer: Any) -> None:

@@ -82,6 +82,14 @@ def callback_failed(
     return error
 
 
+def guarded_already(producer: object) -> TypeError:
+    """Make the error for a client that has a guard."""
+    return TypeError(
+        f"{producer!s} is guarded already, and only one guard can account for its "
+        "records: use that one"
+    )
+
+
 def closed(errors: ClientErrors, topic: str) -> KafkaGuardError:
     """Make the error for a record that comes to a closed producer."""
     return errors.make(
