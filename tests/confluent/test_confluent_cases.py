@@ -177,6 +177,7 @@ def test_b81_an_aio_producer_settles_its_future_and_says_what_it_ignores(
 def test_an_aio_producer_takes_no_policy_that_would_lose_records(kafka_cluster):
     """Nobody follows the outcome, so no refused record is set aside."""
     config = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    config |= {"enable.idempotence": True}
 
     async def run():
         client = AIOProducer(config)
