@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: how long an example takes says more about the machine than about us.
-settings.register_profile("quick", max_examples=60, deadline=None)
+settings.register_profile("quick", max_examples=15, deadline=None)
+settings.register_profile("full", max_examples=60, deadline=None)
 settings.register_profile("exhaustive", max_examples=3000, deadline=None)
 # The same examples for each small wrong change, and no search for the smallest one.
 settings.register_profile(
     "mutation",
-    settings.get_profile("quick"),
+    settings.get_profile("full"),
     derandomize=True,
     database=None,
     phases=(Phase.explicit, Phase.generate),
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 
 
 #: Whoever asks for one of these needs Java. Tests that start brokers or Spark by
@@ -56,6 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Take Java away, so that a test that needs it and does not say so fails."""
     config.addinivalue_line("markers", "java: needs Java: a broker, a jar or Spark")
+    config.addinivalue_line("markers", "types: runs type checkers, for half a minute")
     if config.getoption("--no-java"):
         os.environ["JAVA_HOME"] = "/no/java/with/--no-java"
         java._candidates = lambda: iter(())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 #: One run of mypy serves three tests.
-pytestmark = pytest.mark.xdist_group("types")
+pytestmark = [pytest.mark.types, pytest.mark.xdist_group("types")]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = [str(ROOT / each) for each in ("", "policies", "adapters")]

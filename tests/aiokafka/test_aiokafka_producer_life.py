@@ -43,11 +43,6 @@ def other_tasks():
     return asyncio.all_tasks() - {asyncio.current_task()}
 
 
-def bare_of(producer):
-    """Return the client in use."""
-    return producer.client
-
-
 class TestStart:
     """Before a producer is started, and where it does not start."""
 
@@ -166,7 +161,7 @@ class TestStop:
     ):
         """Only the guarded producer's own stop() ends it."""
         async with guarded(kafka_cluster) as producer:
-            await bare_of(producer).stop()
+            await producer.client.stop()
             async with asyncio.timeout(LIMIT_S):
                 await producer.send_and_wait(kafka_topic, b"v", b"k")
         assert set() == other_tasks()
@@ -186,12 +181,12 @@ class TestDeath:
         )
         async with producer:
             await producer.send_and_wait(kafka_topic, b"1", b"k")
-            old = bare_of(producer)
+            old = producer.client
             old._sender.sender_task.cancel()
             async with asyncio.timeout(LIMIT_S):
                 for n in (2, 3):
                     await producer.send_and_wait(kafka_topic, b"%d" % n, b"k")
-            assert old is not bare_of(producer)
+            assert old is not producer.client
         assert [value.decode() for _, value in read(kafka_cluster, kafka_topic)] == [
             "1",
             "2",
@@ -206,7 +201,7 @@ class TestDeath:
         """Those of a dead producer come before those that were sent since."""
         async with guarded(kafka_cluster, linger_ms=60_000) as producer:
             old = [await producer.send(kafka_topic, b"%d" % n, b"k") for n in range(5)]
-            bare_of(producer)._sender.sender_task.cancel()
+            producer.client._sender.sender_task.cancel()
             new = [
                 await producer.send(kafka_topic, b"%d" % n, b"k") for n in range(5, 8)
             ]
@@ -230,24 +225,24 @@ class TestDeath:
         """The number of a batch that was not written is used again; nobody dies."""
         topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
         async with guarded(kafka_cluster) as producer:
-            bare = bare_of(producer)
+            bare = producer.client
             for n in range(5):
                 large = await producer.send(topic, b"x" * 5000, b"k")
                 await asyncio.wait([large])
                 assert large.exception().code == 10
                 assert n == (await producer.send_and_wait(topic, b"v", b"k")).offset
-            assert bare is bare_of(producer)
+            assert bare is producer.client
 
     async def test_fenced_is_final(self, kafka_topic, kafka_faults):
         """No successor is built for a producer whose epoch is old."""
         async with guarded(kafka_faults) as producer:
-            bare = bare_of(producer)
+            bare = producer.client
             kafka_faults.on("Produce").fail("INVALID_PRODUCER_EPOCH")
             with pytest.raises(errors.KafkaGuardError) as caught:
                 await producer.send_and_wait(kafka_topic, b"v", b"k")
             assert isinstance(caught.value, aiokafka_errors.ProducerFenced)
             assert caught.value.verdict.action == Action.FENCED
-            assert bare is bare_of(producer)
+            assert bare is producer.client
 
     async def test_a_class_with_an_init_of_its_own_cannot_be_replaced(
         self, kafka_cluster, kafka_topic
@@ -259,8 +254,8 @@ class TestDeath:
                 super().__init__(**settings(where))
 
         async with guard(Own(kafka_cluster)) as producer:
-            bare_of(producer)._sender.sender_task.cancel()
-            await asyncio.sleep(0.1)
+            producer.client._sender.sender_task.cancel()
+            await asyncio.wait([producer.client._sender.sender_task])
             with pytest.raises(errors.ClientClosedError, match="factory=") as caught:
                 await producer.send(kafka_topic, b"v", b"k")
             assert caught.value.verdict.action == Action.RECREATE
@@ -275,7 +270,7 @@ class TestDeath:
                 super().__init__(**settings(where))
 
         async with guard(factory=Own, config={"where": kafka_cluster}) as producer:
-            bare_of(producer)._sender.sender_task.cancel()
+            producer.client._sender.sender_task.cancel()
             await producer.send_and_wait(kafka_topic, b"v", b"k")
         assert len(built) == 2
 
@@ -457,7 +452,7 @@ class TestCalls:
         """Only one can account for its records."""
         producer = guarded(kafka_cluster)
         with pytest.raises(TypeError, match="guarded already"):
-            guard(bare_of(producer))
+            guard(producer.client)
         await producer.stop()
 
 

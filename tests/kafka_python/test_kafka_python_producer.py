@@ -255,7 +255,7 @@ class TestSend:
                         producer.send(topic, b"v", b"k").get(20)
                     error = caught.value
                     assert (error.code, error.verdict.action) == (31, "CONFIGURE")
-                assert producer._shell.producer is client
+                assert producer.client is client
 
 
 class TestFaultsOfTheGuard:
@@ -304,7 +304,7 @@ class TestTransactions:
                 producer.commit_transaction()
             assert isinstance(caught.value, errors.KafkaGuardError)
             producer.abort_transaction()
-            assert producer._shell.producer is client
+            assert producer.client is client
         assert read(kafka_cluster, topic) == []
 
 

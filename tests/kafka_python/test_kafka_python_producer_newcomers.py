@@ -220,7 +220,7 @@ def test_a_batch_that_cannot_be_encoded_ends_in_time(kafka_cluster, kafka_topic)
     with producer_of(
         kafka_cluster, delivery_timeout_ms=1_500, request_timeout_ms=1_000
     ) as producer:
-        client = producer._shell.producer
+        client = producer.client
         client.send(kafka_topic, b"v", b"k", timestamp_ms=1 << 63)
         with pytest.raises(DeliveryFailed) as caught:
             producer.flush(30)

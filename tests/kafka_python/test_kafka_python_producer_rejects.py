@@ -85,7 +85,7 @@ class TestDeadLetter:
         kafka_cluster.create_topic(f"{topic}.dlq")
         settings = {} if idempotent else {"enable_idempotence": False, "retries": 0}
         producer = make(DEAD_LETTER, topics=stale, linger_ms=0, **settings)
-        client = producer._shell.producer
+        client = producer.client
         send = client.send
 
         def late(*record, **more):
@@ -106,12 +106,12 @@ class TestDeadLetter:
         topic, stale = stale_topic(kafka_cluster)
         kafka_cluster.create_topic(f"{topic}.dlq")
         producer = make(DEAD_LETTER, topics=stale)
-        shell, dead = producer._shell, producer._shell.producer
+        dead = producer.client
         wait_for_topic = moving.wait_for_topic
 
         def wait(client, name, seconds):
             if client is dead:
-                until(lambda: shell.producer is not dead)
+                until(lambda: producer.client is not dead)
                 raise RuntimeError("the loop is closed")
             wait_for_topic(client, name, seconds)
 

@@ -54,7 +54,7 @@ def outcome(future):
 
 def identity(producer):
     """Return the id and the epoch that a producer writes with."""
-    return producer._shell.producer._transaction_manager.producer_id_and_epoch
+    return producer.client._transaction_manager.producer_id_and_epoch
 
 
 class TestOrder:
@@ -296,7 +296,7 @@ class TestSuccessor:
             target=lambda: sent.append(producer.send(missing, b"v", b"k")), daemon=True
         )
         waiting.start()
-        until(lambda: missing in producer._shell.producer._metadata._topics)
+        until(lambda: missing in producer.client._metadata._topics)
         assert isinstance(
             outcome(producer.send(topic, b"-")), errors.InvalidRecordKeyError
         )

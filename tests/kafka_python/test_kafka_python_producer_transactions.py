@@ -377,7 +377,7 @@ def test_whatever_send_raises_fails_the_transaction(
 @contextmanager
 def impatient(producer):
     """Let calls wait for a second only, as if it had been built that way."""
-    config = producer._shell.producer.config
+    config = producer.client.config
     patience, config["max_block_ms"] = config["max_block_ms"], 1_000
     yield
     config["max_block_ms"] = patience
@@ -469,7 +469,7 @@ def test_a_record_that_send_refuses_fails_its_transaction(kafka_cluster, make):
     topic, plain = f"compact-{time.monotonic_ns()}", kafka_cluster.create_topic()
     kafka_cluster.create_topic(topic, config={"cleanup.policy": "compact"})
     producer = make(topic)
-    before = producer._shell.producer
+    before = producer.client
     for refused, error_class in (
         (lambda: producer.send(topic, b"no key"), errors.InvalidRecordKeyError),
         (lambda: producer.send(plain, b"x" * 2_000_000), errors.MessageTooLargeError),
@@ -485,7 +485,7 @@ def test_a_record_that_send_refuses_fails_its_transaction(kafka_cluster, make):
         producer.abort_transaction()
     in_transaction(producer, plain, b"next")
     assert committed(kafka_cluster, plain) == [b"next"]
-    assert producer._shell.producer is before
+    assert producer.client is before
 
 
 def test_calls_in_a_wrong_order_are_nobodys_death(make, kafka_topic):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafkaguard.protocol import ProtocolError, message, message_names
 from kafkaguard.protocol._schema import names
+from tests.effort import cases
 from tests.protocol.protocol_forms import Form, forms
 
 MUTATIONS = 30_000
@@ -68,7 +69,7 @@ BOTH = [
     for side in ("Request", "Response")
 ]
 few = settings(
-    max_examples=4,
+    max_examples=cases(4, quick=2),  # the first is the simplest one
     phases=[Phase.generate],
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -258,6 +258,11 @@ class GuardedProducer(ClusterCalls):
 
     # --- standing in for the client ------------------------------------------
 
+    @property
+    def client(self) -> Any:
+        """The client's producer that is in use."""
+        return self._shell.producer
+
     @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
     def __class__(self) -> type:
         """The client's class, so that ``isinstance`` holds."""

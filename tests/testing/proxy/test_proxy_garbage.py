@@ -20,11 +20,13 @@ from kafkaguard.testing.proxy.connection import Connection
 from kafkaguard.testing.proxy.hub import Hub
 from kafkaguard.testing.proxy.journal import Journal
 from kafkaguard.testing.proxy.places import layout
+from tests.effort import cases
 from tests.testing.proxy import raw_requests as raw
 from tests.testing.proxy.raw_client import RawClient
 from tests.testing.proxy.test_proxy_codes import APIS
 
-FRAMES = 50_000  # in each direction
+FRAMES = cases(50_000, quick=2_000)  # in each direction
+AGAIN = cases(2_000, quick=200)
 UPSTREAM = ("192.0.2.1", 9092)
 CLEAN_ENDS = {"the client closed it", "the broker closed it"}
 
@@ -168,12 +170,12 @@ def _judge(reasons, hub, caplog):
 
 
 async def test_garbage_leaves_nothing_behind():
-    """Two thousand more connections full of garbage need no more memory."""
+    """As many connections full of garbage once more need no more memory."""
     hub, dice = ClosedCircuit(), random.Random(3)
     samples = list(_requests())
 
     async def many():
-        for _ in range(2000):
+        for _ in range(AGAIN):
             await _serve(hub, _spoil(dice, dice.choice(samples)[1]), b"")
         gc.collect()
 
