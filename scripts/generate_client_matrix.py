@@ -31,7 +31,7 @@ CLIENTS = {
     ),
     "confluent-kafka": (
         "tests.confluent.test_confluent_contract",
-        ("TestConfluent",),
+        ("TestConfluent", "TestConfluentTransactions"),
     ),
     "aiokafka": (
         "tests.aiokafka.test_aiokafka_producer",
@@ -48,7 +48,7 @@ PARTS = {
     "instrumentation": ("InstrumentationContract",),
 }
 #: Seconds in which a scenario of a bare client must end.
-BARE_S = 20
+BARE_S = 10
 HEAD = """\
 <!-- made by scripts/generate_client_matrix.py; do not edit -->
 # What each producer does

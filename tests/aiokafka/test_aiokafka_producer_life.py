@@ -13,7 +13,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import errors as aiokafka_errors
 from kafkaguard import Action, DeliveryFailed, TopicFacts, errors, guard
 from kafkaguard._delivery.report import DeliveryReport, ForkedProducerError
+from kafkaguard._retries.events import WaitEvent
 from kafkaguard_policies import StackingWarning
+from tests.contracts.attempts import PATIENT
 from tests.contracts.producer import COMPACTED, read
 
 #: Seconds that nothing here may take, on the busiest machine.
@@ -345,6 +347,34 @@ class TestCalls:
             )
             sent = await producer.send_and_wait(kafka_topic, b"v", b"0")
             assert sent.partition == 0
+
+    async def test_a_send_without_room_is_tried_again(self, kafka_topic, kafka_faults):
+        """By the policy, after the client's own time; it is delivered once."""
+        waits = asyncio.Event()
+
+        def hook(event):
+            if isinstance(event, WaitEvent):
+                waits.set()
+
+        async with guarded(
+            kafka_faults,
+            policy=PATIENT,
+            on_event=hook,
+            request_timeout_ms=1_000,
+            max_batch_size=500,
+        ) as producer:
+            await producer.send_and_wait(kafka_topic, b"first", b"k")
+            kafka_faults.take_away(0)
+            sends = [
+                asyncio.create_task(producer.send(kafka_topic, b"x" * 400, b"%d" % n))
+                for n in range(3)
+            ]
+            async with asyncio.timeout(LIMIT_S / 2):
+                await waits.wait()
+            kafka_faults.bring_back(0)
+            async with asyncio.timeout(LIMIT_S / 2):
+                found = await asyncio.gather(*await asyncio.gather(*sends))
+            assert sorted(each.offset for each in found) == [1, 2, 3]
 
     async def test_a_partition_of_a_partitioner_that_is_not_there_is_set_aside(
         self, kafka_cluster, kafka_topic

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 import confluent_kafka
 from confluent_kafka import Producer
 from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrumentor
 
-from kafkaguard import guard
+from kafkaguard import errors, guard
 from tests.contracts.attempts import AttemptsContract
 from tests.contracts.cases import CasesContract
 from tests.contracts.instrumentation import InstrumentationContract
@@ -22,6 +22,7 @@ from tests.contracts.producer import (
     Writer,
 )
 from tests.contracts.rejects import RejectsContract
+from tests.contracts.transactions import TransactionsContract
 
 
 class Handle:
@@ -207,3 +208,38 @@ class TestConfluentNotIdempotent(TestConfluent):
     # It does not say whether a refusal was of the first try: once more, then it ends.
     dips = 1
     settings: ClassVar = {"enable.idempotence": False, "retries": 0}
+
+
+class TransactionalWriter(ConfluentWriter):
+    """A guarded Producer with a transactional.id."""
+
+    def init(self):
+        """Initialise."""
+        self.guarded.init_transactions()
+
+    def abort(self):
+        """Abort."""
+        self.guarded.abort_transaction()
+
+    def transaction(self):
+        """Begin one, and end it."""
+        return self.guarded.transaction()
+
+
+class TestConfluentTransactions(TransactionsContract):
+    client_error = confluent_kafka.KafkaException
+
+    @contextmanager
+    def open_transactional(self, servers, name, *, topics=None, policy="default"):
+        """Have the guard build one, and close it in the end."""
+        config = {
+            "bootstrap.servers": servers,
+            "transactional.id": f"id-{name}",
+            "linger.ms": 20,
+        }
+        guarded = guard(factory=Producer, config=config, topics=topics, policy=policy)
+        try:
+            yield TransactionalWriter(guarded, [])
+        finally:
+            with suppress(errors.KafkaGuardError):
+                guarded.close(5)
