@@ -209,7 +209,7 @@ class ProducerContract:
 
     # --- null keys --------------------------------------------------------------------
 
-    def test_a_null_key_is_refused_before_anything_is_sent(
+    def test_b03_a_null_key_is_refused_before_anything_is_sent(
         self, kafka_cluster, kafka_faults
     ):
         """The call itself raises, of both classes, and no Produce request is made."""
@@ -596,7 +596,7 @@ class ProducerContract:
     @pytest.mark.parametrize(
         "code", ["OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"]
     )
-    def test_a_broken_sequence_does_not_end_the_producer(
+    def test_b14_b15_a_broken_sequence_does_not_end_the_producer(
         self, kafka_cluster, kafka_topic, kafka_faults, code
     ):
         """Whatever becomes of that record, the next ones are delivered."""
@@ -798,7 +798,7 @@ class CallbacksContract:
             assert caught.value.report.delivered == 3
             assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 3
 
-    def test_a_callback_may_send(self, kafka_cluster, kafka_topic):
+    def test_b80_a_callback_may_send(self, kafka_cluster, kafka_topic):
         """Also one that is called while the producer recovers."""
         topic, stale = stale_topic(kafka_cluster)
         further = []
@@ -830,7 +830,7 @@ class ExpiryContract:
             faults.bootstrap_servers, policy=policy, delivery_timeout=self.TIME_S
         )
 
-    def test_a_record_without_an_answer_is_in_doubt_in_time(
+    def test_b17_a_record_without_an_answer_is_in_doubt_in_time(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """It may be written; and a flush raises it where nobody has looked."""
