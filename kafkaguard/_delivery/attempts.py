@@ -64,7 +64,9 @@ class Attempts:
         self._tell = tell
         #: By topic: the random number of what has failed since the last hand-over.
         self._draws: dict[str, float] = {}
+        #: Topics whose next hand-over is paid; those that the breaker lets fail.
         self._paid: set[str] = set()
+        self._barred: set[str] = set()
         self._topic = ""
 
     @property
@@ -98,14 +100,13 @@ class Attempts:
             return NEVER
         self._topic = topic = record.place.topic
         if topic not in self._draws:
-            self._draws[topic] = self._shared.random()
-            self._count_failure(now)
+            self._begin(topic, now)
         if record.attempts is None:
             since = self._since(record)
             record.attempts = Machine(since, self._draw, bucket=self)
         machine = record.attempts
         step = machine.failed(error.verdict, ruling, now)
-        if step.kind == "again" and self._is_barred(now):
+        if step.kind == "again" and topic in self._barred:
             step = Step("stop", reason=StopReason.BREAKER_OPEN)
         if step.kind == "again":
             until = machine.deadline(ruling) + self._traits.margin
@@ -122,6 +123,15 @@ class Attempts:
                 error=error.name,
             )
         return step
+
+    def _begin(self, topic: str, now: float) -> None:
+        """Take in the first failure of a topic since its last hand-over."""
+        shared = self._shared
+        self._draws[topic] = shared.random()
+        if shared.breaker is not None:
+            self._tell_change(shared.breaker.failed(now))
+            if not shared.pauses and self._ask(now):
+                self._barred.add(topic)
 
     def _since(self, record: Record) -> float:
         """Return when the application has handed a record over."""
@@ -151,35 +161,23 @@ class Attempts:
         """Take note that records of a topic are handed over; what fails is new."""
         self._draws.pop(topic, None)
         self._paid.discard(topic)
+        self._barred.discard(topic)
 
     # --- the breaker ------------------------------------------------------------------
 
     def wait(self, topic: str, now: float) -> float:
-        """Return for how many seconds the breaker keeps records of a topic back.
-
-        Args:
-            topic: One of which records failed since their last hand-over, or another.
-            now: The time.
-        """
-        breaker = self._shared.breaker
+        """Return for how many seconds the breaker keeps a topic's attempt back."""
         if topic not in self._draws or not self._shared.pauses:
             return 0.0
-        return self._ask(breaker, now)
+        return self._ask(now)
 
-    def _is_barred(self, now: float) -> bool:
-        shared = self._shared
-        return not shared.pauses and self._ask(shared.breaker, now) > 0
-
-    def _ask(self, breaker: CircuitBreaker | None, now: float) -> float:
+    def _ask(self, now: float) -> float:
+        breaker = self._shared.breaker
         if breaker is None or not breaker.disturbed:
             return 0.0
         wait, change = breaker.ask(now)
         self._tell_change(change)
         return wait
-
-    def _count_failure(self, now: float) -> None:
-        if self._shared.breaker is not None:
-            self._tell_change(self._shared.breaker.failed(now))
 
     def succeeded(self, now: float) -> None:
         """Take note of a batch that the broker took."""

@@ -66,6 +66,7 @@ class Confluent:
                 "bootstrap.servers": servers,
                 "enable.idempotence": True,
                 "linger.ms": 5,
+                "batch.size": 16_384,  # as the others; its own default is 1 MB
                 "socket.timeout.ms": 1_000,
                 "request.timeout.ms": 1_000,
                 "delivery.timeout.ms": int(DELIVERY_S * 1000),
