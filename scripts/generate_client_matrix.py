@@ -12,7 +12,6 @@ import inspect
 import json
 import subprocess
 import sys
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,6 +48,7 @@ PARTS = {
 }
 #: Seconds in which a scenario of a bare client must end.
 BARE_S = 10
+HANGS = "hangs"
 HEAD = """\
 <!-- made by scripts/generate_client_matrix.py; do not edit -->
 # What each producer does
@@ -92,30 +92,44 @@ def bare(
 
 
 class Recorder:
-    """Notes what became of each scenario.
+    """Notes what became of each scenario, at once: one that hangs ends the process.
 
     Args:
+        target: Where it is kept; what is there already is not run again.
         is_bare: The clients are not guarded.
     """
 
-    def __init__(self, *, is_bare: bool) -> None:
+    def __init__(self, target: Path, *, is_bare: bool) -> None:
         self.found: dict[str, str] = {}
+        if target.exists():
+            self.found = json.loads(target.read_text())
+        self._done = set(self.found)
+        self._target = target
         self._is_bare = is_bare
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Take the guard away."""
+        """Take the guard away; leave out what was run before."""
+        items[:] = [each for each in items if each.originalname not in self._done]
         if self._is_bare:
             for module in {item.module for item in items}:
                 module.guard = bare
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        """Note that a scenario has begun, in case that nobody comes back from it."""
+        self._note(item.originalname, self.found.get(item.originalname, HANGS))
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
         """Note how a scenario ended; of several, the first failure counts."""
         name = item.originalname
         if call.excinfo is not None:
-            if self.found.get(name, "✓") == "✓":
-                self.found[name] = said(call.excinfo.value)
-        elif call.when == "call":
-            self.found.setdefault(name, "✓")
+            if self.found[name] in (HANGS, "✓"):
+                self._note(name, said(call.excinfo.value))
+        elif call.when == "call" and self.found[name] == HANGS:
+            self._note(name, "✓")
+
+    def _note(self, name: str, end: str) -> None:
+        self.found[name] = end
+        self._target.write_text(json.dumps(self.found, indent=1))
 
 
 def said(error: BaseException) -> str:
@@ -129,9 +143,9 @@ def said(error: BaseException) -> str:
     if "DID NOT RAISE" in text:
         return "raises nothing"
     if "Timeout" in name or "timeout" in text.lower()[:40] or "no outcome" in text:
-        return "hangs"
+        return HANGS
     if "did not come true" in text:
-        return "hangs"
+        return HANGS
     if isinstance(error, AssertionError) or name == "Failed":
         return "differs"
     return f"`{name}`"
@@ -143,12 +157,12 @@ def run(client: str, *, is_bare: bool, target: Path) -> None:
 
     module, classes = CLIENTS[client]
     path = ROOT / (module.replace(".", "/") + ".py")
-    recorder = Recorder(is_bare=is_bare)
+    recorder = Recorder(target, is_bare=is_bare)
     options = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "--tb=no"]
     if is_bare:
-        options += ["--timeout", str(BARE_S), "-W", "ignore"]
+        bound = ["--timeout", str(BARE_S), "--timeout-method", "thread"]
+        options += [*bound, "-W", "ignore"]
     pytest.main([*options, *(f"{path}::{name}" for name in classes)], [recorder])
-    target.write_text(json.dumps(recorder.found, indent=1))
 
 
 def results(folder: Path) -> dict[tuple[str, bool], dict[str, str]]:
@@ -157,15 +171,23 @@ def results(folder: Path) -> dict[tuple[str, bool], dict[str, str]]:
     for client in CLIENTS:
         for is_bare in (False, True):
             target = folder / f"{client}-{'bare' if is_bare else 'guarded'}.json"
-            if not target.exists():
-                options = ["--bare"] if is_bare else []
-                subprocess.run(
-                    [sys.executable, __file__, "--run", client, str(target), *options],
-                    check=False,
-                    cwd=ROOT,
-                )
-            with suppress(FileNotFoundError):
-                found[client, is_bare] = json.loads(target.read_text())
+            run_all(client, target, is_bare=is_bare)
+            found[client, is_bare] = json.loads(target.read_text())
+    return found
+
+
+def run_all(client: str, target: Path, *, is_bare: bool) -> None:
+    """Run a client's contract; anew after a scenario that hangs, without that one."""
+    options = ["--bare"] if is_bare else []
+    command = [sys.executable, __file__, "--run", client, str(target), *options]
+    before = -1
+    while before < (now := len(_kept(target))):
+        before = now
+        subprocess.run(command, check=False, cwd=ROOT)
+
+
+def _kept(target: Path) -> dict[str, str]:
+    found: dict[str, str] = json.loads(target.read_text()) if target.exists() else {}
     return found
 
 
