@@ -17,7 +17,7 @@ from random import Random
 from kafka import KafkaConsumer, TopicPartition
 
 from kafkaguard.testing import KafkaCluster
-from tests.chaos.clients import CALL_S, CLIENTS, DELIVERY_S
+from tests.chaos.clients import CALL_S, CLIENTS, DELIVERY_S, POLICY_S
 from tests.chaos.faults import Faults
 from tests.chaos.load import Load
 
@@ -83,7 +83,7 @@ def wrong(told, found, now):
     late = [
         t
         for t in told.values()
-        if (t.settled or now) > t.sent + CALL_S + DELIVERY_S + MARGIN_S
+        if (t.settled or now) > t.sent + CALL_S + POLICY_S + DELIVERY_S + MARGIN_S
     ]  # fmt: skip
     return {
         "lost": len(lost(told, found)),
@@ -164,6 +164,8 @@ def say(chosen, faults, told, bad, uncaught):
     outcomes = kinds(told)
     late = sum(n for kind, n in outcomes.items() if kind.startswith("SUPERSEDED"))
     print(f"seed {chosen.seed}, {chosen.client}: {dict(faults.done)}")
+    times = [t.settled - t.sent for t in told.values() if t.settled is not None]
+    print(f"the longest outcome took {max(times, default=0.0):.1f} s")
     print(f"{len(told)} records; superseded {late / max(1, len(told)):.2%}")
     for kind, count in outcomes.most_common():
         print(f"  {count:8} {kind}")

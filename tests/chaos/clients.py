@@ -12,8 +12,9 @@ from kafka import KafkaProducer
 from aiokafka import AIOKafkaProducer
 from kafkaguard import DeliveryFailed, guard
 
-#: Seconds that a record has, and that a call may wait.
-DELIVERY_S, CALL_S = 4.0, 8.0
+#: Seconds that a record has, and that a call may wait; and that the policy tries for.
+DELIVERY_S, CALL_S, POLICY_S = 4.0, 8.0, 20.0
+POLICY = {"deadline": POLICY_S}
 
 
 class KafkaPython:
@@ -26,6 +27,7 @@ class KafkaPython:
     def __init__(self, servers):
         self._producer = guard(
             factory=KafkaProducer,
+            policy=POLICY,
             config={
                 "bootstrap_servers": servers,
                 "linger_ms": 5,
@@ -59,11 +61,12 @@ class Confluent:
     def __init__(self, servers):
         self._producer = guard(
             factory=Producer,
-            policy={"deadline": CALL_S},
+            policy=POLICY,
             config={
                 "bootstrap.servers": servers,
                 "enable.idempotence": True,
                 "linger.ms": 5,
+                "batch.size": 16_384,  # as the others; its own default is 1 MB
                 "socket.timeout.ms": 1_000,
                 "request.timeout.ms": 1_000,
                 "delivery.timeout.ms": int(DELIVERY_S * 1000),
@@ -122,7 +125,7 @@ class Aiokafka:
         return future.result(seconds)
 
     async def _start(self):
-        producer = guard(factory=AIOKafkaProducer, config=self._config)
+        producer = guard(factory=AIOKafkaProducer, config=self._config, policy=POLICY)
         await producer.start()
         return producer
 

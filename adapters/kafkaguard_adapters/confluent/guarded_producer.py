@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from functools import partial
 from threading import get_ident
@@ -25,6 +26,7 @@ from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+from kafkaguard_adapters.producing.policies import shared_by
 from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
@@ -104,6 +106,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             cache,
             self._on_event,
             self._letter_topics.meet,
+            shared=shared_by(policy, shell.traits, self.cluster_view.settings),
             barrier=shell,
         )
         null_keys = None
@@ -114,10 +117,10 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 disguised=policy.disguised_null_key,
                 transactional=shell.traits.transactional,
             )
-        seconds = min(
-            Limit(policy.deadline, "the policy's deadline"),
-            Limit(shell.traits.delivery_timeout, shell.traits.timeout_setting),
-        )
+        seconds = Limit(policy.deadline, "the policy's deadline")
+        if seconds.seconds == math.inf:
+            client = shell.traits
+            seconds = Limit(client.delivery_timeout, client.timeout_setting)
         self._sending = Sending(
             shell, driver, null_keys, cache.harmless, seconds, settings.on_delivery
         )

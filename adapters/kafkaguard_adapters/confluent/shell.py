@@ -14,7 +14,8 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be replaced
 
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError
@@ -27,6 +28,7 @@ from kafkaguard_adapters.confluent.windows import (
     Window,
     hashes,
 )
+from kafkaguard_adapters.producing.listening import Heard
 from kafkaguard_adapters.producing.topic_limits import max_message_bytes
 
 if TYPE_CHECKING:
@@ -36,9 +38,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import (
         Answer,
         Batch,
-        Place,
         Raw,
-        Refusal,
     )
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
@@ -69,7 +69,7 @@ class Letters(Protocol):
         """
 
 
-class ConfluentShell:
+class ConfluentShell(Heard):
     """See the module.
 
     Args:
@@ -123,18 +123,6 @@ class ConfluentShell:
         self._poller: threading.Thread | None = None
         self._retired: list[Any] = []
         settings.hear(self._hear_error)
-
-    def listen(
-        self,
-        began: Callable[[Batch], object],
-        accepted: Callable[[Batch], object],
-        failed: Callable[[Batch, Sequence[Refusal]], object],
-        died: Callable[[BaseException, Place | None], object],
-        fault: Callable[[str, BaseException], object],
-    ) -> None:
-        """Tell of each window from now on."""
-        self._began, self._accepted, self._failed = began, accepted, failed
-        self._died, self._fault = died, fault
 
     def use(self, machine: DeliveryMachine, letters: Letters) -> None:
         """Get to know who else takes part.
@@ -558,6 +546,9 @@ class ConfluentShell:
     def ask_limit(self, topic: str) -> int | None:
         """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
         return max_message_bytes(self._ask, topic)
+
+    def take_back(self, behind: Batch) -> None:
+        """Do nothing: a record cannot be taken back."""
 
     def give_up(self, batch: Batch) -> None:
         """Do nothing: a record cannot be taken back; the client keeps its time."""

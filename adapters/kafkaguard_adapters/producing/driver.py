@@ -26,6 +26,7 @@ from kafkaguard_adapters.producing.watch import Watch
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from kafkaguard._delivery.attempts import Shared
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
     from kafkaguard._delivery.records import Record, Work
     from kafkaguard._delivery.report import DeliveryReport
@@ -51,6 +52,7 @@ class ThreadDriver:
         cache: What is known of topics.
         hook: What receives events; None: nobody.
         meet: Told the topic of each batch.
+        shared: What the attempts of the policy share with others; None: none are made.
         barrier: Waits for the sends under way; default: those that ``barrier`` knows.
 
     Attributes:
@@ -68,6 +70,7 @@ class ThreadDriver:
         hook: Callable[[Event], object] | None = None,
         meet: Callable[[str], object] | None = None,
         *,
+        shared: Shared | None = None,
         barrier: Barrier | None = None,
     ) -> None:
         self._shell = shell
@@ -79,6 +82,7 @@ class ThreadDriver:
             shell.errors,
             size_alone=shell.size_alone,
             facts=cache.get,
+            shared=shared,
         )
         self.outside = Outside(hook)
         self.barrier = SendBarrier()
@@ -183,7 +187,7 @@ class ThreadDriver:
     def _lane_of(self, command: c.Command) -> Lane:
         """Return who carries a command out: what is quick waits for nothing long."""
         match command:
-            case c.SendNow() | c.GiveUp():
+            case c.SendNow() | c.GiveUp() | c.TakeBack():
                 return self._quick
             case c.HoldSends(topic) | c.AskLimit(topic) | c.Send(topic):
                 return self._lane(topic)
@@ -208,6 +212,8 @@ class ThreadDriver:
         match command:
             case c.SendNow():
                 shell.send_now()
+            case c.TakeBack(behind):
+                shell.take_back(behind)
             case c.GiveUp(batches):
                 for batch in batches:
                     shell.give_up(batch)
