@@ -161,7 +161,7 @@ def run(client: str, *, is_bare: bool, target: Path) -> None:
     options = ["-q", "-p", "no:randomly", "-p", "no:cacheprovider", "--tb=no"]
     if is_bare:
         bound = ["--timeout", str(BARE_S), "--timeout-method", "thread"]
-        options += [*bound, "-W", "ignore"]
+        options += [*bound, "-o", "timeout_func_only=true", "-W", "ignore"]
     pytest.main([*options, *(f"{path}::{name}" for name in classes)], [recorder])
 
 
