@@ -15,6 +15,9 @@ from kafkaguard import DeliveryFailed, guard
 #: Seconds that a record has, and that a call may wait; and that the policy tries for.
 DELIVERY_S, CALL_S, POLICY_S = 4.0, 8.0, 20.0
 POLICY = {"deadline": POLICY_S}
+#: confluent-kafka's is longer than any fault: librdkafka writes records twice once one
+#: has timed out on its way, since it then numbers anew what else is on its way.
+CONFLUENT_S = 60.0
 
 
 class KafkaPython:
@@ -22,7 +25,12 @@ class KafkaPython:
 
     Args:
         servers: Where the cluster is.
+
+    Attributes:
+        LONGEST_S: When a record must have its outcome.
     """
+
+    LONGEST_S = CALL_S + POLICY_S + DELIVERY_S
 
     def __init__(self, servers):
         self._producer = guard(
@@ -58,10 +66,12 @@ class Confluent:
         servers: Where the cluster is.
     """
 
+    LONGEST_S = 2 * CONFLUENT_S  # one that is sent again has as long once more
+
     def __init__(self, servers):
         self._producer = guard(
             factory=Producer,
-            policy=POLICY,
+            policy={"deadline": CONFLUENT_S},
             config={
                 "bootstrap.servers": servers,
                 "enable.idempotence": True,
@@ -69,7 +79,7 @@ class Confluent:
                 "batch.size": 16_384,  # as the others; its own default is 1 MB
                 "socket.timeout.ms": 1_000,
                 "request.timeout.ms": 1_000,
-                "delivery.timeout.ms": int(DELIVERY_S * 1000),
+                "delivery.timeout.ms": int(CONFLUENT_S * 1000),
                 "reconnect.backoff.max.ms": 500,
                 "error_cb": lambda _: None,
             },
@@ -107,6 +117,8 @@ class Aiokafka:
     Args:
         servers: Where the cluster is.
     """
+
+    LONGEST_S = KafkaPython.LONGEST_S
 
     def __init__(self, servers):
         self._loop = asyncio.new_event_loop()
