@@ -67,6 +67,11 @@ same scenario. Each row is a test against a real broker; ✓ means that the test
 | has no `name` | the client does not have what the scenario asks for |
 | not run | that run has ended before |
 """
+TAIL = """
+## Next step
+
+What a guarded producer does, in words: [Producers](producer.md).
+"""
 
 
 def scenarios() -> Iterator[tuple[str, str, str]]:
@@ -226,7 +231,7 @@ def page(found: dict[tuple[str, bool], dict[str, str]]) -> str:
             cells += [guarded, found[client, True].get(test, missing)]
         row = " | ".join(cells)
         lines.append(f"| **{words(test)}**: {sentence.replace('|', '/')} | {row} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, TAIL])
 
 
 def main() -> None:
