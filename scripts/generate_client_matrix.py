@@ -90,11 +90,19 @@ def bare(
 ) -> Any:
     """Stand in for ``guard()``: the client as it is."""
     if factory is None:
-        return client
+        return _lenient(client)
     try:
-        return factory(**config)
+        return _lenient(factory(**config))
     except TypeError:
         return factory(config)
+
+
+def _lenient(client: Any) -> Any:
+    """Let aiokafka's client be given the times that a guarded one takes."""
+    if hasattr(client, "send_and_wait"):
+        stop, flush = client.stop, client.flush
+        client.stop, client.flush = lambda *_: stop(), lambda *_: flush()
+    return client
 
 
 class Recorder:
