@@ -118,14 +118,14 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 transactional=shell.traits.transactional,
             )
         seconds = Limit(policy.deadline, "the policy's deadline")
-        if seconds.seconds == math.inf:
-            client = shell.traits
-            seconds = Limit(client.delivery_timeout, client.timeout_setting)
+        own = Limit(shell.traits.delivery_timeout, shell.traits.timeout_setting)
+        if policy.deadline == math.inf:
+            seconds = own
         self._sending = Sending(
             shell, driver, null_keys, cache.harmless, seconds, settings.on_delivery
         )
         shell.use(driver.machine, self._sending)
-        self._transactions = Transactions(shell, driver, seconds.seconds)
+        self._transactions = Transactions(shell, driver, min(seconds, own).seconds)
         self.__dict__["produce"] = produce_for(self._sending)
         self.__dict__["poll"] = self._quick_poll()
 
