@@ -19,6 +19,13 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Each version with that of Spark's own Kafka sink, which some tests compare with.
 VERSIONS = {"4.0.0": "4.0.0", "4.1.1": "4.1.1", "4.2.1": "4.2.0"}
 TESTS = ("tests/spark", "tests/cli/test_pipeline_input.py")
+#: What PySpark 4.0 has no API for: streams of a data source that takes Arrow batches.
+NOT_IN_4_0 = (
+    "test_stream_dead_letters",
+    "test_listener_hands",
+    "test_stream_that_fails",
+    "test_streams_live",
+)
 _SINK = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _INSTALL_S, _TESTS_S = 900, 5400
 
@@ -36,12 +43,15 @@ def environment(folder: Path, version: str) -> Path:
     return python
 
 
-def tried(python: Path, sink: str, tests: list[str]) -> dict[str, int]:
+def tried(python: Path, version: str, tests: list[str]) -> tuple[int, int]:
     """Run the tests; return how many there were, and how many did not pass."""
+    sink = VERSIONS.get(version, version)
+    left_out = NOT_IN_4_0 if version.startswith("4.0.") else ()
+    only = ["-k", f"not ({' or '.join(left_out)})"] if left_out else []
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.xml"
         subprocess.run(
-            [str(python), "-m", "pytest", "-q", f"--junit-xml={result}", *tests],
+            [str(python), "-m", "pytest", "-q", f"--junit-xml={result}", *only, *tests],
             check=False,
             cwd=ROOT,
             env={**os.environ, "SPARK_CONNECTOR": f"{_SINK}:{sink}"},
@@ -49,10 +59,7 @@ def tried(python: Path, sink: str, tests: list[str]) -> dict[str, int]:
         )
         suite = ET.parse(result).getroot()[0]  # noqa: S314 - pytest wrote it
     counts = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors")}
-    return {
-        "tests": counts["tests"],
-        "not passed": counts["failures"] + counts["errors"],
-    }
+    return counts["tests"], counts["failures"] + counts["errors"]
 
 
 def main() -> None:
@@ -65,9 +72,8 @@ def main() -> None:
     folder = given.folder or Path(tempfile.mkdtemp(prefix="pyspark-versions-"))
     rows = []
     for version in given.versions:
-        sink = VERSIONS.get(version, version)
-        counts = tried(environment(folder, version), sink, [*given.tests])
-        rows.append(f"| {version} | {counts['tests']} | {counts['not passed']} |")
+        tests, failed = tried(environment(folder, version), version, [*given.tests])
+        rows.append(f"| {version} | {tests} | {failed} |")
     print("| PySpark | tests | not passed |\n| --- | --- | --- |", *rows, sep="\n")
 
 
