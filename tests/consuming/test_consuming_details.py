@@ -408,7 +408,7 @@ class TestCommits:
         [
             ((29,), True),
             ((12,), True),
-            ((29, 12), True),
+            ((29, 12, -1), True),
             ((22,), False),
             ((82,), False),
             ((29, 82), False),
@@ -419,7 +419,7 @@ class TestCommits:
         self, codes, may
     ):
         """What the group or the client has to see is not swallowed."""
-        places = (HERE, THERE)
+        places = (HERE, THERE, ELSEWHERE)
         refused = {
             place: commit_error(code)
             for place, code in zip(places, codes, strict=False)
