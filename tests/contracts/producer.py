@@ -368,7 +368,8 @@ class ProducerContract:
             now = round(time.time() * 1000)
             guilty = {**guilty, "timestamp_ms": now + guilty["timestamp_ms"]}
         mates = [{"value": b"%d" % n, "key": b"k%d" % (n % 7)} for n in range(24)]
-        with self.open(kafka_cluster.bootstrap_servers, topics=stale) as writer:
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, topics=stale, linger=0.5) as writer:  # one batch
             batch = [*mates[:17], guilty, *mates[17:]]
             handles = writer.send_all(topic, batch)
             ends = writer.outcomes(handles)
@@ -516,7 +517,8 @@ class ProducerContract:
             }
             for n in told
         ]
-        with self.open(kafka_cluster.bootstrap_servers, topics=stale) as writer:
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, topics=stale, linger=0.5) as writer:  # one batch
             writer.send_all(topic, batch)
             writer.flush()
         assert [len(each) for each in told.values()] == [1] * 12

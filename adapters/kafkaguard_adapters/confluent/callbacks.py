@@ -91,11 +91,12 @@ class Callbacks:
             outcome: What became of the record.
             message: The client's last message about it.
         """
-        self.is_direct = False
         self._put(partial(_tell, callback, outcome, message))
 
     def _put(self, task: Callable[[], object]) -> None:
-        self._waiting.append(task)
+        with self._lock:  # else serve() may find nothing, and a later one overtakes it
+            self.is_direct = False
+            self._waiting.append(task)
         self._arrived.set()
 
     def serve(self) -> int:

@@ -326,20 +326,29 @@ class ConfluentShell:
         share batches, or one that is refused is the only one of its batch and yet not
         known to be to blame.
         """
-        client = self.client
         start = _now()
-        try:
-            left = client.poll(seconds) if self._second else client.flush(seconds)
-        except KafkaException as error:
-            self.note(client, error)
-            return
+        if self._second:
+            left = self._served(lambda client: client.poll(seconds))
+        else:
+            left = self._served(lambda client: client.flush(seconds))
         if not left:
             time.sleep(max(0.0, start + seconds - _now()))
 
     def serve_for_room(self, seconds: float) -> None:
         """Serve what comes first, so that the client has room again."""
         with self.callbacks.diverted():
-            self.client.poll(seconds)
+            self._served(lambda client: client.poll(seconds))
+
+    def _served(self, serve: Callable[[Any], int]) -> int:
+        """Serve reports; return what the client says of it, 0 where it fails."""
+        client = self.client
+        try:
+            return serve(client)
+        except KafkaException as error:
+            self.note(client, error)
+        except RuntimeError as error:  # it was closed, but not by the guard
+            self._fault("the client could not be polled", error)
+        return 0
 
     # --- the death of a producer ------------------------------------------------------
 
@@ -437,7 +446,11 @@ class ConfluentShell:
         """
         assert self.build is not None
         successor = self.build()
-        prepare(successor)
+        try:
+            prepare(successor)
+        except BaseException:
+            self._close(successor)
+            raise
         self.stop()
         self._put_in_use(successor)
 

@@ -136,6 +136,7 @@ class Sending:
             timeout = self._await_topic(topic, partition, timeout)
         me = get_ident()
         under_way = self.under_way
+        outer = under_way.get(me)  # a serialiser or a log handler may send as well
         under_way[me] = topic  # before the look, so that a hold waits for it
         try:
             if self.machine.holds:
@@ -166,10 +167,10 @@ class Sending:
                 record = SendArguments(
                     topic, value, key, headers, partition, timestamp_ms
                 )
-                under_way[me] = None
+                under_way[me] = outer
                 return self._not_accepted(error, producer, record, timeout)
         finally:
-            under_way[me] = None
+            under_way[me] = outer
         if inner.is_done and inner.failed():  # perhaps before it came into any batch
             record = SendArguments(topic, value, key, headers, partition, timestamp_ms)
             self._failed_at_once(inner, record)

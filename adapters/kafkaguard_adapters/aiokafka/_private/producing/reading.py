@@ -25,7 +25,8 @@ _NO_LIMIT = 1 << 31
 
 def is_told(producer: Any) -> bool:
     """Tell whether a guard follows the batches of a producer already."""
-    return "_append_batch" in vars(producer._message_accumulator)
+    accumulator = producer._message_accumulator
+    return getattr(accumulator._append_batch, "__self__", None) is not accumulator
 
 
 def loop_of(producer: Any) -> asyncio.AbstractEventLoop:
