@@ -179,32 +179,34 @@ def setting(value: Any) -> str:
 
 
 class UsesTable(SphinxDirective):
-    """A row for each setting, a column for each use."""
+    """A row for each use: the settings that it obeys, and those that it ignores."""
 
     def run(self) -> list[nodes.Node]:
-        """Draw it."""
-        rows = (
-            (
-                f"`{name}`",
-                *("yes" if name in obeyed else "" for obeyed in USES.values()),
-            )
-            for name in sorted(frozenset().union(*USES.values()))
-        )
-        return parse(self, table(("Setting", *USES), rows))
+        """Draw a table of all settings."""
+        return parse(self, _uses(frozenset().union(*USES.values())))
 
 
 class PresetUses(SphinxDirective):
-    """A row for each preset: what each use obeys of the settings in its file."""
+    """The same for the settings in the file of each preset."""
 
     def run(self) -> list[nodes.Node]:
-        """Draw it."""
-        rows = []
+        """Draw a table for each preset."""
+        lines: list[str] = []
         for name in presets():
-            given = given_settings(load_policy(name))
-            obeyed = (sorted(given & each) for each in USES.values())
-            shown = (", ".join(f"`{setting}`" for setting in each) for each in obeyed)
-            rows.append((f"`{name}`", *shown))
-        return parse(self, table(("Preset", *USES), rows))
+            lines += [f"### {name}", "", *_uses(given_settings(load_policy(name))), ""]
+        return parse(self, lines)
+
+
+def _uses(given: frozenset[str]) -> list[str]:
+    rows = (
+        (use, _listed(given & obeyed), _listed(given - obeyed))
+        for use, obeyed in USES.items()
+    )
+    return table(("Use", "Obeys", "Ignores"), rows)
+
+
+def _listed(settings: frozenset[str]) -> str:
+    return ", ".join(f"`{setting}`" for setting in sorted(settings)) or "nothing"
 
 
 class MetricTable(SphinxDirective):

@@ -79,7 +79,7 @@ def guard(
 
     Returns:
         The guarded client: an instance of the client's class (``isinstance``) with all
-            attributes and methods.
+        attributes and methods.
 
     Raises:
         TypeError: Neither a client nor a factory is given, there is no adapter for the

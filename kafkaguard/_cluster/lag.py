@@ -2,7 +2,7 @@
 
 Lag counts offsets, not records: transaction markers and records removed by compaction
 have offsets too. It counts existing offsets only: those that retention removed are
-    ``lost``.
+``lost``.
 """
 
 from __future__ import annotations

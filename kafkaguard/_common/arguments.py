@@ -86,7 +86,7 @@ def milliseconds(argument: str, given: Any) -> int:
     """Read a time as Kafka has it, in milliseconds; parts of one are dropped.
 
     Raises:
-        TypeError: It is no number.
+        TypeError: It is not a number.
         ValueError: It is more than Kafka's int64 holds, or has no end.
     """
     if not isinstance(given, Real) or isinstance(given, bool):
@@ -122,7 +122,7 @@ def seconds(argument: str, given: Any) -> float:
     """Read a time to wait.
 
     Raises:
-        TypeError: It is no number.
+        TypeError: It is not a number.
         ValueError: It is not above 0, or has no end.
     """
     if not isinstance(given, Real) or isinstance(given, bool):

@@ -41,7 +41,7 @@ class AskRange:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Read at this position on a connection of our own; then call ``probed``."""
+    """Read at this position on a connection of the guard; then call ``probed``."""
 
     place: TopicPartition
     position: int | None

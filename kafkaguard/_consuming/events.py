@@ -20,7 +20,7 @@ class PartitionEvent(Event):
     Attributes:
         topic: The topic.
         partition: The partition; -1: the whole topic.
-        position: The offset of the next record to read; None: not known.
+        position: The offset of the next record to read; None if unknown.
     """
 
     topic: str

@@ -57,7 +57,7 @@ class StandingReaders:
     def note(
         self, readers: Mapping[TopicPartition, Reader], now: float
     ) -> list[TopicPartition]:
-        """Take in where all readers are; others are forgotten.
+        """Record where all readers are; others are forgotten.
 
         Returns:
             Those that have stood still for long enough to ask why.
@@ -80,7 +80,7 @@ class StandingReaders:
             del self._watches[place]
 
     def looked(self, place: TopicPartition, now: float) -> bool:
-        """Take in that a reader was looked at; the next look comes later each time.
+        """Record that a reader was looked at; the next look comes later each time.
 
         Returns:
             Whether that look was still wanted.

@@ -45,8 +45,7 @@ class Send:
     """Give records to the client in this order, despite the hold.
 
     They are records to send again, or dead letters. Each is for ``record.place``, whose
-        partition may be None. *Reply*: ``sent``, with
-    a token or an exception for each.
+    partition may be None. *Reply*: ``sent``, with a token or an exception for each.
     """
 
     topic: str

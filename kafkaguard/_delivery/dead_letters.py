@@ -145,7 +145,7 @@ def without_reasons(
 
     Returns:
         The other headers, and the permanent facts of earlier refusals: their number,
-            and the first topic and partition.
+        and the first topic and partition.
     """
     ours = _REPLACED | names_of(dialect)
     headers = list(headers)

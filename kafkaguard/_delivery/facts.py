@@ -75,7 +75,7 @@ class Batch:
     """Records that a client sends together; the base class of each shell's batches.
 
     A client without visible batches has windows instead: all records of a topic between
-        two polls. A shell reports each batch twice: ``began``, and its end.
+    two polls. A shell reports each batch twice: ``began``, and its end.
 
     Args:
         place: Where its records go.

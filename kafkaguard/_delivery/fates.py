@@ -108,7 +108,7 @@ class Fates:
         return self._by_token.get(token)
 
     def handed_over(self, record: Record, token: Hashable) -> None:
-        """Take note that the client has a record again."""
+        """Record that the client has a record again."""
         self.happens(record, RecordEvent.HANDED_OVER)
         if not record.is_letter:
             if record.token is not record.first_token:

@@ -89,7 +89,7 @@ class Judge:
     """Judges the failures of one client.
 
     Args:
-        traits: What the client can do and tell.
+        traits: The client's traits.
         errors: Makes its errors.
     """
 

@@ -42,7 +42,7 @@ class DeliveryReport:
         failed: Records that were not written.
         in_doubt: Records that may have been written.
         pending: Records whose outcome was still open when the time was up.
-        errors: Failures that nobody has looked at yet, at most 1000.
+        errors: Failures that the application has not checked, at most 1000.
         dead_lettered: Rejected records that are in their dead-letter topic.
         dropped: Rejected records that the policy drops.
         superseded: Of those that failed, the ones that a later record of their key has
@@ -137,5 +137,5 @@ _SEVERITY = {action: rank for rank, action in enumerate(Action)}
 
 
 def worst(errors: Iterable[KafkaGuardError]) -> KafkaGuardError | None:
-    """Return the error whose verdict is the gravest; None if there is none."""
+    """Return the error whose verdict is the most severe; None if there is none."""
     return max(errors, key=lambda e: _SEVERITY[e.verdict.action], default=None)

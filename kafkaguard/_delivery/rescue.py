@@ -70,7 +70,7 @@ class Topic:
 
     @property
     def is_sending(self) -> bool:
-        """Whether the driver hands records over."""
+        """Whether the driver gives records to the client."""
         return self.state is TopicState.SENDING
 
     @property

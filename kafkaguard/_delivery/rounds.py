@@ -30,7 +30,7 @@ class Rounds:
     """The topics of which records wait to be sent again.
 
     Args:
-        policy: What the user decides.
+        policy: The policy.
         errors: Makes the client's errors.
         judge: Makes those that the machine gives by itself.
         lines: Batches in their order.
@@ -106,7 +106,7 @@ class Rounds:
         self._emit(commands.HoldSends(topic.name))
 
     def held(self, name: str, now: float) -> None:
-        """Take note that no send of a topic is under way."""
+        """Record that no send of a topic is running."""
         topic = self.topics.get(name)
         if topic is not None and topic.state is TopicState.HOLDING:
             topic.happens(TopicEvent.HELD)

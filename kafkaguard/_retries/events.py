@@ -194,7 +194,7 @@ class EventHook(Protocol):
     """
 
     def __call__(self, event: Event, /) -> object:
-        """Take in an event."""
+        """Record an event."""
 
 
 def emit(hooks: Iterable[EventHook], event: Event) -> None:

@@ -50,7 +50,7 @@ class TopicFactsCache:
     Args:
         declared: Facts that the caller vouches for; they neither expire nor drop out.
         ttl: Seconds that a fact is trusted.
-        clock: Seconds that only ever grow.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -262,6 +262,6 @@ class AwaitedFactsLookup(_Lookup):
             del self._running[topic]
 
     def close(self) -> None:
-        """End the look-ups that are under way."""
+        """End the look-ups that are running."""
         for task in self._running.values():
             task.cancel()

@@ -54,7 +54,7 @@ class RemoteStorageNotReadyError(RetriableError):
     """The broker is still reading the metadata of remote (tiered) storage.
 
     It has no code: a broker answers 9 or -1, and only request and topic show what it
-        means (KIP-1007). Other partitions of the same request are not affected.
+    means (KIP-1007). Other partitions of the same request are not affected.
 
     Attributes:
         report: The answers for the other partitions, if a guarded consumer's call for

@@ -21,7 +21,7 @@ class Versions:
     last: int
 
     def __contains__(self, version: int) -> bool:
-        """Say whether a version is in it."""
+        """Return whether a version is in it."""
         return self.first <= version <= self.last
 
 

@@ -22,7 +22,7 @@ class RetryPolicy(RuledPolicy):
 
     Frozen: a policy never changes; ``replace`` makes another one. All durations are
     seconds, as a number or a ``timedelta``. Every value has a bound. To remove it,
-        where that is possible, give ``unbounded``.
+    where that is possible, give ``unbounded``.
 
     Example:
         >>> RetryPolicy(max_attempts=3, deadline=10).max_attempts

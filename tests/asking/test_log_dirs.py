@@ -250,7 +250,7 @@ def test_b41_fenced_broker_is_told_though_metadata_leaves_it_out():
         assert report.brokers[0].dirs
         (error,) = report.errors
         assert isinstance(error, errors.ClientNotConnectedError)
-        assert "broker 1 is registered but fenced or away" in str(error)
+        assert "broker 1 is registered but fenced or down" in str(error)
         assert not report.complete
     assert refused.errors == [refused.registry_error]
     assert not refused.complete

@@ -41,7 +41,7 @@ def listener():
 def test_a_proxy_needs_somebody_behind_it(refused):
     """A misspelt address is not found out by the first client."""
     line = refused("proxy", "--bootstrap-server", "127.0.0.1:1,nobody.invalid:9092")
-    assert "no broker takes a connection: 127.0.0.1:1 (Connection refused)" in line
+    assert "no broker accepts a connection: 127.0.0.1:1 (Connection refused)" in line
     assert "nobody.invalid:9092 (" in line
 
 

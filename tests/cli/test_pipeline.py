@@ -167,7 +167,7 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
         ({"dead_letter": {"topic": "d"}}, "'dead_letter' belongs in 'policy'. "),
         ({"stream": {"path": "x"}}, "'path' belongs in 'source'. "),
         ({"policy": {"extends": "spark-sink"}}, "the topic does not exist"),
-        ({"policy": "spark-sink"}, "CONFIGURE: create the topic, or mend"),
+        ({"policy": "spark-sink"}, "CONFIGURE: create the topic, or correct"),
         ({"sink": {"bootstrap_servers": "a:b:c", "topic": "t"}}, "cannot be parsed"),
     ],
 )
@@ -229,7 +229,7 @@ def test_mistake_found_while_starting_is_said_with_file_line_and_key(
     [
         ("nonsense", 1, "their names begin with 'spark.'"),
         ("fs.s3a.endpoint", "s3", "those of Hadoop with 'spark.hadoop.'"),
-        ("spark.driver.memory", "lots", "'lots' is not enough, or no size"),
+        ("spark.driver.memory", "lots", "'lots' is too small, or not a size"),
         ("spark.driver.memory", "8m", "Spark needs at least 450m"),
         ("spark.driver.memory", "1gb", "write it as '512m' or '4g'"),
         ("spark.driver.memory", 4, "'4' is not enough"),

@@ -51,7 +51,9 @@ def test_malformed_line_stops_the_job_before_anything_is_sent(run, lines, topics
     result = run(lines)
     assert result.exit_code == 1
     assert "MALFORMED: file:" in result.output
-    assert "lines.json has a line that cannot be read as its columns" in result.output
+    assert (
+        "lines.json has a line that does not fit the declared columns" in result.output
+    )
     assert "it is line 2 of the file" in result.output
     assert "none" not in result.output
 

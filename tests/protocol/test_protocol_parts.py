@@ -51,7 +51,7 @@ def test_a_request_is_told_by_its_first_four_bytes():
     found, version = guess_request(b"\0\x12\0\4")
     assert (found.name, version) == ("ApiVersions", 4)
     assert guess_request(b"\0\x12\xff\xff")[1] == -1
-    with pytest.raises(ProtocolError, match="3 bytes are no message") as short:
+    with pytest.raises(ProtocolError, match="3 bytes are not a Kafka message") as short:
         guess_request(b"\0\x12\0")
     assert short.value.offset == 0
     with pytest.raises(ProtocolError, match="no header of a request") as unknown:

@@ -121,5 +121,5 @@ def test_keys_that_collapsed_are_warned_of_once_with_their_number():
     """One of them may be meant."""
     assert report(collapsed_keys=1).warnings == ()
     both = total("t", None, [report(collapsed_keys=1), report(collapsed_keys=3)])
-    assert both.warnings[0].startswith("4 records have the key {}: to_json leaves out")
+    assert both.warnings[0].startswith("4 records have the key {}: to_json omits")
     assert "4 records have the key {}" in str(both)

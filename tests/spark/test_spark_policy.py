@@ -82,8 +82,8 @@ def waits_of(policy, error=UNKNOWN_TOPIC):
             [1, 2],
             "BUDGET",
         ),
-        (None, [], "1 attempt; policy spark ends here (ATTEMPTS)"),
-        ("none", [], "1 attempt; policy none ends here (ATTEMPTS)"),
+        (None, [], "1 attempt; policy spark allows no further attempt (ATTEMPTS)"),
+        ("none", [], "1 attempt; policy none allows no further attempt (ATTEMPTS)"),
     ],
 )
 def test_what_was_not_written_is_sent_again_as_the_policy_says(policy, waits, reason):
@@ -101,7 +101,10 @@ def test_preset_means_what_it_says():
     found, error = waits_of("spark-sink")
     assert len(found) == 9
     assert sum(found) < 300
-    assert "10 attempts; policy spark-sink ends here (ATTEMPTS)" in error.__notes__[0]
+    assert (
+        "10 attempts; policy spark-sink allows no further attempt (ATTEMPTS)"
+        in error.__notes__[0]
+    )
 
 
 def test_override_may_send_again_what_else_would_fail_the_job():

@@ -118,4 +118,4 @@ def test_collapsed_keys_are_told_once_with_their_number():
         if said := collapsed_said(count):
             tell_once(topic, said, told.append)
     (said,) = told
-    assert said.startswith("3 records have the key {}: to_json leaves out")
+    assert said.startswith("3 records have the key {}: to_json omits")

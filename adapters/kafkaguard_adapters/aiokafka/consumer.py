@@ -120,7 +120,7 @@ class GuardedConsumer(ForkSafe, StandIn):
 
     Args:
         consumer: The client's consumer.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
         policy: How long to wait.
         on_event: What receives events.
     """
@@ -196,7 +196,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._death = error
 
     async def stop(self) -> None:
-        """Close our own connections, then the client, within 30 s."""
+        """Close the guard's own connections, then the client, within 30 s."""
         await self._end()
 
     async def _end(self) -> None:
@@ -303,7 +303,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._check()
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client; what is awaited is looked at first."""
+        """Delegate everything else to the client; awaited calls are checked first."""
         found = super().__getattr__(name)
         return self._checked(found) if name in _AWAITED else found
 

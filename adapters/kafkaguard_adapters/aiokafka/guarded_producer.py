@@ -63,11 +63,11 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     Args:
         producer: The client's producer.
         builder: Builds its successor, should it die.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
         cache: What is known about topics.
         policy: What becomes of records that fail, and of null keys.
         topics: Topics that it will send to, as far as they are known.
-        on_event: What receives events; None: nobody.
+        on_event: The hook for events, or None.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         self.send = self._sending.send
 
     def _use(self, producer: Any) -> None:
-        """Take note of the client in use, and whether it is alive."""
+        """Record the client in use, and whether it is alive."""
         self.client = producer
         self._sending.use_client(producer)
         self._look_whether_usable()

@@ -102,6 +102,6 @@ class PublicProducer(AsyncClusterCalls, StandIn):
         return (await self.cluster_view.ask_topic_settings(topic)).facts
 
     async def stop(self) -> None:
-        """Close our own connections, then the client, within 30 s."""
+        """Close the guard's own connections, then the client, within 30 s."""
         self._lookup.close()
         await self._end()

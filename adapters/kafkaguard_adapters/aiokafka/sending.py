@@ -192,7 +192,7 @@ class Sending:
         return add_message
 
     async def _add_checked(self, tp: Any, raw: Raw, within: float) -> Any:
-        """Take in a record whose key has to be looked at, or whose topic is held."""
+        """Record a record whose key has to be looked at, or whose topic is held."""
         is_disguised, self._is_disguised = self._is_disguised, False
         if raw.key is None or is_disguised:
             refusal = await self._refusal(tp.topic, is_disguised=is_disguised)
@@ -205,7 +205,7 @@ class Sending:
         )
 
     async def add_batch(self, builder: Any, tp: Any, timeout: float) -> Any:  # noqa: ASYNC109 - the client's own signature
-        """Take in a batch of the application's own."""
+        """Record a batch of the application's own."""
         count = moving.null_keys_in(builder)
         if count:
             refusal = await self._refusal(tp.topic, is_disguised=False)
@@ -340,7 +340,7 @@ class Sending:
             return await self.not_accepted(error, client, send, args, kwargs, call)
 
     def _is_being_replaced(self, topic: str) -> bool:
-        """Tell whether a send that comes now waits, or finds another client."""
+        """Return whether a send that comes now waits, or finds another client."""
         return self.is_usable or self.driver.is_held(topic)
 
     # --- what an error means ----------------------------------------------------------

@@ -135,7 +135,7 @@ class AIOKafkaShell(Heard):
         return self._hooks[self.producer].lost_end
 
     def forget_end(self) -> None:
-        """Take note that a transaction is about to end."""
+        """Record that a transaction is about to end."""
         self._hooks[self.producer].lost_end = False
 
     # --- telling of batches -----------------------------------------------------------
@@ -255,7 +255,7 @@ class AIOKafkaShell(Heard):
         self._in_use(producer)
 
     def shut(self) -> None:
-        """Take in nothing more, and send nothing more."""
+        """Record nothing more, and send nothing more."""
         self.death = self.death or KafkaTimeoutError("it is stuck")
         self._in_use(self.producer)
         moving.refuse(self.producer)
@@ -351,7 +351,7 @@ class AIOKafkaShell(Heard):
             await self._close(self._retired.pop())
 
     def may_pass(self, error: BaseException) -> bool:
-        """Tell whether building a producer may succeed later."""
+        """Return whether building a producer may succeed later."""
         return isinstance(error, OSError) or bool(getattr(error, "retriable", False))
 
     # --- handing over -----------------------------------------------------------------
@@ -421,7 +421,7 @@ class AIOKafkaShell(Heard):
         return reading.size_alone(self.producer, raw)
 
     async def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         try:
             async with asyncio.timeout(ASK_S):
                 return (await self._ask(topic)).max_message_bytes
@@ -480,14 +480,14 @@ class AIOKafkaShell(Heard):
             self._unseen.append((future, outcomes))
 
     def note_seen(self) -> None:
-        """Take note of the failures that the application has looked at."""
+        """Record the failures that the application has looked at."""
         for future, outcomes in self._unseen:
             if moving.was_seen(future):
                 for outcome in outcomes:
                     outcome.seen = True
 
     def note_told(self) -> None:
-        """Take note that the failures until now were told in a report."""
+        """Record that the failures until now were told in a report."""
         told, self._unseen = self._unseen, []
         for future, _ in told:
             moving.forgive(future)

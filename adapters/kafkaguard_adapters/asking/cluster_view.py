@@ -62,7 +62,7 @@ class ClusterView:
         """Ask for the settings of a topic, and wait for the answer.
 
         Raises:
-            KafkaGuardError: They are not told, or nobody answers within 10 s.
+            KafkaGuardError: They are not told, or no broker answers within 10 s.
         """
         return run(self.ask_topic_settings(topic))
 
@@ -70,7 +70,7 @@ class ClusterView:
         """Ask for the settings of a topic.
 
         Raises:
-            KafkaGuardError: They are not told, or nobody answers within 10 s.
+            KafkaGuardError: They are not told, or no broker answers within 10 s.
         """
         return await ask_alone(self.settings(), self.make, topic)
 

@@ -86,7 +86,7 @@ class Question:
     stable: bool = False
 
     def is_meant(self, committed: Committed | KafkaGuardError) -> bool:
-        """Say whether a group belongs in the report; one that is not told of does."""
+        """Return whether a group belongs in the report."""
         if self.groups is not None or isinstance(committed, KafkaGuardError):
             return True
         return bool(self.topics_of(committed))

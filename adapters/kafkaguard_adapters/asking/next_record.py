@@ -83,7 +83,7 @@ class _Aborted:
         self._producers: set[int] = set()
 
     def shows(self, batch: Any) -> bool:
-        """Say whether a reader sees the records of a batch."""
+        """Return whether a reader sees the records of a batch."""
         if not _has_producer(batch):
             return True
         while self._coming and self._coming[0].first_offset <= batch.last_offset:

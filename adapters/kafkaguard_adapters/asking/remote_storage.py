@@ -40,10 +40,10 @@ class RemoteStorageWatch:
     What it finds is also in the lag of the same view, as ``read_error``.
 
     Args:
-        view: Whom to ask.
+        view: The cluster view.
         on_event: Called with each event; what it raises is logged.
         patience: Seconds without progress until a partition is looked at.
-        clock: Seconds that only ever grow.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(

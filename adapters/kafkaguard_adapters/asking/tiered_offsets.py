@@ -36,7 +36,7 @@ class TieredOffsets:
     """Looks offsets of tiered topics up.
 
     Args:
-        view: Whom to ask.
+        view: The cluster view.
         isolation: What the end is, in the client's own word.
     """
 

@@ -39,7 +39,7 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
 
     Args:
         producer: The client's producer.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
         null_keys: Refuses records without a key; None: the policy lets them pass.
         harmless: Topics for which a record without a key may pass unseen.
     """
@@ -94,7 +94,7 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
         return ours
 
     async def close(self) -> None:
-        """Close our own connections, then the client, within 30 s.
+        """Close the guard's own connections, then the client, within 30 s.
 
         Raises:
             KafkaGuardError: It has not ended by then, and was left.

@@ -65,7 +65,7 @@ class Committing:
         self._is_under_way = False
 
     def heard(self, error: Any, partitions: Sequence[TopicPartition]) -> None:
-        """Take in how a commit ended that nobody waits for."""
+        """Record how a commit ended that nobody waits for."""
         refused = {
             as_partition(each): _refused(each.error or error, each)
             for each in partitions or ()

@@ -74,8 +74,8 @@ class GuardedConsumer(BlockingConsumer):
 
     Args:
         consumer: The client's consumer.
-        view: What our own calls ask.
-        config: What the consumer was made with; None: not known.
+        view: The cluster view for the guard's own calls.
+        config: What the consumer was made with; None if unknown.
         policy: How long to wait.
         on_event: What receives events.
     """
@@ -290,12 +290,12 @@ class GuardedConsumer(BlockingConsumer):
                 listener.hear = hear
 
     def _hear_error(self, error: KafkaError) -> None:
-        """Take in an error that is about no record; it comes while the user polls."""
+        """Record an error that is about no record; it comes while the user polls."""
         known = errors.translate(error, context={"phase": "background"})
         self._driver.handed_over(None, known)
 
     def _hear_reset(self, place: Place, asked: int) -> None:
-        """Take in that librdkafka resets a position; it comes while the user polls."""
+        """Record that librdkafka resets a position; it comes while the user polls."""
         position = self._shell.was_reset(place, asked)
         if position is not None:
             self._driver.refused(place, Refusal(OUT_OF_RANGE, position=position))
@@ -372,8 +372,8 @@ class GuardedConsumer(BlockingConsumer):
         may stand in the list (``each.error``); it is an event as well.
 
         Raises:
-            KafkaGuardError: What the client raises in place of a list: the gravest of
-                what was refused, the others as notes.
+            KafkaGuardError: What the client raises in place of a list: the most severe
+                of what was refused, the others as notes.
         """
         given = {"message": message, "offsets": offsets}
         args = {name: value for name, value in given.items() if value is not None}
@@ -419,7 +419,7 @@ class GuardedConsumer(BlockingConsumer):
     # --- the end ----------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close our own connections, then the client, as ``Consumer.close`` does.
+        """Close the guard's connections, then the client, as ``Consumer.close`` does.
 
         The client ends by itself: without a broker within ``session.timeout.ms``.
         """

@@ -81,7 +81,7 @@ class ProducerSettings:
         )
 
     def is_true(self, name: str) -> bool:
-        """Tell whether a setting is on."""
+        """Return whether a setting is on."""
         return str(self._config.get(name, False)).lower() in ("true", "1")
 
     def _number(self, name: str) -> float:
@@ -115,7 +115,7 @@ class ProducerSettings:
 
 
 def _may_be_on_delivery(referent: Any) -> bool:
-    """Tell whether an object takes an error and a message: no other callback does."""
+    """Return whether an object takes an error and a message: no other callback does."""
     if not callable(referent) or isinstance(referent, type):
         return False
     try:

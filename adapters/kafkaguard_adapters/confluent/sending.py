@@ -357,7 +357,7 @@ class Sending:
 
 
 def _bytes(error: KafkaGuardError, record: Arguments) -> Raw | None:
-    """Return a record's bytes; where they cannot be had, the error says so."""
+    """Return a record's bytes; where they is not available, the error says so."""
     try:
         return Raw(
             _encoded(record.key),

@@ -122,7 +122,7 @@ class Transactions:
         self._is_open = False
 
     def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the client's flag tells
-        """Tell whether the call that has just failed can be made again."""
+        """Return whether the call that has just failed can be made again."""
         return self._can_ask_again
 
     def give_up(self, seconds: float) -> GivenUp | None:

@@ -27,10 +27,10 @@ def commit(
     """Commit until nothing is left to try; ``run.errors`` is the outcome.
 
     Args:
-        run: Decides.
+        run: The commit run, which decides.
         once: Commits partitions, up to the first answer.
         owned: Says what is assigned.
-        clock: Seconds that only ever grow.
+        clock: Returns monotonic seconds.
         sleep: Waits.
     """
     refused = once(run.places)

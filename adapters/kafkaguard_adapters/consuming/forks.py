@@ -74,7 +74,7 @@ class ForkSafe(StandIn):
         return type(self.client) if self._forked is None else self._forked.kind
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client; in a child, build it first.
+        """Delegate everything else to the client; in a child, build it first.
 
         Raises:
             KafkaGuardError: Nobody knows how to build it.

@@ -41,7 +41,7 @@ async def own_lag(
     """Say how far a consumer is behind.
 
     Args:
-        view: Whom to ask.
+        view: The cluster view.
         group: The consumer's group; None: it has none, so nothing is committed.
         positions: Where it is in each partition that it is assigned.
         isolation: Which end counts.

@@ -28,7 +28,7 @@ def _deadline() -> float:
 
 
 async def facts_of(view: ClusterView, topic: str) -> TopicFacts:
-    """Ask for a topic's settings; what cannot be had is "not known"."""
+    """Ask for a topic's settings; what is not available is "not known"."""
     return (await view.facts.get(view.cluster(), [topic], _deadline()))[topic]
 
 

@@ -28,7 +28,7 @@ class ConsumerShell(Protocol):
         """Do not read a partition."""
 
     def free(self, place: TopicPartition) -> None:
-        """Read a partition again; one that is not assigned any more is passed over."""
+        """Read a partition again; one that is not assigned any more is ignored."""
 
     def let_reset(self, place: TopicPartition) -> None:
         """Leave the next answer "out of range" to the client."""

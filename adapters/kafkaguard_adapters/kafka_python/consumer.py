@@ -101,7 +101,7 @@ class PublicConsumer(BlockingConsumer):
 
     Args:
         consumer: The client's consumer.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
         policy: How long to wait.
         on_event: What receives events.
     """

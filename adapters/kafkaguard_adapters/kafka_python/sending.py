@@ -282,7 +282,7 @@ class Sending:
         return inner
 
     def _bytes(self, error: KafkaGuardError, record: SendArguments) -> Raw | None:
-        """Return a record's bytes; where they cannot be had, the error says so."""
+        """Return a record's bytes; where they is not available, the error says so."""
         try:
             return reading.serialized(self.shell.producer, record)
         except Exception:  # noqa: BLE001 - it becomes the record's outcome
@@ -320,7 +320,7 @@ class Sending:
         raise error
 
     def _is_replaced(self, producer: Any) -> bool:
-        """Tell whether a send to that producer finds another one, now or soon."""
+        """Return whether a send to that producer finds another one, now or soon."""
         if producer is not self.shell.producer:
             return True
         self.shell.is_dead(producer)

@@ -106,7 +106,7 @@ def unconfirmed(offsets: Any, group: Any, limit: float) -> str:
 
 
 def is_out_of_order(error: BaseException) -> bool:
-    """Tell whether the client says that a call came in a wrong order."""
+    """Return whether the client says that a call came in a wrong order."""
     return any(text in str(error) for text in _OUT_OF_ORDER)
 
 
@@ -132,7 +132,7 @@ def not_begun(error: BaseException, topic: str, state: str) -> KafkaGuardError:
 
 
 def may_be_done(result: Any) -> bool:
-    """Tell whether a commit that failed may have been carried out all the same.
+    """Return whether a commit that failed may have been carried out nevertheless.
 
     Args:
         result: The client's result of a request that was handed to it.

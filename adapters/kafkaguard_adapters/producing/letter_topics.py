@@ -68,7 +68,7 @@ class LetterTopics:
             self.meet(topic)
 
     def meet(self, topic: str) -> None:
-        """Take note that records go to a topic; returns at once, and never raises."""
+        """Record that records go to a topic; returns at once, and never raises."""
         if topic in self._met or not self._is_used:
             return
         self._met.add(topic)
@@ -78,7 +78,7 @@ class LetterTopics:
             start(self._look(name))
 
     def _is_for_letters(self, topic: str) -> bool:
-        """Say whether a topic is a dead-letter topic itself, by its name."""
+        """Return whether a topic is a dead-letter topic itself, by its name."""
         before, after = self._affixes
         return topic.startswith(before) and topic.endswith(after)
 
@@ -120,7 +120,7 @@ async def _trouble(cluster: Cluster, name: str) -> str | None:
 
 
 async def _makes_topics(cluster: Cluster, deadline: float) -> bool:
-    """Say whether brokers make the topics that are written to; False: not known."""
+    """Return whether brokers make the topics that are written to; False: not known."""
     broker = next(iter(cluster.addresses))
     resource: Any = (_BROKER, str(broker), [_MAKES_TOPICS])
     answer = await cluster.ask(

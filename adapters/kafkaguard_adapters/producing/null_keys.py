@@ -20,7 +20,7 @@ _DISGUISES = frozenset({b"null", b"None"})
 
 
 def is_disguise(sent: Any) -> bool:
-    """Tell whether a serialiser may have made this of None."""
+    """Return whether a serialiser may have made this of None."""
     return sent in _DISGUISES
 
 

@@ -59,7 +59,7 @@ def delivery_failed(errors: ClientErrors, report: DeliveryReport) -> DeliveryFai
 
 
 def _verdict_of(report: DeliveryReport, gravest: Any) -> Verdict:
-    """Judge a report by the gravest of what it holds; pending records are in doubt."""
+    """Return the most severe verdict of a report; pending records are in doubt."""
     verdicts: list[Verdict] = [gravest.verdict] if gravest else []
     if report.pending:
         verdicts.append(classify(ClientTimeoutError(), api="Produce"))

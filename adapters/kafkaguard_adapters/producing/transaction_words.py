@@ -184,7 +184,7 @@ def explain_fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -
 
 
 def stops(error: KafkaGuardError) -> bool:
-    """Tell whether an error ends more than a transaction."""
+    """Return whether an error ends more than a transaction."""
     return error.verdict.action in (Action.FENCED, Action.CONFIGURE)
 
 

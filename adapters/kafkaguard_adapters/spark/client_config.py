@@ -221,7 +221,7 @@ def silent_logger() -> object:
     """Return the logger of librdkafka's own lines, ``kafkaguard.spark.librdkafka``.
 
     It prints nothing unless the application configures logging: a broker that is down
-        makes a hundred such lines, and one error of kafkaguard.
+    makes a hundred such lines, and one error of kafkaguard.
     """
     import logging
 

@@ -111,8 +111,8 @@ class WriteReport:
         """The largest possible number of duplicates; None if unknown.
 
         The growth of the topics beyond the counted records: written by attempts that
-            Spark repeated, or by another program. 0 is certain. If topics grew by less,
-            they were deleted meanwhile, and the number is unknown.
+        Spark repeated, or by another program. 0 is certain. If topics grew by less,
+        they were deleted meanwhile, and the number is unknown.
         """
         once = self.delivered + sum(self.dead_lettered.values())
         if self.appended is None or self.appended < once:

@@ -244,7 +244,7 @@ class Cluster:
             raise self.make(ClientNotConnectedError, text, broker=broker) from error
 
     def _is_given(self, address: tuple[str, int]) -> bool:
-        """Say whether an address comes from the cluster, and not from the user."""
+        """Return whether an address comes from the cluster, and not from the user."""
         return address not in self._settings.bootstrap
 
     def _adopt(self) -> None:

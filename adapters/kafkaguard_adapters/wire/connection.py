@@ -90,7 +90,7 @@ class Connection:
         self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._receiving = self._loop.create_task(self._receive())
-        # A client that nobody closes is no fault to be printed: what is under way here
+        # A client that nobody closes is no fault to be printed: what is running here
         # ends with the connection (_release).
         self._receiving._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio.gather does
 
@@ -347,7 +347,7 @@ async def _connected(
 
 
 def _is_closing(error: OSError) -> bool:
-    """Say whether a connection was there, and the other side ended it."""
+    """Return whether a connection was there, and the other side ended it."""
     is_reset = isinstance(error, ConnectionResetError)
     return is_reset or (isinstance(error, ConnectionError) and not error.errno)
 

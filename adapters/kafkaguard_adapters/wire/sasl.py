@@ -51,7 +51,7 @@ class Login:
         """Return what to send; None: the login is over.
 
         Raises:
-            KafkaGuardError: The mechanism refuses, or a token cannot be had.
+            KafkaGuardError: The mechanism refuses, or a token is not available.
         """
         if self._mechanism is None:
             self._mechanism = await self._begin()

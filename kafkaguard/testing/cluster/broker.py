@@ -166,7 +166,7 @@ class Broker:
 
 
 def _has_stopped(pid: int) -> bool:
-    """Tell whether all threads of a child have stopped, where that can be known."""
+    """Return whether all threads of a child have stopped, where that can be known."""
     if sys.platform == "darwin":
         return True
     look = os.WSTOPPED | os.WNOWAIT | os.WNOHANG

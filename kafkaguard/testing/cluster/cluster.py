@@ -111,7 +111,7 @@ class KafkaCluster:
         Raises:
             ClusterError: It runs already.
             JavaNotFoundError: There is no Java to run them.
-            JarsNotFoundError: The jars of this version cannot be had.
+            JarsNotFoundError: The jars of this version is not available.
             StartError: A broker ended or did not answer in time.
         """
         if self._state:

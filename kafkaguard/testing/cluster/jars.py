@@ -67,7 +67,7 @@ def tiered_jars(version: str) -> Path:
     """Find the jar with which Kafka's own tests play a remote storage.
 
     Raises:
-        JarsNotFoundError: It is not published for this version, or cannot be had.
+        JarsNotFoundError: It is not published for this version, or is not available.
     """
     storage = _kafka("kafka-storage", version, "test")
     if given := _given_folder(version):

@@ -156,7 +156,7 @@ def encode_answer(header: Header, body: Any) -> bytes:
 
 
 def expects_answer(header: Header, body: Any) -> bool:
-    """Tell whether a request is answered at all: a Produce with ``acks=0`` is not."""
+    """Return whether a request is answered at all: a Produce with ``acks=0`` is not."""
     return header.api_key != _PRODUCE or body is None or body.acks != 0
 
 

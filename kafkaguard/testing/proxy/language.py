@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class When:
     """Requests that are meant; its methods say what happens to them.
 
-    Every method takes ``times``, how often at most it happens (default: for ever), and
+    Every method takes ``times``, how often at most it happens (default: forever), and
     returns the :class:`Fault`, which counts how often it happened (``fired``), can be
     removed, and is a context manager. Where a method takes ``written``, it says whether
-    the broker does the work all the same, before the client is refused or left alone.
+    the broker does the work nevertheless, before the client is refused or left alone.
 
     Args:
         add: Sets a fault.

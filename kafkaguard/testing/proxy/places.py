@@ -83,7 +83,7 @@ class Layout:
         return wanted if wanted in kinds else kinds[0]
 
     def needs_broker(self, kind: str) -> bool:
-        """Tell whether only a broker's own answer has the place of an error."""
+        """Return whether only a broker's own answer has the place of an error."""
         if kind == "top":
             return False
         depth = self._depth(kind)

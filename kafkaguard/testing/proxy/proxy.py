@@ -90,7 +90,7 @@ class FaultProxy:
         """Begin to listen.
 
         Raises:
-            ProxyError: It runs already, or a port cannot be had.
+            ProxyError: It runs already, or a port is not available.
         """
         if self._loop is not None:
             raise ProxyError("the proxy is already running")

@@ -48,7 +48,7 @@ class Bound:
         """Return the number that ``value`` means.
 
         Raises:
-            PydanticCustomError: It is no number, or out of range.
+            PydanticCustomError: It is not a number, or out of range.
         """
         if self.removable and value == UNBOUNDED:
             return self._endless

@@ -115,8 +115,8 @@ class Budget(Part):
     """A bucket of tokens that retries take from and successes fill.
 
     It limits the load that retries add to a failing cluster: with the defaults, one
-        retry for ten successes in the long run. All clients of a cluster that
-    have the same settings share it.
+    retry for ten successes in the long run. All clients of a cluster that have the same
+    settings share it.
     """
 
     capacity: Tokens = 100.0

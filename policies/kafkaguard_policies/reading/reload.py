@@ -29,8 +29,8 @@ class PolicyWatcher:
     """Keeps the policy of a file up to date.
 
     A change takes effect as a whole: ``policy`` is the old one or the new one. If the
-        new file cannot be used, the old policy stays in force. The log and the hooks
-        get one report with that policy and the problems of the file.
+    new file cannot be used, the old policy stays in force. The log and the hooks get
+    one report with that policy and the problems of the file.
 
     Args:
         source: The path of the file, or anything else that ``load_policy`` takes.

@@ -40,7 +40,8 @@ def check_callable(fn: Any) -> None:
     """Check that something can be decorated.
 
     Raises:
-        TypeError: It is no function, or the object that ``@classmethod`` makes of one.
+        TypeError: It is not a function, or the object that ``@classmethod`` makes of
+            one.
     """
     if isinstance(fn, classmethod | staticmethod):
         raise TypeError(

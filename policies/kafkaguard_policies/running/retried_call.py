@@ -77,7 +77,7 @@ class RetriedCall:
     """A call after its first failure, until it succeeds or ends.
 
     Adapters whose outcomes arrive in callbacks use it directly: ``failed(error)``
-        returns the next step, ``succeeded()`` ends it.
+    returns the next step, ``succeeded()`` ends it.
 
     Attributes:
         error: The last failure.

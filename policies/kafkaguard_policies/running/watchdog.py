@@ -1,9 +1,9 @@
 """Deadlines of coroutines: one timer for all calls of an event loop.
 
 A timer costs more than the whole success path of a retried call, so calls with a
-    distant deadline share one timer, which runs while any of them runs. It ends a call
-    as ``asyncio.timeout`` does: it cancels the task, and then converts its own
-    cancellation, and no other, to ``TimeoutError``.
+distant deadline share one timer, which runs while any of them runs. It ends a call as
+``asyncio.timeout`` does: it cancels the task, and then converts its own cancellation,
+and no other, to ``TimeoutError``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ After a driver was killed, the stream repeats its last micro-batch, and records 
 first try stay in the topics. So before a micro-batch is sent, the end offsets of its
 topics are stored in a file next to the checkpoint. The file is not in the checkpoint,
 so it remains when the checkpoint is deleted, and the report can say that the stream
-starts anew.
+starts again.
 """
 
 from __future__ import annotations

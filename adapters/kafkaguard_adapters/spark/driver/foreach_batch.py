@@ -129,9 +129,9 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
     """Make the function for ``df.writeStream.foreachBatch(...)``.
 
     A stream continues after outages: topic facts are cached for 60 s, or as long as no
-        broker answers, and dropped when a record or a batch is refused. The first batch
-        of a stream waits for an answer for the policy's ``deadline``, at most an hour,
-        or 300 s without a policy.
+    broker answers, and dropped when a record or a batch is refused. The first batch of
+    a stream waits for an answer for the policy's ``deadline``, at most an hour, or 300
+    s without a policy.
 
     Args:
         topic: As for :func:`kafkaguard.spark.write`, as all arguments up to ``config``.

@@ -65,8 +65,8 @@ def guard_sink(
     """Prepare a DataFrame for Spark's own sink: ``.write.format("kafka")``.
 
     It uses Spark expressions only: it asks no broker and runs no Python for rows, so it
-        works wherever Spark runs, in batches and in streams. An error that only the
-        broker detects still fails the job; :func:`kafkaguard.spark.write` handles it.
+    works wherever Spark runs, in batches and in streams. An error that only the broker
+    detects still fails the job; :func:`kafkaguard.spark.write` handles it.
 
     Do not set the sink's option ``topic``: it would override the column.
 

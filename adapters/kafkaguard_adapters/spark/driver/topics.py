@@ -116,10 +116,10 @@ class Brokers:
         return True
 
     def end_offsets(self, names: Iterable[str]) -> int | None:
-        """Sum up how many records were ever appended to topics; None: not known.
+        """Sum up how many records were ever appended to topics; None if unknown.
 
         Raises:
-            KafkaGuardError: A topic is missing, or nobody answers.
+            KafkaGuardError: A topic is missing, or no broker answers.
         """
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
         from confluent_kafka.admin import OffsetSpec
@@ -267,11 +267,11 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
 
     Args:
         settings: How to write. Where they are those of a stream, what is known goes on
-            to hold if nobody answers, and a stream that knows nothing yet waits.
+            to hold if no broker answers, and a stream that knows nothing yet waits.
         keep_s: How many seconds old it may be.
 
     Raises:
-        KafkaGuardError: A topic is missing, nobody answers, or what was declared is
+        KafkaGuardError: A topic is missing, no broker answers, or what was declared is
             not so.
     """
     topics = kept_for(settings.client).find(

@@ -43,7 +43,7 @@ class Attempts:
         settings: How to write.
         now: The time in seconds.
         sleep: Waits.
-        draw: Gives numbers from 0 to below 1.
+        draw: Returns random numbers from 0 to below 1.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Attempts:
         self._passing: dict[tuple[int, str | None], bool] = {}
 
     def begin(self) -> None:
-        """Count anew: what failed before has its outcome."""
+        """Count again: what failed before has its outcome."""
         self._machine = None
 
     def may_pass(self, failure: Failure) -> bool:

@@ -53,7 +53,7 @@ class TaskDriver:
 
     Args:
         settings: How to write.
-        known: What is known of topics.
+        known: Cached facts about topics.
         sender: Hands records to the client.
         config: The client's settings.
 

@@ -59,7 +59,7 @@ def check_names(source: Source, known: Collection[str]) -> None:
     Args:
         source: The source.
         known: The names that there are. One with a dot in it may be a setting of the
-            file system, and is passed over, but where the source is Kafka.
+            file system, and is ignored, but where the source is Kafka.
 
     Raises:
         MistakeError: There is no such option; the text has the nearest.

@@ -189,7 +189,7 @@ def _loaded(
 def _check_names(spark: SparkSession, source: Source, columns: Sequence[str]) -> None:
     """Compare the first line of a CSV file with the columns that are declared for it.
 
-    Spark reads by place and passes over the names that stand in the file.
+    Spark reads by place and ignores the names that stand in the file.
     """
     options = {name.lower(): value for name, value in source.options.items()}
     has_header = options.pop("header", "false").lower() == "true"

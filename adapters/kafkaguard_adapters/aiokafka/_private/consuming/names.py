@@ -33,7 +33,7 @@ REPLACED_IN_GROUP = {
 
 
 def is_started(consumer: Any) -> bool:
-    """Tell whether a consumer was started; one that does not say so may have been."""
+    """Return whether a consumer was started; one that does not say so may have been."""
     return getattr(consumer, "_fetcher", consumer) is not None
 
 
