@@ -14,12 +14,22 @@ if TYPE_CHECKING:
 
 PRODUCER: Final = frozenset(
     {
+        "backoff",
+        "breaker",
+        "budget",
         "dead_letter",
+        "deadline",
         "disguised_null_key",
         "in_doubt",
+        "max_attempts",
+        "max_waits",
         "null_key",
         "on_reject",
+        "overrides.backoff",
+        "overrides.cost",
+        "overrides.deadline",
         "overrides.in_doubt",
+        "overrides.max_attempts",
         "overrides.on_reject",
         "rescue",
     }
@@ -78,7 +88,7 @@ _RETRY = (frozenset(PolicyDocument.model_fields) | _OVERRIDES) - (
 USES: Final[dict[str, frozenset[str]]] = {
     "@retry": _RETRY,
     "kafka-python producer": PRODUCER,
-    "confluent-kafka producer": PRODUCER | {"deadline"},
+    "confluent-kafka producer": PRODUCER,
     "confluent-kafka AIOProducer": frozenset({"null_key"}),
     "aiokafka producer": PRODUCER,
     "consumer": CONSUMER,

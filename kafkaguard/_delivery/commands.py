@@ -53,6 +53,17 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Have the client fail what waits behind a failed batch, and was never sent.
+
+    It comes back as ``failed``: else it would overtake what is sent again. Batches that
+    wait are those of the same place.
+    """
+
+    behind: Batch
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUp:
     """Let the client fail batches whose time is over; it reports them as ``failed``."""
 
@@ -141,6 +152,7 @@ Command: TypeAlias = (
     | FreeSends
     | SendNow
     | Send
+    | TakeBack
     | GiveUp
     | HearOut
     | Stop

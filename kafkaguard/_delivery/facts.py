@@ -54,6 +54,8 @@ class Traits:
         hears_late: It receives answers to batches that it has given up, so these wait
             for :class:`AskAnswers`.
         replaceable: A successor can be built.
+        takes_back: What waits behind a failed batch can be taken from it again.
+        margin: Seconds beyond ``delivery_timeout`` in which it keeps that by itself.
     """
 
     client: str
@@ -65,6 +67,8 @@ class Traits:
     transactional: bool = False
     hears_late: bool = False
     replaceable: bool = True
+    takes_back: bool = False
+    margin: float = 0.0
 
 
 class Batch:
@@ -136,6 +140,14 @@ class Batch:
         """
         offset = None if self.base_offset is None else self.base_offset + index
         return self.place.partition, offset
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits in a client that is well, for a leader or a connection.
+
+        Asked for when its time is over, by which a client gives a batch up by itself.
+        """
+        return False
 
     @property
     def count(self) -> int:

@@ -5,17 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard._delivery import commands, dead_letters
+from kafkaguard._delivery.attempts import NEVER, describe
 from kafkaguard._delivery.facts import Place
 from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
     PURGED_IN_FLIGHT,
     add_words,
     may_be_set_aside,
+    may_pass,
 )
 from kafkaguard._delivery.records import Outcome, Record
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard._delivery.table import RECORDS, RecordEvent, RecordState
-from kafkaguard._retries.events import DeadLetterEvent, RejectEvent, RetryEvent
+from kafkaguard._retries.events import (
+    DeadLetterEvent,
+    RejectEvent,
+    RetryEvent,
+    WaitEvent,
+)
 from kafkaguard._retries.machine import CallContext
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError, MessageTooLargeError
@@ -23,6 +30,7 @@ from kafkaguard.errors import KafkaGuardError, MessageTooLargeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from kafkaguard._delivery.attempts import Attempts
     from kafkaguard._delivery.books import Books
     from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.facts import Batch, Traits
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Ending
     from kafkaguard._delivery.shell import ClientErrors, Policy
     from kafkaguard._retries.events import Event
-    from kafkaguard._retries.machine import InDoubt, OnReject, Ruling
+    from kafkaguard._retries.machine import InDoubt, OnReject, Ruling, Step
 
 _NO_BYTES = "the record's bytes cannot be read"
 _CLOSED = "the producer was closed before it was confirmed"
@@ -46,14 +54,18 @@ class Fates:
         books: Counts the outcomes.
         limits: What topics take.
         emit: Gives a command to the driver.
-        hold: Lets a record wait until its topic's next round.
+        hold: Lets a record wait until its topic's next round, which begins no sooner
+            than at the time that may be given, too.
         shorten: Told of a batch of which nothing is left to settle.
 
     Attributes:
+        attempts: What the policy says of attempts and waits.
         open: The records.
         transaction_failure: The first failure of a record of a transaction.
         has_hole: A record of a transaction failed on its way.
     """
+
+    attempts: Attempts
 
     def __init__(
         self,
@@ -64,7 +76,7 @@ class Fates:
         limits: Limits,
         *,
         emit: Callable[[Command], None],
-        hold: Callable[[Record], None],
+        hold: Callable[..., None],
         shorten: Callable[[Batch], None],
     ) -> None:
         self.open: dict[Record, None] = {}
@@ -111,11 +123,62 @@ class Fates:
     # --- what becomes of one ----------------------------------------------------------
 
     def send_again(self, record: Record) -> None:
-        """Let a record wait to be sent again."""
+        """Let a record wait to be sent again, with the topic's next round."""
         self.happens(record, RecordEvent.HOLD)
         topic = record.place.topic
         self.tell(RetryEvent, topic, number=2, wait=0.0, action=Action.RETRY)
         self._hold(record)
+
+    def try_again(self, record: Record, error: KafkaGuardError, now: float) -> bool:
+        """Let a record wait for its next attempt, if the policy has one.
+
+        Args:
+            record: One that was not written.
+            error: Why.
+            now: The time.
+        """
+        ruling = self._ruling(error)
+        step = self._step(record, error, now)
+        if step.kind != "again":
+            if record.attempts is not None:
+                add_words(error, describe(step, record.attempts, self._policy.name))
+            return False
+        assert record.attempts is not None
+        self.happens(record, RecordEvent.HOLD)
+        topic = record.place.topic
+        if ruling.action is Action.WAIT:
+            self.tell(WaitEvent, topic, wait=step.wait)
+        else:
+            number = record.attempts.attempts + 1
+            action = ruling.action
+            self.tell(RetryEvent, topic, number=number, wait=step.wait, action=action)
+        self._hold(record, now + step.wait)
+        return True
+
+    def _step(self, record: Record, error: KafkaGuardError, now: float) -> Step:
+        if not may_pass(error):
+            return NEVER
+        return self.attempts.failed(record, error, self._ruling(error), now)
+
+    def allows(self, error: KafkaGuardError) -> bool:
+        """Tell whether a record that has failed so is tried again by the policy."""
+        return may_pass(error) and self.attempts.allows(self._ruling(error))
+
+    def wait_after(
+        self, call: Record, error: KafkaGuardError, now: float
+    ) -> float | None:
+        """Return for how long a call waits for its next try; None: there is none."""
+        step = self._step(call, error, now)
+        topic = call.place.topic
+        self.attempts.handed_over(topic)
+        if step.kind != "again":
+            return None
+        self.tell(WaitEvent, topic, wait=step.wait)
+        return step.wait
+
+    def give_time(self, record: Record, error: KafkaGuardError) -> None:
+        """Give a record that waits for others the time of the policy, if it is more."""
+        self.attempts.extend(record, self._ruling(error))
 
     def ask_size(self, record: Record) -> None:
         """Let a record wait until its topic's limit is known."""

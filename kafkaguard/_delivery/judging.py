@@ -17,13 +17,14 @@ from kafkaguard.errors import (
     ClientTimeoutError,
     ClusterAuthorizationFailedError,
     InvalidRecordKeyError,
+    KafkaGuardError,
 )
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Place, Refusal, Traits
+    from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._verdicts.verdict import TopicFacts, Verdict
-    from kafkaguard.errors import KafkaGuardError
 
 #: librdkafka's code for a record that was purged in flight; Kafka has none.
 PURGED_IN_FLIGHT = -151
@@ -50,17 +51,19 @@ class Judgement:
     """Why a record failed.
 
     Attributes:
-        error: The error, of both classes.
-        innocent: The record itself was not refused, so it may be sent again if it was
-            not written.
-        unsent: It was certainly never sent, because of the client.
-        in_flight: The client gave it up after sending it.
+        error: Of the client's class and ours.
+        innocent: The record itself was not refused, so it may be sent again where it
+            was not written.
+        unsent: It certainly was never sent, and its client is to blame.
+        in_flight: Its client gave it up while it was on its way.
+        later: It certainly was not written, and may be, later: as the policy says.
     """
 
     error: KafkaGuardError
     innocent: bool = False
     unsent: bool = False
     in_flight: bool = False
+    later: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,13 @@ class Judge:
     def judge(self, refusal: Refusal, known: Known) -> Judgement:
         """Decide the meaning of a refusal for its record."""
         if refusal.expired:
-            return Judgement(self._timed_out(refusal, known))
+            error = self._timed_out(refusal, known)
+            return Judgement(error, later=refusal.sent == "never")
         if refusal.blame == "client":
             return self._given_up(refusal, known)
         if refusal.sent == "never":
-            return Judgement(self._translated(refusal, known))
+            error = self._translated(refusal, known)
+            return Judgement(error, later=may_pass(error))
         return self._answered(refusal, known)
 
     def _answered(self, refusal: Refusal, known: Known) -> Judgement:
@@ -117,9 +122,9 @@ class Judge:
         # A hole in the sequence is the client's fault, not the record's.
         hole = error.code in _SEQUENCE_ERRORS and refusal.first_try is True
         again = refusal.blame == "unknown" and not known.alone
-        verdict = error.verdict
-        innocent = hole or (again and verdict.retriable and verdict.written == "no")
-        return Judgement(error, innocent=innocent, unsent=hole)
+        innocent = hole or (again and may_pass(error))
+        later = refusal.first_try is True and not hole and may_pass(error)
+        return Judgement(error, innocent=innocent, unsent=hole, later=later)
 
     # --- the client gave up -----------------------------------------------------------
 
@@ -271,6 +276,19 @@ class Judge:
         context = {"transactional": self._traits.transactional, "idempotent": False}
         return self._errors.translate(refusal.cause, context=context, **_place(known))
 
+    def not_taken(self, why: BaseException, record: Record) -> KafkaGuardError:
+        """Judge a record that the client did not take in again."""
+        if isinstance(why, KafkaGuardError):
+            return why
+        topic, partition = record.place
+        return self._errors.translate(
+            why,
+            context={"phase": "enqueue"},
+            api="Produce",
+            topic=topic,
+            partition=partition,
+        )
+
     # --- what the machine decides by itself -------------------------------------------
 
     def superseded(self, error: KafkaGuardError) -> KafkaGuardError:
@@ -293,6 +311,11 @@ def ends_all(cause: Any) -> bool:
     return verdict.action is Action.FENCED or issubclass(
         verdict.error_class, (AuthenticationError, ClusterAuthorizationFailedError)
     )
+
+
+def may_pass(error: KafkaGuardError) -> bool:
+    """Tell whether a record was not written, and the same one may be, later."""
+    return error.verdict.retriable and error.verdict.written == "no"
 
 
 def is_null_key_refusal(error: KafkaGuardError) -> bool:

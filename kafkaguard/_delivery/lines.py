@@ -83,11 +83,14 @@ class Lines:
         return min((batch.next_look for batch in self.open), default=None)
 
     def hasten(self, topic: str) -> None:
-        """Limit a batch's time to that of its records that were sent again."""
+        """Let no batch have more time than a record in it that was sent again.
+
+        An attempt of the policy has the client's own time, wherever it begins.
+        """
         for batch in self.open:
             if batch.place.topic == topic:
                 mine = map(self.again.get, batch.tokens())
-                dues = [record.due for record in mine if record is not None]
+                dues = [r.due for r in mine if r is not None and r.attempts is None]
                 batch.due = min([batch.due, *dues])
                 batch.next_look = min(batch.next_look, batch.due)
 

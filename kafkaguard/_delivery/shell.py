@@ -127,6 +127,12 @@ class Shell(Protocol):
         None: it is compressed, and that size cannot be known.
         """
 
+    def take_back(self, behind: Batch) -> None:
+        """Fail what waits behind a batch that has failed, and was never sent.
+
+        Asked for where ``traits.takes_back`` says that the client can do it.
+        """
+
     def give_up(self, batch: Batch) -> None:
         """Fail a batch, of which nothing more is sent if it was not sent yet."""
 
@@ -201,12 +207,6 @@ class AwaitedShell(Shell, Protocol):
 
         Raises:
             Exception: The client did not take it.
-        """
-
-    def take_back(self, behind: Batch) -> None:
-        """Fail what waits behind a batch that has failed, and was never sent.
-
-        It comes back as ``failed``: else it would overtake what is sent again.
         """
 
     def settle(self, record: Record) -> None:

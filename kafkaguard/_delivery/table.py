@@ -57,6 +57,8 @@ class TopicState(StrEnum):
     """Calls of send that have begun; new ones wait from here to OPEN."""
     SETTLING = "SETTLING"
     """Batches without an answer."""
+    PAUSED = "PAUSED"
+    """The wait of the policy, or the circuit breaker."""
     SENDING = "SENDING"
     """The driver, which gives the records to the client."""
     WAITING = "WAITING"
@@ -71,6 +73,7 @@ class TopicEvent(StrEnum):
     TROUBLE = "TROUBLE"
     LETTERS = "LETTERS"
     HELD = "HELD"
+    PAUSE = "PAUSE"
     SEND = "SEND"
     HANDED_OVER = "HANDED_OVER"
     NOTHING_LEFT = "NOTHING_LEFT"
@@ -174,15 +177,20 @@ TOPICS: Table[TopicState, TopicEvent] = Table(
         # The first sending of dead letters: none of them has been overtaken.
         (_T.OPEN, _TE.LETTERS): _T.SENDING,
         (_T.HOLDING, _TE.HELD): _T.SETTLING,
+        (_T.SETTLING, _TE.PAUSE): _T.PAUSED,
         (_T.SETTLING, _TE.SEND): _T.SENDING,
         (_T.SETTLING, _TE.NOTHING_LEFT): _T.OPEN,
         (_T.SENDING, _TE.HANDED_OVER): _T.WAITING,
+        (_T.WAITING, _TE.PAUSE): _T.PAUSED,
         (_T.WAITING, _TE.SEND): _T.SENDING,
         (_T.WAITING, _TE.NOTHING_LEFT): _T.OPEN,
+        (_T.PAUSED, _TE.SEND): _T.SENDING,
+        (_T.PAUSED, _TE.NOTHING_LEFT): _T.OPEN,
         # Records that fail while only dead letters were sent must hold the sends first.
         (_T.WAITING, _TE.TROUBLE): _T.HOLDING,
         (_T.HOLDING, _TE.DIED): _T.STALLED,
         (_T.SETTLING, _TE.DIED): _T.STALLED,
+        (_T.PAUSED, _TE.DIED): _T.STALLED,
         (_T.WAITING, _TE.DIED): _T.STALLED,
         (_T.OPEN, _TE.DIED): _T.STALLED,
         (_T.STALLED, _TE.REPLACED): _T.SETTLING,

@@ -198,6 +198,13 @@ class SourceBatch(Batch):
         """Whether its last request was answered."""
         return self._is_on_its_way and self._code is not None
 
+    @property
+    def waits(self) -> bool:
+        """Whether no request has taken it away; an idempotent one never expires."""
+        task = reading.sender_task(self.producer)
+        is_well = task is not None and not task.done()
+        return is_well and not (self._is_on_its_way or self.may_be_written())
+
     def may_be_written(self) -> bool:
         """Return whether any of its requests may have written it."""
         if self._was_unanswered or self.is_on_its_way:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import __version__
 from kafkaguard_adapters.aiokafka._private.producing import names
+from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.aiokafka.public_producer import PublicProducer
+from kafkaguard_adapters.producing.policies import check_checks_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,6 +34,7 @@ def wrap(
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     missing = names.missing(producer)
     if missing:
+        check_checks_only(policy, errors, f"aiokafka {__version__} has changed")
         _log.warning(
             "guard(): this kafkaguard does not know aiokafka %s (other "
             "private attributes: %s). Null keys are refused and errors have a "

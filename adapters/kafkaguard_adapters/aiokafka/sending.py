@@ -8,6 +8,8 @@ into a batch that a hold would have to wait for.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from asyncio import get_running_loop
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from aiokafka.errors import (
 )
 
 from kafkaguard._delivery.facts import Place, Raw
+from kafkaguard._delivery.records import Record
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import (
     InvalidRecordKeyError,
@@ -34,7 +37,6 @@ from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.null_keys import is_disguise
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from kafkaguard._delivery.machine import DeliveryMachine
@@ -272,6 +274,7 @@ class Sending:
         send: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        call: Record | None = None,
     ) -> Any:
         """Deal with what a method of the client has raised that sends.
 
@@ -281,17 +284,21 @@ class Sending:
             send: What to call again where the client is being replaced.
             args: With what it was called.
             kwargs: The same.
+            call: Its attempts, if it was tried again before.
 
         Raises:
             KafkaGuardError: It did not take the record.
             Exception: Anything else that it has raised.
         """
-        if isinstance(error, PartitionNotThereError):  # whatever on_reject says
+        topic = topic_of(args, kwargs)
+        if isinstance(error, PartitionNotThereError):
             self.transactions.refused_at_once(error)
-            self.driver.raised(error)
+            raw = moving.bytes_of(error, args, kwargs)
+            if raw is not None:
+                return self._refused(error, Place(topic), raw)
+            self.driver.raised(error)  # a batch of the application's own
         if isinstance(error, KafkaGuardError):
             raise error
-        topic = topic_of(args, kwargs)
         if isinstance(error, IllegalOperation) and self.shell.is_transactional:
             raise self.transactions.refusal_of(error, topic) from error
         if not isinstance(error, KafkaError):
@@ -303,8 +310,34 @@ class Sending:
                 return await send(*args, **kwargs)
             self.check()
         refusal = self.refusal_of(error, topic)
+        if isinstance(error, KafkaTimeoutError):
+            now = time.monotonic()
+            # The call has had the client's time by now.
+            due = now + self.shell.traits.margin
+            call = call or Record(None, None, 0, Place(topic), due, None)
+            wait = self.machine.wait_after(call, refusal, now)
+            if wait is not None:
+                return await self._try_again(wait, call, send, args, kwargs)
         self.transactions.refused_at_once(refusal)
-        return self._refused(refusal, Place(topic), moving.bytes_of(error))
+        return self._refused(
+            refusal, Place(topic), moving.bytes_of(error, args, kwargs)
+        )
+
+    async def _try_again(
+        self,
+        wait: float,
+        call: Record,
+        send: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Try anew, after the policy's wait, a call for which there was no room."""
+        await asyncio.sleep(wait)
+        client = self._client
+        try:
+            return await getattr(client, send.__name__)(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - raised again, unless mended
+            return await self.not_accepted(error, client, send, args, kwargs, call)
 
     def _is_being_replaced(self, topic: str) -> bool:
         """Return whether a send that comes now waits, or finds another client."""

@@ -31,15 +31,16 @@ from kafkaguard_adapters.aiokafka.batches import (
     settle_whole,
 )
 from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.producing.listening import Heard
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from kafkaguard._delivery.facts import Batch, Raw, Refusal
+    from kafkaguard._cluster.topic_settings import TopicSettings
+    from kafkaguard._delivery.facts import Batch, Raw
     from kafkaguard._delivery.records import Outcome, Record
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.aiokafka.building import Builder
-    from kafkaguard_adapters.asking.topic_settings import TopicSettings
 
 #: Seconds that aiokafka has beyond ``request_timeout_ms`` to keep it by itself.
 MARGIN_S = 2.0
@@ -75,7 +76,7 @@ class Gate(moving.Gate, Protocol):
         """Say why the client did not take a dead letter."""
 
 
-class AIOKafkaShell:
+class AIOKafkaShell(Heard):
     """See the module.
 
     Args:
@@ -139,17 +140,8 @@ class AIOKafkaShell:
 
     # --- telling of batches -----------------------------------------------------------
 
-    def listen(
-        self,
-        began: Callable[[Batch], object],
-        accepted: Callable[[Batch], object],
-        failed: Callable[[Batch, Sequence[Refusal]], object],
-        died: Callable[[BaseException, Place | None], object],
-        fault: Callable[[str, BaseException], object],
-    ) -> None:
-        """Tell of each batch from now on."""
-        self._began, self._accepted, self._failed = began, accepted, failed
-        self._died, self._fault = died, fault
+    def begin_telling(self) -> None:
+        """Tell of the batches of the producer in use."""
         self.put_in_use(self.producer)
 
     def put_in_use(self, producer: Any) -> None:
@@ -540,6 +532,8 @@ def traits_of(producer: Any, builder: Builder) -> Traits:
         transactional=is_transactional,
         hears_late=not is_transactional,
         replaceable=builder.can_build,
+        takes_back=True,
+        margin=MARGIN_S,
     )
 
 

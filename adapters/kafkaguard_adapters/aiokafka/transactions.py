@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.producing.task_driver import TaskDriver
 
 _words = TransactionWords(
-    errors, "a new producer with the same transactional_id is started"
+    errors,
+    "a new producer with the same transactional_id is started",
+    "the producer has not been started",
 )
 
 
@@ -404,10 +406,11 @@ class Transactions:
         context = {"transactional": True, "phase": call.phase}
         judged = errors.translate(cause, api=call.api, context=context)
         if judged.verdict.action is Action.FENCED:
+            lasted = time.monotonic() - self._began if self._is_open else 0.0
+            limit = inside.time_limit(self._shell.producer)
             words.explain_fenced(
                 judged,
-                lasted=time.monotonic() - self._began if self._is_open else 0.0,
-                limit=inside.time_limit(self._shell.producer),
+                words.why_over(lasted, limit, "transaction_timeout_ms"),
                 in_doubt=self._lost_commit is not None or self._shell.lost_end,
             )
         if words.stops(judged):

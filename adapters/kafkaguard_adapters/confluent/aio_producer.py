@@ -21,6 +21,7 @@ from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+from kafkaguard_adapters.producing.policies import check_checks_only
 from kafkaguard_adapters.stand_in import GuardedAsyncClient
 
 if TYPE_CHECKING:
@@ -124,11 +125,13 @@ def wrap(
     **_: Any,
 ) -> GuardedAIOProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
+    name = type(producer).__name__
+    check_checks_only(policy, errors, f"an {name} settles records by itself")
     _log.warning(
         "guard(): an %s has its own batches and futures: null keys are refused and "
         "failures have verdicts, but records are not sent again, a dead producer is "
         "not replaced, and there is no report. For these, use a Producer in a thread",
-        type(producer).__name__,
+        name,
     )
     cache = TopicFactsCache(topics)
     view = view_of(producer, config, cache)

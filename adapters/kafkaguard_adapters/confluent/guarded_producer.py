@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from functools import partial
 from threading import get_ident
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
+from kafkaguard._cluster.topic_settings import TopicSettings
 from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
-from kafkaguard_adapters.asking.topic_settings import TopicSettings
 from kafkaguard_adapters.confluent.callbacks import Callbacks
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.produce_calls import produce_for
@@ -25,6 +26,7 @@ from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+from kafkaguard_adapters.producing.policies import shared_by
 from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
@@ -104,6 +106,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             cache,
             self._on_event,
             self._letter_topics.meet,
+            shared=shared_by(policy, shell.traits, self.cluster_view.settings),
             barrier=shell,
         )
         null_keys = None
@@ -114,15 +117,15 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 disguised=policy.disguised_null_key,
                 transactional=shell.traits.transactional,
             )
-        seconds = min(
-            Limit(policy.deadline, "the policy's deadline"),
-            Limit(shell.traits.delivery_timeout, shell.traits.timeout_setting),
-        )
+        seconds = Limit(policy.deadline, "the policy's deadline")
+        own = Limit(shell.traits.delivery_timeout, shell.traits.timeout_setting)
+        if policy.deadline == math.inf:
+            seconds = own
         self._sending = Sending(
             shell, driver, null_keys, cache.harmless, seconds, settings.on_delivery
         )
         shell.use(driver.machine, self._sending)
-        self._transactions = Transactions(shell, driver, seconds.seconds)
+        self._transactions = Transactions(shell, driver, min(seconds, own).seconds)
         self.__dict__["produce"] = produce_for(self._sending)
         self.__dict__["poll"] = self._quick_poll()
 

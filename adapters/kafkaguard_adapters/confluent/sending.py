@@ -98,9 +98,9 @@ class Sending:
             """Produce a record, as ``Producer.produce`` does.
 
             It waits while the queue is full, and while records of its topic are sent
-            again: for the policy's ``deadline`` or the client's
-            ``delivery.timeout.ms``, whichever is less. Where the policy sets a refused
-            record aside (``on_reject``), its callback gets the error.
+            again, for the policy's ``deadline``. Where the policy sets a refused record
+            aside (``on_reject``), or has attempts left for one whose topic the client
+            does not know, its callback gets the outcome.
 
             Raises:
                 InvalidRecordKeyError: The topic is compacted and the record has no
@@ -245,11 +245,13 @@ class Sending:
         """
         if self.shell.traits.transactional:
             self._driver.machine.spoil_transaction(error)
-        on_reject = self._driver.machine.on_reject(error)
-        if on_reject == "raise":
+        machine = self._driver.machine
+        on_reject, keeps = machine.on_reject(error), machine.keeps(error)
+        if on_reject == "raise" and not keeps:
             self._driver.raised(error)
             raise error
-        raw = _bytes(error, record) if on_reject == "dead_letter" else None
+        needs_bytes = keeps or on_reject == "dead_letter"
+        raw = _bytes(error, record) if needs_bytes else None
         place, where = Place(record.topic), dict[str, Any]()
         if record.partition >= 0:
             place = Place(record.topic, record.partition)

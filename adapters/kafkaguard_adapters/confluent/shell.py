@@ -14,7 +14,8 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be replaced
 
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError
@@ -27,22 +28,21 @@ from kafkaguard_adapters.confluent.windows import (
     Window,
     hashes,
 )
+from kafkaguard_adapters.producing.listening import Heard
 from kafkaguard_adapters.producing.topic_limits import max_message_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from kafkaguard._cluster.topic_settings import TopicSettings
     from kafkaguard._delivery.facts import (
         Answer,
         Batch,
-        Place,
         Raw,
-        Refusal,
     )
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard_adapters.asking.topic_settings import TopicSettings
     from kafkaguard_adapters.confluent.callbacks import Callbacks
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
 
@@ -69,7 +69,7 @@ class Letters(Protocol):
         """
 
 
-class ConfluentShell:
+class ConfluentShell(Heard):
     """See the module.
 
     Args:
@@ -123,18 +123,6 @@ class ConfluentShell:
         self._poller: threading.Thread | None = None
         self._retired: list[Any] = []
         settings.hear(self._hear_error)
-
-    def listen(
-        self,
-        began: Callable[[Batch], object],
-        accepted: Callable[[Batch], object],
-        failed: Callable[[Batch, Sequence[Refusal]], object],
-        died: Callable[[BaseException, Place | None], object],
-        fault: Callable[[str, BaseException], object],
-    ) -> None:
-        """Tell of each window from now on."""
-        self._began, self._accepted, self._failed = began, accepted, failed
-        self._died, self._fault = died, fault
 
     def use(self, machine: DeliveryMachine, letters: Letters) -> None:
         """Get to know who else takes part.
@@ -558,6 +546,9 @@ class ConfluentShell:
     def ask_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         return max_message_bytes(self._ask, topic)
+
+    def take_back(self, behind: Batch) -> None:
+        """Do nothing: a record cannot be taken back."""
 
     def give_up(self, batch: Batch) -> None:
         """Do nothing: a record cannot be taken back; the client keeps its time."""

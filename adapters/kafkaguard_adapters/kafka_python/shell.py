@@ -22,16 +22,17 @@ from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
 from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.listening import Heard
 from kafkaguard_adapters.producing.topic_limits import max_message_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkaguard._delivery.facts import Batch, Raw, Refusal
+    from kafkaguard._cluster.topic_settings import TopicSettings
+    from kafkaguard._delivery.facts import Batch, Raw
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard_adapters.asking.topic_settings import TopicSettings
     from kafkaguard_adapters.kafka_python.building import Builder
 
 #: Seconds that kafka-python has beyond ``delivery_timeout_ms`` to keep it by itself.
@@ -81,7 +82,7 @@ class Dying:
         moving.hear_refusals(producer, self.refusals.__setitem__)
 
 
-class KafkaPythonShell:
+class KafkaPythonShell(Heard):
     """See the module.
 
     Args:
@@ -128,17 +129,8 @@ class KafkaPythonShell:
 
     # --- telling of batches -------------------------------------------------------
 
-    def listen(
-        self,
-        began: Callable[[Batch], object],
-        accepted: Callable[[Batch], object],
-        failed: Callable[[Batch, Sequence[Refusal]], object],
-        died: Callable[[BaseException, Place | None], object],
-        fault: Callable[[str, BaseException], object],
-    ) -> None:
-        """Tell of each batch from now on."""
-        self._began, self._accepted, self._failed = began, accepted, failed
-        self._died, self._fault = died, fault
+    def begin_telling(self) -> None:
+        """Tell of the batches of the producer in use."""
         self.put_in_use(self.producer)
 
     def put_in_use(self, producer: Any) -> None:
@@ -463,6 +455,14 @@ class KafkaPythonShell:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         return max_message_bytes(self._ask, topic)
 
+    def take_back(self, behind: Batch) -> None:
+        """Fail what waits behind a batch that has failed, and was never sent."""
+        error = IllegalStateError("it waited behind a batch that has failed")
+        for batch in list(self._open.values()):
+            if batch.place == behind.place:
+                with self._giving_up:
+                    moving.take_back(batch.producer, batch.source, error)
+
     def give_up(self, batch: Batch) -> None:
         """Fail a batch, of which nothing more is sent if it was not sent yet."""
         if isinstance(batch, SourceBatch) and not batch.result.is_done:
@@ -511,6 +511,8 @@ def traits_of(producer: Any) -> Traits:
         idempotent=is_idempotent,
         transactional=is_transactional,
         hears_late=is_idempotent and not is_transactional,
+        takes_back=not is_transactional,
+        margin=MARGIN_S,
     )
 
 

@@ -36,7 +36,9 @@ from kafkaguard_adapters.producing.transaction_words import (
     COMMIT,
     OFFSETS,
     Call,
+    explain_fenced,
     stops,
+    why_over,
 )
 
 if TYPE_CHECKING:
@@ -337,13 +339,7 @@ class Transactions:
         """Say that a transaction was open for too long, if so: codes do not tell."""
         limit = self._shell.producer.config["transaction_timeout_ms"] / 1000
         lasted = time.monotonic() - self._began
-        if lasted < limit:
-            return None
-        return (
-            f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
-            "(transaction_timeout_ms) the coordinator aborts it and reports that "
-            "another instance uses the transactional.id"
-        )
+        return why_over(lasted, limit, "transaction_timeout_ms")
 
     def _check(self, call: Call) -> None:
         """Refuse what cannot succeed here, before anything is done or waited for."""
@@ -370,7 +366,7 @@ class Transactions:
 
     def _explain(self, error: KafkaGuardError) -> None:
         in_doubt = self._lost_commit is not None
-        transaction_errors.fenced(error, self._why_over(), in_doubt=in_doubt)
+        explain_fenced(error, self._why_over(), in_doubt=in_doubt)
 
     def judged(self, error: KafkaError, call: Call) -> KafkaGuardError:
         """Say what a failed call means."""

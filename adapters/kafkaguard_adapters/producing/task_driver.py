@@ -24,6 +24,7 @@ from kafkaguard_adapters.producing.orders import HandedOver, order_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Sequence
 
+    from kafkaguard._delivery.attempts import Shared
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.report import DeliveryReport
@@ -51,6 +52,7 @@ class TaskDriver:
         loop: The event loop that all of it belongs to.
         hook: The hook for events, or None.
         meet: Told of the topic of each batch; it must return at once.
+        shared: What the attempts of the policy share with others; None: none are made.
 
     Attributes:
         machine: The state machine.
@@ -64,6 +66,8 @@ class TaskDriver:
         loop: asyncio.AbstractEventLoop,
         hook: Callable[[Event], object] | None = None,
         meet: Callable[[str], object] = lambda _: None,
+        *,
+        shared: Shared | None = None,
     ) -> None:
         self._shell = shell
         self._meet = meet
@@ -76,6 +80,7 @@ class TaskDriver:
             shell.errors,
             size_alone=shell.size_alone,
             facts=cache.get,
+            shared=shared,
         )
         self._commands: deque[c.Command] = deque()
         self._is_busy = self._is_stopped = False
@@ -103,10 +108,6 @@ class TaskDriver:
 
     def _failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
         self._queue(self.machine.failed(batch, refusals, _now()))
-        holds = self.machine.holds
-        if batch.place.topic in holds and None not in holds:
-            # At once, before the client sends it.
-            self._shell.take_back(batch)
 
     def _died(self, cause: BaseException, place: Place | None) -> None:
         self._queue(self.machine.died(cause, place, _now()))
@@ -133,6 +134,8 @@ class TaskDriver:
         if self._waiters:
             self._wake()
         if not commands:
+            if self.machine.holds:  # it may have begun to wait for a time
+                self._look_at_time()
             return
         self._commands.extend(commands)
         if self._is_busy:
@@ -151,7 +154,7 @@ class TaskDriver:
             self._wake()
         self._look_at_time()
 
-    def _obey(self, command: c.Command) -> None:
+    def _obey(self, command: c.Command) -> None:  # noqa: C901 - one line a command
         match command:
             case c.Settle(record):
                 self._shell.settle(record)
@@ -167,6 +170,9 @@ class TaskDriver:
                 pass  # all that wait are woken
             case c.SendNow():
                 self._shell.send_now()
+            case c.TakeBack(behind):
+                # At once, before the client sends it.
+                self._shell.take_back(behind)
             case c.GiveUp(batches):
                 for batch in batches:
                     self._shell.give_up(batch)
@@ -184,10 +190,11 @@ class TaskDriver:
             found = order.do()
             if inspect.isawaitable(found):
                 found = await found
-            if order.reply is not None:
-                self._queue(order.reply(found, _now()))
-        except Exception as error:  # noqa: BLE001 - it must not end unseen
+        except Exception as error:  # noqa: BLE001 - the machine waits for a reply
             self.fault("a command of the delivery machine failed", error)
+            found = order.if_raised(error)
+        if order.reply is not None:
+            self._queue(order.reply(found, _now()))
 
     # --- what commands come to: Hands -------------------------------------------------
 
@@ -196,8 +203,8 @@ class TaskDriver:
 
     async def hand_over(
         self, records: Sequence[Record]
-    ) -> Sequence[Hashable | Exception]:
-        """Give records to the client, one after the other."""
+    ) -> Sequence[Hashable | BaseException]:
+        """Hand records over, one after the other."""
         over = HandedOver()
         for record in records:
             if over.is_late(record):
@@ -219,7 +226,7 @@ class TaskDriver:
         shell = self._shell
         try:
             await shell.succeed(locking_out)
-        except Exception as error:  # noqa: BLE001 - the machine decides what it means
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the machine decides
             self._why_not_replaced = error
             commands = self.machine.not_replaced(
                 error,

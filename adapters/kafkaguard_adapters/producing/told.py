@@ -82,6 +82,14 @@ def callback_failed(
     return error
 
 
+def guarded_already(producer: object) -> TypeError:
+    """Make the error for a client that has a guard."""
+    return TypeError(
+        f"{producer!s} is guarded already, and only one guard can account for its "
+        "records: use that one"
+    )
+
+
 def closed(errors: ClientErrors, topic: str) -> KafkaGuardError:
     """Make the error for a record that comes to a closed producer."""
     return errors.make(
@@ -94,17 +102,32 @@ def closed(errors: ClientErrors, topic: str) -> KafkaGuardError:
 
 
 def not_there(
-    errors: ClientErrors, topic: str, partition: Any, known: Collection[int]
+    errors: ClientErrors,
+    topic: str,
+    partition: Any,
+    known: Collection[int],
+    *,
+    is_given: bool = False,
 ) -> KafkaGuardError:
-    """Make the error for a partition that a partitioner has made up."""
+    """Make the error for a partition that the topic does not have.
+
+    Args:
+        errors: The client's.
+        topic: The topic.
+        partition: What was chosen.
+        known: The partitions that it has.
+        is_given: The call named it, and aiokafka would raise an AssertionError; else a
+            partitioner made it up.
+    """
+    chose = "send() was given" if is_given else "the partitioner chose"
     there = "partition 0 only" if len(known) == 1 else f"0 to {max(known)}"
     return errors.make(
         PartitionNotThereError,
-        f"the partitioner chose partition {partition!r}, and the topic has {there}; "
-        "nothing was sent",
-        theirs=ValueError,
+        f"{chose} partition {partition!r}, and the topic has {there}; nothing was sent",
+        theirs=AssertionError if is_given else ValueError,
         api="Produce",
         topic=topic,
+        partition=partition if isinstance(partition, int) else None,
     )
 
 

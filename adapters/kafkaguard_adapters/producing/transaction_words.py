@@ -32,10 +32,11 @@ OFFSETS = Call("send_offsets_to_transaction", "TxnOffsetCommit")
 SEND = Call("send", "Produce", "enqueue")
 
 #: The calls came in a wrong order; no client is dead.
-_OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
+OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
 _COMMIT_IN_DOUBT = classify(ClientTimeoutError(), api="EndTxn", phase="commit")
+#: What is missing, by the client's name for where it stands.
 _NEXT_STEPS = {
-    "UNINITIALIZED": "the producer has not been started",
+    "INITIALIZING": "init_transactions() has not ended: call it again",
     "READY": "no transaction has begun: call begin_transaction() first",
     "IN_TRANSACTION": (
         "a transaction is open: call commit_transaction() or abort_transaction() first"
@@ -53,11 +54,13 @@ class TransactionWords:
     Args:
         errors: The client's.
         successor: What makes a new producer take over an open transaction, in words.
+        first: What comes before any transaction, in words.
     """
 
-    def __init__(self, errors: ClientErrors, successor: str) -> None:
+    def __init__(self, errors: ClientErrors, successor: str, first: str) -> None:
         self._errors = errors
         self._successor = successor
+        self._next_steps = {"UNINITIALIZED": first, **_NEXT_STEPS}
 
     def not_transactional(self, call: Call) -> KafkaGuardError:
         """Make the error for a transactional call of another producer."""
@@ -76,14 +79,18 @@ class TransactionWords:
             ClientTimeoutError, happened, api=call.api, verdict=verdict
         )
 
+    def next_step(self, state: str) -> str:
+        """Say what is missing, by the client's name for where it stands."""
+        return self._next_steps.get(state, f"the producer is in the state {state}")
+
     def out_of_order(self, call: Call, state: str) -> KafkaGuardError:
         """Make the error of a call that came in a wrong order; no client is dead."""
         return self._errors.make(
             ClientStateError,
             f"{call.method}() was called in a wrong order and did nothing: "
-            f"{_NEXT_STEPS.get(state, f'the producer is in the state {state}')}",
+            f"{self.next_step(state)}",
             api=call.api,
-            verdict=_OUT_OF_ORDER_CALL,
+            verdict=OUT_OF_ORDER_CALL,
         )
 
     def abort_first(
@@ -139,28 +146,35 @@ class TransactionWords:
         return said
 
 
-def explain_fenced(
-    error: KafkaGuardError, *, lasted: float, limit: float, in_doubt: bool
-) -> None:
+def why_over(lasted: float, limit: float, setting: str) -> str | None:
+    """Say that the coordinator itself has ended a transaction; None: it has not.
+
+    Args:
+        lasted: Seconds for which the transaction was open.
+        limit: Seconds after which the coordinator aborts one by itself.
+        setting: What that limit is called.
+    """
+    if lasted < limit:
+        return None
+    return (
+        f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
+        f"({setting}) the coordinator aborts it and reports that another instance "
+        "uses the transactional.id"
+    )
+
+
+def explain_fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -> None:
     """Say what a bare code of the coordinator's means.
 
     Args:
         error: The error, of which the verdict is FENCED.
-        lasted: Seconds for which the transaction was open.
-        limit: Seconds after which the coordinator aborts one by itself.
+        why: Why the coordinator may have said so although nobody else is there.
         in_doubt: A commit was asked for before, and its answer was lost.
     """
-    if lasted < limit:
-        error.summary = (
-            "another instance uses this transactional.id now, so this one can send "
-            "nothing more in a transaction: close it"
-        )
-    else:
-        error.summary = (
-            f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
-            "(transaction_timeout_ms) the coordinator aborts it and reports that "
-            "another instance uses the transactional.id"
-        )
+    error.summary = why or (
+        "another instance uses this transactional.id now, so this one can send "
+        "nothing more in a transaction: close it"
+    )
     if in_doubt:
         error.summary += (
             "; an earlier commit whose answer was lost may have succeeded: look in "

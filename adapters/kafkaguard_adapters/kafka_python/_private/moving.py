@@ -261,13 +261,31 @@ def give_up(producer: Any, batch: Any, error: BaseException) -> None:
 
     The lock is the one under which the client drains.
     """
-    accumulator = producer._accumulator
-    with accumulator._tp_lock(batch.topic_partition):
-        with suppress(Exception):  # a record that cannot be encoded; nothing is sent
-            batch.records.close()
-        with suppress(ValueError):
-            accumulator._batches[batch.topic_partition].remove(batch)
-    accumulator.deallocate(batch)
+    with producer._accumulator._tp_lock(batch.topic_partition):
+        _take_out(producer, batch)
+    _fail(producer, batch, error)
+
+
+def take_back(producer: Any, batch: Any, error: BaseException) -> None:
+    """Fail a batch, unless it was drained or has failed already."""
+    queue = producer._accumulator._batches[batch.topic_partition]
+    with producer._accumulator._tp_lock(batch.topic_partition):
+        if batch.drained is not None or batch not in queue:
+            return
+        _take_out(producer, batch)
+    _fail(producer, batch, error)
+
+
+def _take_out(producer: Any, batch: Any) -> None:
+    """Take a batch from the client's queue, whose lock the caller holds."""
+    with suppress(Exception):  # a record that cannot be encoded; nothing is sent
+        batch.records.close()
+    with suppress(ValueError):
+        producer._accumulator._batches[batch.topic_partition].remove(batch)
+
+
+def _fail(producer: Any, batch: Any, error: BaseException) -> None:
+    producer._accumulator.deallocate(batch)
     with suppress(IllegalStateError):  # it was answered in this very moment
         batch.abort(error)
 
