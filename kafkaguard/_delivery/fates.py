@@ -1,4 +1,4 @@
-"""What becomes of one record that has failed: held, set aside, dropped, or settled."""
+"""The end of a record that has failed: held, dead-lettered, dropped, or settled."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from kafkaguard._retries.events import Event
     from kafkaguard._retries.machine import InDoubt, OnReject, Ruling, Step
 
-_NO_BYTES = "its bytes cannot be had"
+_NO_BYTES = "the record's bytes cannot be read"
 _CLOSED = "the producer was closed before it was confirmed"
 
 
 class Fates:
-    """All records that have failed, or are dead letters, and are not settled.
+    """All failed records and dead letters that are not settled.
 
     Args:
-        traits: What the client can do and tell.
-        policy: What the user decides.
+        traits: The client's traits.
+        policy: The policy.
         errors: Makes the client's errors.
         books: Counts the outcomes.
         limits: What topics take.
@@ -108,7 +108,7 @@ class Fates:
         return self._by_token.get(token)
 
     def handed_over(self, record: Record, token: Hashable) -> None:
-        """Take note that the client has a record again."""
+        """Record that the client has a record again."""
         self.happens(record, RecordEvent.HANDED_OVER)
         if not record.is_letter:
             if record.token is not record.first_token:
@@ -293,7 +293,7 @@ class Fates:
         if topic == error.topic and record.reason is None:
             return (
                 "dead_letter.topic is the record's own topic, which would refuse it "
-                "again: name another one"
+                "again: name another topic"
             )
         return self._books.beyond(self._policy.dead_letter.limit)
 
@@ -321,7 +321,7 @@ class Fates:
         self._hold(letter)
 
     def _room(self, topic: str, error: KafkaGuardError) -> int | None:
-        """Return how many bytes a letter may have; compression may help in a topic."""
+        """Return the size limit of a dead letter; compression may help in a topic."""
         most, client = self._limits.most(topic), self._traits.largest_request
         if self._traits.compresses and error.code != MESSAGE_TOO_LARGE:
             most = None
@@ -340,7 +340,7 @@ class Fates:
         ):
             if number is not None:
                 where.append(f"{name} {number}")
-        add_words(origin.error, f"it was put into {', '.join(where)}")
+        add_words(origin.error, f"its dead letter is in {', '.join(where)}")
         self.tell(
             DeadLetterEvent,
             origin.error.topic,
@@ -365,7 +365,7 @@ class Fates:
     # --- the end ----------------------------------------------------------------------
 
     def give_up(self, why: str, now: float) -> None:
-        """Settle all records: nobody waits for them any longer."""
+        """Settle all records at the end."""
         self._is_closed = True
         for record in sorted(self.open, key=lambda each: not each.is_letter):
             if record.state is RecordState.SETTLED:
@@ -392,7 +392,7 @@ class Fates:
     def _doubtful(self, record: Record, why: str) -> KafkaGuardError:
         return self._errors.make(
             PURGED_IN_FLIGHT,
-            f"it was sent again, and no answer came ({why}): it may have been written",
+            f"it was sent again and got no answer ({why}): it may have been written",
             api="Produce",
             topic=record.place.topic,
             partition=record.place.partition,
@@ -404,12 +404,12 @@ class Fates:
         return CallContext(api="Produce", topic=topic, client=self._traits.client)
 
     def tell_rejected(self, error: KafkaGuardError, on_reject: OnReject) -> None:
-        """Make it an event that a record was refused; other failures are none."""
+        """Make an event for a refused record; other failures make none."""
         if error.verdict.action is Action.REJECT:
             self.tell(RejectEvent, error.topic, error=error.name, on_reject=on_reject)
 
     def tell(self, event: type[Event], topic: str | None, **known: object) -> None:
-        """Tell the hooks of an event."""
+        """Report an event to the hooks."""
         name, policy_id = self._policy.name, self._policy.policy_id
         made = event(
             policy=name,
@@ -425,8 +425,8 @@ class Fates:
             self._warned.add(topic)
             self._emit(
                 commands.Warn(
-                    f"policy {self._policy.name} drops records of topic {topic} that "
-                    f"are refused; the first one with {error.name}. Later ones are "
+                    f"policy {self._policy.name} drops refused records of topic "
+                    f"{topic}; the first one failed with {error.name}. Later ones are "
                     "only counted (DeliveryReport.dropped)"
                 )
             )

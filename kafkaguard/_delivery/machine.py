@@ -1,11 +1,11 @@
-"""The delivery machine: what becomes of each record that is sent, decided once.
+"""The delivery machine: every decision about a record that is sent.
 
 It does nothing itself: no I/O, no lock, no clock, no thread, no client. A driver holds
 one lock around it, tells it what a client tells (each method is a fact), and carries
 out the commands that these calls return. The life of a refused batch::
 
     failed()    judged record by record (`judging`); each is settled, set aside or held
-    held()      ... once no send of the topic is under way, and its batches have ended:
+    held()      ... once no send of the topic is running, and its batches have ended:
     sent()      handed over in the old order (`rounds`), with new tokens
     accepted()  settled as delivered; the sends of the topic are free again
 
@@ -72,8 +72,8 @@ class DeliveryMachine:
     """See the module.
 
     Args:
-        traits: What the client can do and tell.
-        policy: What the user decides.
+        traits: The client's traits.
+        policy: The policy.
         errors: Makes the client's errors.
         size_alone: ``ProducerShell.size_alone``, which does no I/O.
         facts: Returns what is known of a topic at this moment, without asking.
@@ -155,11 +155,11 @@ class DeliveryMachine:
     # --- batches ----------------------------------------------------------------------
 
     def began(self, batch: Batch) -> None:
-        """Take note that the client has begun a batch."""
+        """Record that the client has begun a batch."""
         self._lines.begin(batch)
 
     def accepted(self, batch: Batch, now: float) -> Sequence[Command]:
-        """Take note that the broker took all of a batch.
+        """Record that the broker took all of a batch.
 
         Args:
             batch: Which. One that has ended is left alone.
@@ -189,7 +189,7 @@ class DeliveryMachine:
     def failed(
         self, batch: Batch, refusals: Sequence[Refusal], now: float
     ) -> Sequence[Command]:
-        """Take note that records of a batch have failed; its others were accepted.
+        """Record that records of a batch have failed; its others were accepted.
 
         Args:
             batch: Which. One that has ended is left alone.
@@ -355,7 +355,7 @@ class DeliveryMachine:
         return self._fates.try_again(record, error, now)
 
     def _may_go_again(self, record: Record, judgement: Judgement, now: float) -> bool:
-        """Tell whether a record is sent again, by the policy and what is known."""
+        """Return whether a record is sent again, by the policy and what is known."""
         if (
             self._is_closing
             or self._traits.transactional
@@ -373,7 +373,7 @@ class DeliveryMachine:
         return judgement.innocent and not record.is_alone
 
     def _lacks_limit(self, record: Record, error: KafkaGuardError) -> bool:
-        """Tell whether an error is to say how much the topic takes, and does not."""
+        """Return whether an error is to say how much the topic takes, and does not."""
         is_too_large = error.code == MESSAGE_TOO_LARGE
         if not is_too_large or error.verdict.written != "no" or record.is_letter:
             return False
@@ -400,12 +400,12 @@ class DeliveryMachine:
         *,
         reason: str | None = None,
     ) -> tuple[Record, Sequence[Command]]:
-        """Take note that ``send`` refuses a record before the client has it.
+        """Record that ``send`` refuses a record before the client has it.
 
         Args:
             token: What the application's future is known by.
             place: Where it was going.
-            raw: Its bytes; None: they cannot be had, and the error says so.
+            raw: Its bytes; None: they is not available, and the error says so.
             error: Why.
             now: The time.
             reason: Why, in a word, where its own check refuses it, which no broker
@@ -444,7 +444,7 @@ class DeliveryMachine:
         return None if self._is_closing else self._fates.wait_after(call, error, now)
 
     def raised(self, error: KafkaGuardError) -> Sequence[Command]:
-        """Take note that ``send`` raises an error, which is in no report."""
+        """Record that ``send`` raises an error, which is in no report."""
         self._fates.tell_rejected(error, "raise")
         return self._go_on(0.0)
 
@@ -453,7 +453,7 @@ class DeliveryMachine:
     def died(
         self, cause: BaseException, place: Place | None, now: float
     ) -> Sequence[Command]:
-        """Take note that the client in use delivers nothing from now on."""
+        """Record that the client in use delivers nothing from now on."""
         if self._client.is_alive and self._is_worth_replacing(cause):
             self._die(cause, place, now)
         return self._go_on(now)
@@ -580,7 +580,7 @@ class DeliveryMachine:
         self._rounds.drop_all()
 
     def wanted(self, now: float) -> Sequence[Command]:
-        """Take note that a send waits while :attr:`lost`: try to build one again."""
+        """Record that a send waits while :attr:`lost`: try to build one again."""
         if self._client.state is ClientState.LOST and not self._is_closing:
             self._client.happens(ClientEvent.WANTED)
             self._try_again(now)
@@ -599,7 +599,7 @@ class DeliveryMachine:
     # --- replies for a topic ----------------------------------------------------------
 
     def held(self, topic: str, now: float) -> Sequence[Command]:
-        """Reply to HoldSends: no send of the topic is under way."""
+        """Reply to HoldSends: no send of the topic is running."""
         self._rounds.held(topic, now)
         return self._go_on(now)
 
@@ -651,7 +651,7 @@ class DeliveryMachine:
             self._fates.not_sent_again(record, why, now)
 
     def limit(self, topic: str, most: int | None, now: float) -> Sequence[Command]:
-        """Reply to AskLimit: the topic's largest batch in bytes; None: not known."""
+        """Reply to AskLimit: the topic's largest batch in bytes; None if unknown."""
         self._limits.told(topic, most, now)
         for record in list(self._fates.open):
             if record.state is RecordState.SIZING and record.place.topic == topic:
@@ -719,11 +719,11 @@ class DeliveryMachine:
         return self._fates.has_hole
 
     def spoil_transaction(self, error: KafkaGuardError) -> None:
-        """Take note of a record that was never handed over: the rest is incomplete."""
+        """Record a record that was never handed over: the rest is incomplete."""
         self._fates.transaction_failure = self._fates.transaction_failure or error
 
     def recreated(self) -> Sequence[Command]:
-        """Take note that a new client takes over the ``transactional.id``."""
+        """Record that a new client takes over the ``transactional.id``."""
         self._fates.tell(RecreateEvent, None)
         return self._go_on(0.0)
 
@@ -768,9 +768,9 @@ class DeliveryMachine:
         return sum(not record.is_letter for record in self._fates.open.copy())
 
     def has_unseen(self) -> bool:
-        """Tell whether a report would carry errors that nobody has looked at yet."""
+        """Return whether a report would have errors that nobody has checked."""
         return self._books.has_unseen
 
     def report(self, pending: int) -> DeliveryReport:
-        """Close the books: what became of records since the last report."""
+        """Return the counts since the last report."""
         return self._books.report(pending)

@@ -1,4 +1,4 @@
-"""A record that did not arrive at the first try, and what became of it.
+"""A record that failed at its first attempt, and its state.
 
 Only such records have one of these, so the others cost nothing.
 """
@@ -47,7 +47,7 @@ class Record:
         index: Its place in that.
         place: Where it goes.
         due: When it must have its outcome, in monotonic seconds.
-        raw: Its bytes; None: they cannot be had, so it is never sent again.
+        raw: Its bytes; None: they is not available, so it is never sent again.
         origin: Of a dead letter, the record that it is about.
 
     Attributes:
@@ -125,7 +125,7 @@ class Record:
 
     @property
     def key(self) -> bytes | None:
-        """Its key; also None where its bytes cannot be had."""
+        """Its key; also None where its bytes is not available."""
         return None if self.raw is None else self.raw.key
 
     @property

@@ -1,9 +1,9 @@
-"""Records that are sent again: one topic's rounds, in the old order of each key.
+"""Records of one topic that are sent again, in the order of each key.
 
 A round::
 
-    [a record is held]  HoldSends; once no send is under way, what is in flight settles
-    [nothing is open]   the policy's wait, where it says that they go again
+    [a record is held]  HoldSends; once no send is running, what is in flight settles
+    [nothing is open]   the policy's wait, if the policy sends them again
     [it is over]        records with a key are handed over in their old order
     [all have outcome]  then those without a key, on their own: the broker may refuse
                         them with all that is in the same batch
@@ -68,7 +68,7 @@ class Topic:
 
     @property
     def is_sending(self) -> bool:
-        """Whether the driver hands records over."""
+        """Whether the driver gives records to the client."""
         return self.state is TopicState.SENDING
 
     @property

@@ -1,4 +1,4 @@
-"""The rounds of all topics: who waits for what, and what is handed over next."""
+"""Rounds of all topics: what waits, and which records are sent again next."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Rounds:
     """The topics of which records wait to be sent again.
 
     Args:
-        policy: What the user decides.
+        policy: The policy.
         errors: Makes the client's errors.
         judge: Makes those that the machine gives by itself.
         lines: Batches in their order.
@@ -106,7 +106,7 @@ class Rounds:
         self._emit(commands.HoldSends(topic.name))
 
     def held(self, name: str, now: float) -> None:
-        """Take note that no send of a topic is under way."""
+        """Record that no send of a topic is running."""
         topic = self.topics.get(name)
         if topic is not None and topic.state is TopicState.HOLDING:
             topic.happens(TopicEvent.HELD)
@@ -211,7 +211,7 @@ class Rounds:
     def expire(self, record: Record, now: float) -> None:
         """End a record whose time was over before it could be sent again."""
         if record.is_letter:
-            self.fates.not_sent_again(record, "its time was over", now)
+            self.fates.not_sent_again(record, "its time limit was over", now)
             return
         assert record.error is not None
         self.fates.end(record, self._judge.not_in_time(record.error), now)

@@ -1,4 +1,4 @@
-"""What a driver needs of a client, and the machine of its surroundings: protocols."""
+"""Protocols that a client's shell and its driver implement."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Shell(Protocol):
     ) -> None:
         """Tell of each batch from now on, in any thread.
 
-        ``began`` comes before the batch can be sent; a fault of ours in it must not
+        ``began`` comes before the batch can be sent; A bug of the guard in it must not
         fail the send. Where a batch kills its client, ``died`` comes before its
         ``failed``. ``fault`` is told what of ours went wrong, for the log.
         """
@@ -137,13 +137,13 @@ class Shell(Protocol):
         """Fail a batch, of which nothing more is sent if it was not sent yet."""
 
     def shut(self) -> None:
-        """Take in nothing more."""
+        """Record nothing more."""
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
         """Say what was heard of batches after they were given up."""
 
     def may_pass(self, error: BaseException) -> bool:
-        """Tell whether building a successor may succeed later."""
+        """Return whether building a successor may succeed later."""
 
 
 class ProducerShell(Shell, Protocol):
@@ -171,10 +171,10 @@ class ProducerShell(Shell, Protocol):
         """Have the application's future find a record; called with the lock held."""
 
     def is_own_thread(self) -> bool:
-        """Tell whether the caller is the client's thread; called with or without it."""
+        """Return whether the caller is the client's own thread."""
 
     def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
 
     def hear_out(self, until: float) -> None:
         """Wait for the answers to what was sent, until monotonic seconds."""
@@ -213,13 +213,13 @@ class AwaitedShell(Shell, Protocol):
         """Settle the application's future of a record, which has its outcome."""
 
     def note_seen(self) -> None:
-        """Take note of the failures that the application has looked at."""
+        """Record the failures that the application has looked at."""
 
     def note_told(self) -> None:
-        """Take note that the failures until now were told in a report."""
+        """Record that the failures until now were told in a report."""
 
     async def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
 
     async def hear_out(self, until: float) -> None:
         """Wait for the answers to what was sent, until monotonic seconds."""

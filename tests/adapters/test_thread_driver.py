@@ -554,7 +554,7 @@ class TestFaultsOfOurs:
         until(lambda: batch.tokens()[0] in client.records)
         assert outcomes(client, driver, batch) == ["in_doubt"]
         driver.outside.wait(time.monotonic() + LONG_S)
-        assert "what is due could not be done" in caplog.text
+        assert "a scheduled step of the delivery machine failed" in caplog.text
         assert "give_up" in client.calls
 
     def test_a_batch_that_cannot_be_followed_fails_no_send(self, build, caplog):
@@ -562,7 +562,7 @@ class TestFaultsOfOurs:
         client, driver = build()
         client.failed(None, [])
         driver.outside.wait(time.monotonic() + LONG_S)
-        assert "a batch could not be followed; it is sent" in caplog.text
+        assert "a batch could not be tracked; it is sent" in caplog.text
 
     def test_a_client_keeps_no_driver_alive(self):
         """One that nobody uses any more is told nothing."""

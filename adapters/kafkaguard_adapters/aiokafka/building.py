@@ -1,4 +1,4 @@
-"""Building a producer: the first one of a factory, and the successor of a dead one."""
+"""Build a producer: the first one of a factory, or the successor of a dead one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guarded producer: stands in for an ``aiokafka.AIOKafkaProducer``."""
+"""The guarded ``aiokafka.AIOKafkaProducer``."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     Args:
         producer: The client's producer.
         builder: Builds its successor, should it die.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
         cache: What is known about topics.
         policy: What becomes of records that fail, and of null keys.
         topics: Topics that it will send to, as far as they are known.
-        on_event: What receives events; None: nobody.
+        on_event: The hook for events, or None.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         self.send = self._sending.send
 
     def _use(self, producer: Any) -> None:
-        """Take note of the client in use, and whether it is alive."""
+        """Record the client in use, and whether it is alive."""
         self.client = producer
         self._sending.use_client(producer)
         self._look_whether_usable()
@@ -173,8 +173,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         except TimeoutError as error:
             self._why_not_started = errors.make(
                 ClientTimeoutError,
-                f"the producer did not start within {within:g} s: is there a broker "
-                "that answers?",
+                f"the producer did not start within {within:g} s: check "
+                "bootstrap_servers and whether a broker answers",
             )
             raise self._why_not_started from error
         except BaseException as error:
@@ -233,7 +233,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             raise errors.make(
                 ClientStateError,
                 f"the producer did not start ({self._why_not_started}), so nothing was "
-                "sent: call start() again, and look at what it raises",
+                "sent: call start() again, and read the error that it raises",
                 theirs=IllegalStateError,
             )
         if not reading.was_started(self.client):
@@ -359,7 +359,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         except TimeoutError as error:
             raise errors.make(
                 ClientTimeoutError,
-                f"the partitions were not told within {within:g} s",
+                f"no broker answered with the partitions within {within:g} s",
                 api="Metadata",
                 topic=topic,
             ) from error

@@ -1,4 +1,4 @@
-"""What ``send`` does before and after the client's own: the hot path of the guard.
+"""The guard's part of ``send``, the hot path.
 
 The guard stands inside the client, where a record comes to its batch: after the
 serialisers and the choice of a partition, whatever signature a subclass gives ``send``.
@@ -192,7 +192,7 @@ class Sending:
         return add_message
 
     async def _add_checked(self, tp: Any, raw: Raw, within: float) -> Any:
-        """Take in a record whose key has to be looked at, or whose topic is held."""
+        """Record a record whose key has to be looked at, or whose topic is held."""
         is_disguised, self._is_disguised = self._is_disguised, False
         if raw.key is None or is_disguised:
             refusal = await self._refusal(tp.topic, is_disguised=is_disguised)
@@ -205,7 +205,7 @@ class Sending:
         )
 
     async def add_batch(self, builder: Any, tp: Any, timeout: float) -> Any:  # noqa: ASYNC109 - the client's own signature
-        """Take in a batch of the application's own."""
+        """Record a batch of the application's own."""
         count = moving.null_keys_in(builder)
         if count:
             refusal = await self._refusal(tp.topic, is_disguised=False)
@@ -242,7 +242,9 @@ class Sending:
         except InvalidRecordKeyError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a fault of ours must fail no send
-            self.driver.fault("the check for a null key failed; it is sent", error)
+            self.driver.fault(
+                "the check for a null key failed; the batch is sent without it", error
+            )
         return None
 
     # --- what the guard or the client refuses -----------------------------------------
@@ -338,7 +340,7 @@ class Sending:
             return await self.not_accepted(error, client, send, args, kwargs, call)
 
     def _is_being_replaced(self, topic: str) -> bool:
-        """Tell whether a send that comes now waits, or finds another client."""
+        """Return whether a send that comes now waits, or finds another client."""
         return self.is_usable or self.driver.is_held(topic)
 
     # --- what an error means ----------------------------------------------------------
@@ -373,8 +375,8 @@ class Sending:
         if isinstance(error, KafkaTimeoutError):
             message = (
                 f"nothing was sent within {self.shell.traits.delivery_timeout:g} s "
-                f"({_SETTING}): there was no room, since earlier batches of this "
-                "partition are still on their way"
+                f"({_SETTING}): the client's buffer has no room, because earlier "
+                "batches of this partition have no answer yet"
             )
             known["verdict"] = classify(error, api="Produce", phase="enqueue")
         return errors.translate(

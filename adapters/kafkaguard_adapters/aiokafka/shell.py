@@ -1,4 +1,4 @@
-"""aiokafka's producer as the driver of the delivery machine sees it.
+"""The shell of aiokafka's producer: it translates for the delivery machine.
 
 It tells what happens to the client's batches and does with the client what it is told;
 it decides nothing. Three hooks a batch, none a record: the futures of the application
@@ -135,7 +135,7 @@ class AIOKafkaShell(Heard):
         return self._hooks[self.producer].lost_end
 
     def forget_end(self) -> None:
-        """Take note that a transaction is about to end."""
+        """Record that a transaction is about to end."""
         self._hooks[self.producer].lost_end = False
 
     # --- telling of batches -----------------------------------------------------------
@@ -177,7 +177,7 @@ class AIOKafkaShell(Heard):
                 batch.before = source.record_count  # of a producer just guarded
             self._began(batch)
         except Exception as error:  # noqa: BLE001 - a send must not fail by it
-            self._fault("a batch could not be followed; it is sent", error)
+            self._fault("a batch could not be tracked; it is sent", error)
             return None
         self._open[batch] = None
         return batch
@@ -201,7 +201,7 @@ class AIOKafkaShell(Heard):
                 batch.whole.left = sum(isinstance(r.token, Slot) for r in refusals)
             self._failed(batch, refusals)
         except Exception as error:  # noqa: BLE001 - the client's sender must not end
-            self._fault("a batch could not be followed", error)
+            self._fault("a batch could not be tracked", error)
             self._fail_bluntly(batch, cause)
 
     def _fail_bluntly(self, batch: SourceBatch, cause: BaseException) -> None:
@@ -255,7 +255,7 @@ class AIOKafkaShell(Heard):
         self._in_use(producer)
 
     def shut(self) -> None:
-        """Take in nothing more, and send nothing more."""
+        """Record nothing more, and send nothing more."""
         self.death = self.death or KafkaTimeoutError("it is stuck")
         self._in_use(self.producer)
         moving.refuse(self.producer)
@@ -351,7 +351,7 @@ class AIOKafkaShell(Heard):
             await self._close(self._retired.pop())
 
     def may_pass(self, error: BaseException) -> bool:
-        """Tell whether building a producer may succeed later."""
+        """Return whether building a producer may succeed later."""
         return isinstance(error, OSError) or bool(getattr(error, "retriable", False))
 
     # --- handing over -----------------------------------------------------------------
@@ -421,7 +421,7 @@ class AIOKafkaShell(Heard):
         return reading.size_alone(self.producer, raw)
 
     async def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         try:
             async with asyncio.timeout(ASK_S):
                 return (await self._ask(topic)).max_message_bytes
@@ -480,14 +480,14 @@ class AIOKafkaShell(Heard):
             self._unseen.append((future, outcomes))
 
     def note_seen(self) -> None:
-        """Take note of the failures that the application has looked at."""
+        """Record the failures that the application has looked at."""
         for future, outcomes in self._unseen:
             if moving.was_seen(future):
                 for outcome in outcomes:
                     outcome.seen = True
 
     def note_told(self) -> None:
-        """Take note that the failures until now were told in a report."""
+        """Record that the failures until now were told in a report."""
         told, self._unseen = self._unseen, []
         for future, _ in told:
             moving.forgive(future)

@@ -1,6 +1,6 @@
-"""Settings of topics: asked for in one way, and read in one place.
+"""Settings of topics: one look-up for all uses.
 
-A look-up is advisory: what cannot be had is "not known".
+A look-up is advisory: what is not available is "not known".
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class TopicSettings:
     """What a topic is set to, as far as anything here depends on it.
 
     Attributes:
-        compacted: ``cleanup.policy`` contains ``compact``; None: not known.
-        tiered: ``remote.storage.enable`` is true; None: not known.
-        max_message_bytes: The largest batch that it takes; None: not known.
+        compacted: ``cleanup.policy`` contains ``compact``; None if unknown.
+        tiered: ``remote.storage.enable`` is true; None if unknown.
+        max_message_bytes: The largest batch that it takes; None if unknown.
     """
 
     compacted: bool | None = None
@@ -105,7 +105,7 @@ async def ask_alone(settings: Settings, make: Make, topic: str) -> TopicSettings
     """Ask for the settings of one topic on a connection for this question only.
 
     Raises:
-        KafkaGuardError: They are not told, or nobody answers within 10 s.
+        KafkaGuardError: They are not told, or no broker answers within 10 s.
     """
     cluster = Cluster(settings, make)
     deadline = asyncio.get_running_loop().time() + _TIMEOUT_S

@@ -1,4 +1,4 @@
-"""A guarded ``AIOProducer`` or ``AsyncSerializingProducer``: checked, not rescued.
+"""The guarded ``AIOProducer``: null keys are refused, failures have verdicts.
 
 These collect records in a buffer of their own, hand them over in an order of their own,
 and settle their futures themselves, so that no wrapper can send a record again before
@@ -33,16 +33,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.producer")
 
-#: What it does by the policy.
-OBEYS = frozenset({"null_key"})
-
 
 class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
     """An AIOProducer whose null keys are refused and whose failures have verdicts.
 
     Args:
         producer: The client's producer.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
         null_keys: Refuses records without a key; None: the policy lets them pass.
         harmless: Topics for which a record without a key may pass unseen.
     """
@@ -97,7 +94,7 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
         return ours
 
     async def close(self) -> None:
-        """Close our own connections, then the client, within 30 s.
+        """Close the guard's own connections, then the client, within 30 s.
 
         Raises:
             KafkaGuardError: It has not ended by then, and was left.
@@ -131,9 +128,9 @@ def wrap(
     name = type(producer).__name__
     check_checks_only(policy, errors, f"an {name} settles records by itself")
     _log.warning(
-        "guard(): an %s batches and settles records by itself: null keys are refused "
-        "and failures have verdicts, but records are not sent again, a dead producer "
-        "is not replaced, and there is no report. A Producer in a thread has all that",
+        "guard(): an %s has its own batches and futures: null keys are refused and "
+        "failures have verdicts, but records are not sent again, a dead producer is "
+        "not replaced, and there is no report. For these, use a Producer in a thread",
         name,
     )
     cache = TopicFactsCache(topics)

@@ -1,4 +1,4 @@
-"""The guarded producer: stands in for a ``confluent_kafka.Producer``."""
+"""The guarded ``confluent_kafka.Producer``."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         client: The client's producer.
         build: Builds its successor; None: that is not known.
         settings: What it was made with, as far as that is known.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
         policy: What becomes of records that fail, and of null keys.
-        cache: What is known of topics.
+        cache: Cached facts about topics.
         letter_topics: Looks whether dead-letter topics are there.
-        on_event: What receives events; None: nobody.
+        on_event: The hook for events, or None.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         return self._shell.client
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client."""
+        """Delegate everything else to the client."""
         if name == "_shell":  # not there yet
             raise AttributeError(name)
         return super().__getattr__(name)
@@ -157,7 +157,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         return self.__dict__[name](*args, **kwargs)
 
     def can_begin_again(self) -> bool:
-        """Tell whether a producer can be built in a forked child."""
+        """Return whether a producer can be built in a forked child."""
         return self._build is not None
 
     def begin_again(self) -> None:
@@ -332,7 +332,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         """Report what became of records since the last time, without waiting.
 
         Returns:
-            The counts, and the failures that nobody has looked at yet. It raises
+            The counts, and the failures that the application has not checked. It raises
             nothing; these failures count as looked at.
         """
         self._driver.count_delivered(self._shell.delivered())

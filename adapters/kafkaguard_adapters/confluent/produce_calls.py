@@ -1,4 +1,4 @@
-"""``produce`` of a class that has its own: a SerializingProducer's, or the user's."""
+"""Calls of ``produce`` of a subclass, such as ``SerializingProducer``."""
 
 from __future__ import annotations
 
@@ -151,9 +151,8 @@ def _own(sending: Sending, cls: type) -> Callable[..., Any]:
         raise errors.make(
             ClientConfigurationError,
             f"guard(): {cls.__qualname__}.produce{signature} takes no "
-            f"{'topic' if name else 'on_delivery'}, by which the guard follows a "
-            "record: let it have a parameter of that name and hand it on to "
-            "super().produce()",
+            f"{'topic' if name else 'on_delivery'}, which the guard needs to track a "
+            "record: add a parameter of that name and pass it on to super().produce()",
         )
 
     @wraps(client_produce)

@@ -1,4 +1,4 @@
-"""What ``produce`` does around the client's own: the hot path of the guard."""
+"""The guard's part of ``produce``, the hot path."""
 
 from __future__ import annotations
 
@@ -325,9 +325,9 @@ class Sending:
             return
         raise errors.make(
             ClientQueueFullError,
-            f"the producer's queue stayed full for {self._limit}: the brokers take "
-            "records more slowly than they are made, or none answers. This one was "
-            "not sent: send it again later",
+            f"the producer's queue stayed full for {self._limit}: the brokers accept "
+            "records more slowly than your program sends them, or no broker answers. "
+            "This record was not sent: send it again later",
             api="Produce",
             topic=record.topic,
         ) from error
@@ -357,7 +357,7 @@ class Sending:
 
 
 def _bytes(error: KafkaGuardError, record: Arguments) -> Raw | None:
-    """Return a record's bytes; where they cannot be had, the error says so."""
+    """Return a record's bytes; where they is not available, the error says so."""
     try:
         return Raw(
             _encoded(record.key),
@@ -365,12 +365,12 @@ def _bytes(error: KafkaGuardError, record: Arguments) -> Raw | None:
             plain_headers(record.headers),
             record.timestamp or None,
         )
-    except (TypeError, ValueError) as failure:
+    except (TypeError, ValueError):
         # Without its text, which may hold the record.
         add_words(
             error,
-            "no dead letter was sent: its bytes could not be had "
-            f"({type(failure).__name__})",
+            "no dead letter was sent: the record's bytes could not be read "
+            "({type(failure).__name__})",
         )
         return None
 

@@ -1,4 +1,4 @@
-"""The guarded producer: stands in for a ``kafka.KafkaProducer``."""
+"""The guarded ``kafka.KafkaProducer``."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ class GuardedProducer(ClusterCalls):
         builder: Builds its successor, should it die.
         policy: What becomes of records that fail, and of null keys.
         topics: What the caller declares about topics, instead of a look-up.
-        on_event: What receives events; None: nobody.
+        on_event: The hook for events, or None.
         facts_ttl: Seconds that ``cleanup.policy`` is trusted.
         facts_patience: Seconds that a record without a key waits for a look-up.
-        clock: Seconds that only ever grow.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class GuardedProducer(ClusterCalls):
         return self._shell.producer
 
     def can_begin_again(self) -> bool:
-        """Tell whether a producer can be built in a forked child."""
+        """Return whether a producer can be built in a forked child."""
         return self._builder.was_given
 
     def begin_again(self) -> None:
@@ -269,7 +269,7 @@ class GuardedProducer(ClusterCalls):
         return type(self._shell.producer)
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client."""
+        """Delegate everything else to the client."""
         if name == "_shell":  # not there yet
             raise AttributeError(name)
         return getattr(self._shell.producer, name)

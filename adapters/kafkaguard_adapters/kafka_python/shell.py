@@ -1,4 +1,4 @@
-"""kafka-python's producer as the driver of the delivery machine sees it.
+"""The shell of kafka-python's producer: it translates for the delivery machine.
 
 It tells what happens to the client's batches and does with the client what it is told;
 it decides nothing. One callback a batch, none a record: what happened to a record
@@ -156,7 +156,7 @@ class KafkaPythonShell(Heard):
             try:
                 shell._begin(client, generation, source, before)  # noqa: SLF001 - it is this one
             except Exception as error:  # noqa: BLE001 - a send must not fail by it
-                shell._fault("a batch could not be followed; it is sent", error)  # noqa: SLF001 - it is this one
+                shell._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - it is this one
 
         return begin
 
@@ -277,7 +277,7 @@ class KafkaPythonShell(Heard):
         return cause is not None
 
     def shut(self) -> None:
-        """Take in nothing more, and send nothing more."""
+        """Record nothing more, and send nothing more."""
         with self._lock:
             if self._dying is None:
                 self._dying = Dying(self.producer)
@@ -329,7 +329,7 @@ class KafkaPythonShell(Heard):
         return found
 
     def _base_offset(self, batch: SourceBatch) -> int | None:
-        """Return where a batch was written that was given up; None: not known.
+        """Return where a batch was written that was given up; None if unknown.
 
         Its producer reads the answer: the last confirmed offset has moved on.
         """
@@ -398,7 +398,7 @@ class KafkaPythonShell(Heard):
             _close(self._retired.pop())
 
     def may_pass(self, error: BaseException) -> bool:
-        """Tell whether building a producer may succeed later."""
+        """Return whether building a producer may succeed later."""
         return isinstance(error, (RetriableError, OSError))
 
     # --- handing over -------------------------------------------------------------
@@ -452,7 +452,7 @@ class KafkaPythonShell(Heard):
         return reading.size_alone(self.producer, raw)
 
     def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         return max_message_bytes(self._ask, topic)
 
     def take_back(self, behind: Batch) -> None:
@@ -475,7 +475,7 @@ class KafkaPythonShell(Heard):
         moving.attach(token, record)
 
     def is_own_thread(self) -> bool:
-        """Tell whether the caller is the client's own thread."""
+        """Return whether the caller is the client's own thread."""
         return reading.is_sender_thread(self.producer)
 
     # --- the end ------------------------------------------------------------------

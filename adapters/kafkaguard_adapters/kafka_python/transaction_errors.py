@@ -1,4 +1,4 @@
-"""How transactional calls say what went wrong, and what to do next. No I/O here."""
+"""Errors of transactional calls, each with the next step. No I/O."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BEGIN = Call("begin_transaction", None)
 words = TransactionWords(
     errors,
     "a new one with the same transactional_id calls init_transactions()",
-    "init_transactions() comes first",
+    "call init_transactions() first",
 )
 
 _SERVER_ERROR = -1
@@ -56,7 +56,7 @@ def closed(call: Call) -> KafkaGuardError:
     """Make the error for a transactional call of a closed producer."""
     return errors.make(
         ClientClosedError,
-        f"this producer was closed before {call.method}(), and nothing was done: build "
+        f"this producer was closed before {call.method}(), which did nothing: build "
         "a new one with the same transactional_id",
     )
 
@@ -106,7 +106,7 @@ def unconfirmed(offsets: Any, group: Any, limit: float) -> str:
 
 
 def is_out_of_order(error: BaseException) -> bool:
-    """Tell whether the client says that a call came in a wrong order."""
+    """Return whether the client says that a call came in a wrong order."""
     return any(text in str(error) for text in _OUT_OF_ORDER)
 
 
@@ -114,8 +114,10 @@ def out_of_order(error: BaseException, call: Call, state: str) -> KafkaGuardErro
     """Make the error of a call that came in a wrong order; no client is dead."""
     return errors.translate(
         error,
-        message=f"{call.method}() came in a wrong order, and nothing was done: "
-        f"{words.next_step(state)}",
+        message=(
+            f"{call.method}() was called in a wrong order and did nothing: "
+            f"{words.next_step(state)}"
+        ),
         verdict=OUT_OF_ORDER_CALL,
     )
 
@@ -132,7 +134,7 @@ def not_begun(error: BaseException, topic: str, state: str) -> KafkaGuardError:
 
 
 def may_be_done(result: Any) -> bool:
-    """Tell whether a commit that failed may have been carried out all the same.
+    """Return whether a commit that failed may have been carried out nevertheless.
 
     Args:
         result: The client's result of a request that was handed to it.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.producing.barrier import Barrier, Limit
 
-#: Seconds that sends under way have to come to the client before a topic is repaired.
+#: Seconds that sends running have to come to the client before a topic is repaired.
 HOLD_S = 5.0
 #: Seconds until it goes on after a fault of its own.
 _REST_S = 1.0
@@ -48,18 +48,18 @@ class ThreadDriver:
 
     Args:
         shell: The client.
-        policy: What the user decides.
-        cache: What is known of topics.
-        hook: What receives events; None: nobody.
+        policy: The policy.
+        cache: Cached facts about topics.
+        hook: The hook for events, or None.
         meet: Told the topic of each batch.
         shared: What the attempts of the policy share with others; None: none are made.
-        barrier: Waits for the sends under way; default: those that ``barrier`` knows.
+        barrier: Waits for the sends running; default: those that ``barrier`` knows.
 
     Attributes:
-        machine: Decides. Its methods are called under the lock; ``holds`` is read
-            without it.
+        machine: The state machine. Its methods are called under the lock; ``holds`` is
+            read without it.
         outside: Calls the application's code.
-        barrier: Knows the sends under way.
+        barrier: Knows the sends running.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class ThreadDriver:
         self.outside.work_here()
 
     def raised(self, error: KafkaGuardError) -> None:
-        """Take note that ``send`` raises an error."""
+        """Record that ``send`` raises an error."""
         with self._changed:
             self._queue(self.machine.raised(error))
         self.outside.work_here()
@@ -240,7 +240,7 @@ class ThreadDriver:
                 self._replace(locking_out)
 
     def _hand_over(self, records: Sequence[Record]) -> list[Hashable | BaseException]:
-        """Hand records over; what costs one its time is not waited for again."""
+        """Give records to the client; a wait that has failed is not repeated."""
         handed: list[Hashable | BaseException] = []
         late: ClientTimeoutError | None = None
         for record in records:
@@ -281,18 +281,18 @@ class ThreadDriver:
         self._do(self._retiring, self._shell.retire)
 
     def recreated(self) -> None:
-        """Take note that the client is about to be replaced for a transaction."""
+        """Record that the client is about to be replaced for a transaction."""
         self._tell(self.machine.recreated)
 
     # --- sends that wait ----------------------------------------------------------
 
     def is_held(self, topic: str) -> bool:
-        """Tell whether the sends of a topic wait."""
+        """Return whether the sends of a topic wait."""
         holds = self.machine.holds
         return None in holds or topic in holds
 
     def is_own_thread(self) -> bool:
-        """Tell whether the caller is one that must not wait for what is held."""
+        """Return whether the caller is one that must not wait for what is held."""
         return self._shell.is_own_thread() or any(
             lane.is_mine for lane in (self._quick, *self._lanes.copy().values())
         )
@@ -357,10 +357,10 @@ class ThreadDriver:
             return self._changed.wait_for(lambda: record.outcome is not None, timeout)
 
     def wait(self, deadline: float) -> int:
-        """Wait for what is on its way, and for what is sent again in consequence.
+        """Wait for records without an outcome, also for those that are sent again.
 
         Args:
-            deadline: Until when, in monotonic seconds.
+            deadline: In monotonic seconds.
 
         Returns:
             How many of these records have no outcome yet. What other threads have sent
@@ -385,13 +385,13 @@ class ThreadDriver:
     # --- the end ------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Take on nothing more; what the client still holds fails."""
+        """Accept no more records; what the client still holds fails."""
         self._tell(self.machine.closing, _now())
         if self.pending():
             self._shell.stop()
 
     def give_up(self, deadline: float) -> None:
-        """Settle what has no outcome, and call who waits for it."""
+        """Settle all records without an outcome, and call who waits for it."""
         why = "the producer was closed before it was confirmed"
         self._tell(self.machine.give_up, why, _now())
         self.watch.stop()
@@ -404,12 +404,12 @@ class ThreadDriver:
             return self.machine.pending()
 
     def has_unseen(self) -> bool:
-        """Tell whether a report would carry errors that nobody has looked at yet."""
+        """Return whether a report would have errors that nobody has checked."""
         with self._changed:
             return self.machine.has_unseen()
 
     def report(self, pending: int | None = None) -> DeliveryReport:
-        """Close the books: what became of records since the last report.
+        """Return the counts since the last report.
 
         Args:
             pending: How many have no outcome; default: as the machine knows.
@@ -449,7 +449,7 @@ class ThreadDriver:
         try:
             self._tell(self.machine.tick, _now())
         except Exception as error:  # noqa: BLE001 - without it records would wait
-            self._fault("what is due could not be done", error)
+            self._fault("a scheduled step of the delivery machine failed", error)
             time.sleep(_REST_S)
 
     def _fault(self, what: str, error: BaseException) -> None:
@@ -467,6 +467,6 @@ class ThreadDriver:
             try:
                 getattr(driver, name)(*what)
             except Exception as error:  # noqa: BLE001 - a send must not fail by it
-                driver._fault("a batch could not be followed; it is sent", error)  # noqa: SLF001 - it is this one
+                driver._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - it is this one
 
         return call

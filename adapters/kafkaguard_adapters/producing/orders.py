@@ -1,4 +1,4 @@
-"""What a command of the delivery machine has a shell do, and where the reply goes.
+"""Execute commands of the delivery machine on a shell, and return the replies.
 
 The same for both drivers: one calls what is to be done, the other awaits it.
 """
@@ -35,13 +35,13 @@ class Hands(Protocol):
     """What a driver does itself; its methods may be coroutines."""
 
     def hold(self, topic: str) -> Any:
-        """Wait until no send of a topic is under way."""
+        """Wait until no send of a topic is running."""
 
     def hand_over(self, records: Sequence[Record]) -> Any:
-        """Hand records over; the tokens, or why there is none, are returned."""
+        """Give records to the client; return their tokens or errors."""
 
     def end_client(self) -> Any:
-        """Stop the client, until no send to it is under way."""
+        """Stop the client, until no send to it is running."""
 
     def replace(self, locking_out: Batch | None) -> Any:
         """Build a successor, and tell the machine what came of it."""
@@ -95,13 +95,13 @@ class HandedOver:
         self._late: Exception | None = None
 
     def is_late(self, record: Record) -> bool:
-        """Tell whether a record is not even tried."""
+        """Return whether a record is not even tried."""
         if self._late is None or not record.is_letter:
             return False
         self.handed.append(self._late)
         return True
 
     def failed(self, error: Exception) -> None:
-        """Take note that the client did not take one."""
+        """Record that the client did not take one."""
         self.handed.append(error)
         self._late = error if isinstance(error, ClientTimeoutError) else None

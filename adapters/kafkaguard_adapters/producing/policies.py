@@ -1,4 +1,4 @@
-"""What guarded producers do by a policy, and what it must not say about them."""
+"""Checks of a producer's policy."""
 
 from __future__ import annotations
 
@@ -20,33 +20,6 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.settings import Settings
     from kafkaguard_policies import RetryPolicy
 
-
-#: What it says of attempts and waits, for what certainly was not written.
-ATTEMPTS = frozenset(
-    {
-        "max_attempts",
-        "max_waits",
-        "deadline",
-        "backoff",
-        "budget",
-        "breaker",
-        "overrides.max_attempts",
-        "overrides.deadline",
-        "overrides.backoff",
-        "overrides.cost",
-    }
-)
-#: What every guarded producer does by its policy.
-OBEYED = ATTEMPTS | {
-    "null_key",
-    "disguised_null_key",
-    "on_reject",
-    "overrides.on_reject",
-    "overrides.in_doubt",
-    "dead_letter",
-    "rescue",
-    "in_doubt",
-}
 _log = logging.getLogger("kafkaguard.producer")
 
 
@@ -131,7 +104,9 @@ def check_checks_only(policy: RetryPolicy, errors: ClientErrors, why: str) -> No
         ClientConfigurationError: It does: a record that the broker refuses would be
             lost without a dead letter.
     """
-    _refuse_setting_aside(policy, errors, f"{why}, so no refused record is set aside")
+    _refuse_setting_aside(
+        policy, errors, f"{why}, so no refused record can be dead-lettered or dropped"
+    )
 
 
 def _refuse_setting_aside(policy: RetryPolicy, errors: ClientErrors, why: str) -> None:

@@ -1,4 +1,4 @@
-"""The task driver of the delivery machine: facts in, commands out, in one event loop.
+"""The asyncio driver of the delivery machine: facts in, commands out, in one loop.
 
 Whoever has a fact tells the machine and has carried out what that commands: what is
 quick at once and in order, what waits in a task of its own. Neither tasks nor timers
@@ -47,15 +47,15 @@ class TaskDriver:
 
     Args:
         shell: The client.
-        policy: What the user decides.
-        cache: What is known of topics.
+        policy: The policy.
+        cache: Cached facts about topics.
         loop: The event loop that all of it belongs to.
-        hook: What receives events; None: nobody.
+        hook: The hook for events, or None.
         meet: Told of the topic of each batch; it must return at once.
         shared: What the attempts of the policy share with others; None: none are made.
 
     Attributes:
-        machine: Decides.
+        machine: The state machine.
     """
 
     def __init__(
@@ -120,17 +120,17 @@ class TaskDriver:
         self._queue(commands)
 
     def raised(self, error: KafkaGuardError) -> None:
-        """Take note that ``send`` raises an error."""
+        """Record that ``send`` raises an error."""
         self._queue(self.machine.raised(error))
 
     def fault(self, what: str, error: BaseException) -> None:
-        """Log a fault of ours."""
+        """Log A bug of the guard."""
         self._loop.call_soon(_log_fault, what, error)
 
     # --- commands ---------------------------------------------------------------------
 
     def _queue(self, commands: Sequence[c.Command]) -> None:
-        """Carry commands out in their order; one may bring further ones about."""
+        """Execute commands in their order; one may bring further ones about."""
         if self._waiters:
             self._wake()
         if not commands:
@@ -203,7 +203,7 @@ class TaskDriver:
     async def hand_over(
         self, records: Sequence[Record]
     ) -> Sequence[Hashable | Exception]:
-        """Hand records over, one after the other."""
+        """Give records to the client, one after the other."""
         over = HandedOver()
         for record in records:
             if over.is_late(record):
@@ -217,7 +217,7 @@ class TaskDriver:
         return over.handed
 
     async def end_client(self) -> None:
-        """Stop the client; a send that it still had begins anew, and waits."""
+        """Stop the client; a send that it still had starts again, and waits."""
         await self._shell.stop()
 
     async def replace(self, locking_out: Batch | None) -> None:
@@ -244,13 +244,13 @@ class TaskDriver:
         self._start(self._shell.retire())
 
     def recreated(self) -> None:
-        """Take note that the client is about to be replaced for a transaction."""
+        """Record that the client is about to be replaced for a transaction."""
         self._queue(self.machine.recreated())
 
     # --- sends that wait --------------------------------------------------------------
 
     def is_held(self, topic: str) -> bool:
-        """Tell whether the sends of a topic wait."""
+        """Return whether the sends of a topic wait."""
         holds = self.machine.holds
         return None in holds or topic in holds
 
@@ -307,10 +307,10 @@ class TaskDriver:
     # --- the application waits --------------------------------------------------------
 
     async def wait(self, deadline: float) -> int:
-        """Wait for what is on its way, and for what is sent again in consequence.
+        """Wait for records without an outcome, also for those that are sent again.
 
         Args:
-            deadline: Until when, in monotonic seconds.
+            deadline: In monotonic seconds.
 
         Returns:
             How many of these records have no outcome yet. What was sent since is not
@@ -331,13 +331,13 @@ class TaskDriver:
     # --- the end ----------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Take on nothing more; what the client still holds fails."""
+        """Accept no more records; what the client still holds fails."""
         self._queue(self.machine.closing(_now()))
         if self.pending():
             await self._shell.stop()
 
     async def give_up(self) -> None:
-        """Settle what has no outcome, and end what is under way."""
+        """Settle all records without an outcome, and end what is running."""
         why = "the producer was closed before it was confirmed"
         self._queue(self.machine.give_up(why, _now()))
         self._is_stopped = True
@@ -356,7 +356,7 @@ class TaskDriver:
         return self.machine.pending()
 
     def report(self, pending: int) -> DeliveryReport:
-        """Close the books: what became of records since the last report."""
+        """Return the counts since the last report."""
         self._shell.note_seen()
         report = self.machine.report(pending)
         self._shell.note_told()
@@ -386,7 +386,7 @@ class TaskDriver:
                 self._queue(self.machine.tick(_now()))
                 due = self.machine.next_due()
         except Exception as error:  # noqa: BLE001 - without it records would wait
-            self.fault("what is due could not be done", error)
+            self.fault("a scheduled step of the delivery machine failed", error)
             due = _now() + _REST_S
         if due is not None:
             self._set_timer(due)

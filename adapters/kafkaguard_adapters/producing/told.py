@@ -1,4 +1,4 @@
-"""How sends, flush() and close() say what went wrong, whatever the client."""
+"""Errors of send(), flush() and close(), for all clients."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def delivery_failed(errors: ClientErrors, report: DeliveryReport) -> DeliveryFai
 
 
 def _verdict_of(report: DeliveryReport, gravest: Any) -> Verdict:
-    """Judge a report by the gravest of what it holds; pending records are in doubt."""
+    """Return the most severe verdict of a report; pending records are in doubt."""
     verdicts: list[Verdict] = [gravest.verdict] if gravest else []
     if report.pending:
         verdicts.append(classify(ClientTimeoutError(), api="Produce"))
@@ -192,17 +192,17 @@ def transaction_given_up(
     if still_open is None:
         return errors.make(
             ClientStateError,
-            "the producer was closed while a transaction was open, which was aborted: "
-            f"nobody will see its records {counts}. Call commit_transaction() before, "
-            "or abort_transaction()",
+            "the producer was closed while a transaction was open. The transaction "
+            f"was aborted, so its records are lost {counts}. Call commit_transaction() "
+            "or abort_transaction() before close()",
             verdict=ABORT,
         )
     return errors.make(
         ClientStateError,
-        "the producer was closed while a transaction was open, which could not be "
-        f"aborted and is still open {counts}: readers of committed records see "
-        "nothing that came later until transaction.timeout.ms is over, or a new "
-        "producer with the same transactional.id calls init_transactions() (the abort: "
+        "the producer was closed while a transaction was open. The transaction could "
+        f"not be aborted and is still open {counts}: consumers of committed records "
+        "see no later record until transaction.timeout.ms is over, or a new producer "
+        "with the same transactional.id calls init_transactions() (the abort: "
         f"{still_open})",
         verdict=NOT_ABORTED,
     )
@@ -212,6 +212,6 @@ def waits_for_itself(errors: ClientErrors, method: str) -> KafkaGuardError:
     """Make the error for a call in a callback that would wait for its own thread."""
     return errors.make(
         ClientStateError,
-        f"{method}() in a callback would wait for the very thread that runs the "
-        "callback: call it elsewhere",
+        f"{method}() in a callback would wait for the thread that runs the callback: "
+        "call it in another thread",
     )

@@ -1,4 +1,4 @@
-"""How transactional calls say what went wrong, and what to do next, for any client."""
+"""Errors of transactional calls with the next step, for all clients."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ _COMMIT_IN_DOUBT = classify(ClientTimeoutError(), api="EndTxn", phase="commit")
 #: What is missing, by the client's name for where it stands.
 _NEXT_STEPS = {
     "INITIALIZING": "init_transactions() has not ended: call it again",
-    "READY": "no transaction has begun: begin_transaction() comes first",
-    "IN_TRANSACTION": "a transaction is open: commit_transaction() or "
-    "abort_transaction() comes first",
+    "READY": "no transaction has begun: call begin_transaction() first",
+    "IN_TRANSACTION": (
+        "a transaction is open: call commit_transaction() or abort_transaction() first"
+    ),
     "COMMITTING_TRANSACTION": "the commit has not ended: call commit_transaction() "
     "again",
     "ABORTING_TRANSACTION": "the abort has not ended: call abort_transaction() again",
-    "ABORTABLE_ERROR": "the transaction has failed: abort_transaction() comes first",
+    "ABORTABLE_ERROR": "the transaction has failed: call abort_transaction() first",
 }
 
 
@@ -86,7 +87,7 @@ class TransactionWords:
         """Make the error of a call that came in a wrong order; no client is dead."""
         return self._errors.make(
             ClientStateError,
-            f"{call.method}() came in a wrong order, and nothing was done: "
+            f"{call.method}() was called in a wrong order and did nothing: "
             f"{self.next_step(state)}",
             api=call.api,
             verdict=OUT_OF_ORDER_CALL,
@@ -121,9 +122,11 @@ class TransactionWords:
         """Make the error of an abort that has failed for good."""
         return self._errors.translate(
             error,
-            message="the transaction could not be aborted, and asking again does not "
-            "help: it is open until begin_transaction() goes on with a new producer, "
-            f"or {self._successor}",
+            message=(
+                "the transaction could not be aborted, and a repeated call does not "
+                "help: it stays open until begin_transaction() uses a new producer, "
+                "or {self._successor}"
+            ),
             api=ABORT.api,
             verdict=NOT_ABORTED,
         )
@@ -155,8 +158,8 @@ def why_over(lasted: float, limit: float, setting: str) -> str | None:
         return None
     return (
         f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
-        f"({setting}) the coordinator aborts one by itself, which it reports as if "
-        "another instance used the transactional.id"
+        f"({setting}) the coordinator aborts it and reports that another instance "
+        "uses the transactional.id"
     )
 
 
@@ -169,19 +172,19 @@ def explain_fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -
         in_doubt: A commit was asked for before, and its answer was lost.
     """
     error.summary = why or (
-        "another instance has taken this transactional.id over, so this one can do "
+        "another instance uses this transactional.id now, so this one can send "
         "nothing more in a transaction: close it"
     )
     if in_doubt:
         error.summary += (
-            "; a commit that was asked for before, and whose answer was lost, may have "
-            "been carried out: look in the topic"
+            "; an earlier commit whose answer was lost may have succeeded: look in "
+            "the topic"
         )
         error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001 - ours
 
 
 def stops(error: KafkaGuardError) -> bool:
-    """Tell whether an error ends more than a transaction."""
+    """Return whether an error ends more than a transaction."""
     return error.verdict.action in (Action.FENCED, Action.CONFIGURE)
 
 

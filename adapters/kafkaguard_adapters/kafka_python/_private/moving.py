@@ -1,4 +1,4 @@
-"""Moving what is inside kafka-python's producer (3.x).
+"""Changes to private state of kafka-python's producer (3.x).
 
 Its public interface can neither end a producer whose broker does not answer, nor send
 the bytes of a record again, nor bound the end of a transaction.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafka.producer.transaction_manager import ProducerIdAndEpoch
 
 _POLL_S = 0.01
-#: Seconds that sends under way have to hand over their records.
+#: Seconds that sends running have to hand over their records.
 _APPEND_S = 1.0
 
 
@@ -243,12 +243,12 @@ def silence(producer: Any) -> None:
 
 
 def refuse(producer: Any) -> None:
-    """Take in no more records; those that are on their way in may come in yet."""
+    """Record no more records; those that are on their way in may come in yet."""
     producer._accumulator.close()
 
 
 def shut(producer: Any) -> None:
-    """Take in no more records, and wait for the sends that are under way."""
+    """Record no more records, and wait for the sends that are running."""
     accumulator = producer._accumulator
     refuse(producer)
     end = time.monotonic() + _APPEND_S

@@ -1,4 +1,4 @@
-"""``kafkaguard.spark.write``: a frame to Kafka, and a truthful report back."""
+"""``kafkaguard.spark.write``: write a DataFrame to Kafka and return a report."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Growth:
 
     Attributes:
         topics: The names of the topics watched.
-        before: The sum of their end offsets at the beginning; None: not known.
+        before: The sum of their end offsets at the beginning; None if unknown.
         started: When the write began, in seconds since the epoch.
         remark: What people should know about it.
     """
@@ -62,13 +62,13 @@ class Growth:
         return cls(tuple(settings.topics), _ends(settings), started)
 
     def appended(self, settings: SinkSettings) -> int | None:
-        """Count what was appended since, by anybody; None: not known."""
+        """Count what was appended since, by anybody; None if unknown."""
         after = None if self.before is None else _ends(settings)
         return None if after is None or self.before is None else after - self.before
 
 
 def _ends(settings: SinkSettings) -> int | None:
-    """Sum up end offsets; that nobody answers is no reason to fail a job."""
+    """Sum up end offsets; that no broker answers is no reason to fail a job."""
     try:
         return kept_for(settings.client).end_offsets(settings.topics)
     except KafkaGuardError as error:
@@ -129,9 +129,9 @@ def write(  # noqa: PLR0913 - one for each setting
         What became of the records.
 
     Raises:
-        KafkaGuardError: A setting cannot be meant, a topic is missing, nobody answers
-            within 8 s, or a record failed the job. Brokers that go away fail it within
-            twice ``delivery.timeout.ms`` and some 20 s (see docs/spark.md).
+        KafkaGuardError: A setting cannot be meant, a topic is missing, no broker
+            answers within 8 s, or a record failed the job. Brokers that go away fail it
+            within twice ``delivery.timeout.ms`` and some 20 s (see docs/spark.md).
     """
     check_frame(df)
     check_partitions(partitions)

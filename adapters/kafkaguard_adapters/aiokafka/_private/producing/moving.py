@@ -1,4 +1,4 @@
-"""Reaching into aiokafka's producer: what its public interface neither tells nor does.
+"""Changes to private state of aiokafka's producer.
 
 Its futures are the application's. So those of a failed batch stay open until the guard
 settles them, and one that is sent again gets the outcome of its successor.
@@ -69,7 +69,7 @@ class Gate(Protocol):
         """Return what takes in a record; it is called for each, so it is made once."""
 
     async def add_batch(self, builder: Any, tp: Any, timeout: float) -> Any:  # noqa: ASYNC109 - the client's own signature
-        """Take in a batch of the application's own."""
+        """Record a batch of the application's own."""
 
 
 class Hooks:
@@ -110,7 +110,7 @@ class Hooks:
         producer.client.send = self.send
 
     def follow(self, batch: Any) -> None:
-        """Have a batch told of; one that cannot be followed is sent all the same."""
+        """Have a batch told of; one that cannot be followed is sent nevertheless."""
         followed = self._begin(batch)
         if followed is not None:
             self.followed[batch] = followed
@@ -252,7 +252,7 @@ class _BatchHooks:
 
 
 def was_seen(future: asyncio.Future[Any]) -> bool:
-    """Tell whether somebody has looked at the exception of a future."""
+    """Return whether somebody has looked at the exception of a future."""
     return not future.cancelled() and not future._log_traceback
 
 
@@ -472,7 +472,7 @@ def take_identity(producer: Any, identity: PidAndEpoch) -> None:
 
 
 def refuse(producer: Any) -> None:
-    """Take in no more records; those that wait for room are told."""
+    """Record no more records; those that wait for room are told."""
     producer._message_accumulator._closed = True
 
 
