@@ -51,12 +51,12 @@ class Judgement:
     """Why a record failed.
 
     Attributes:
-        error: The error, of both classes.
-        innocent: The record itself was not refused, so it may be sent again if it was
-            not written.
-        unsent: It was certainly never sent, because of the client.
-        in_flight: The client gave it up after sending it.
-        later: It was certainly not written, and the policy may send it again later.
+        error: Of the client's class and ours.
+        innocent: The record itself was not refused, so it may be sent again where it
+            was not written.
+        unsent: It certainly was never sent, and its client is to blame.
+        in_flight: Its client gave it up while it was on its way.
+        later: It certainly was not written, and may be, later: as the policy says.
     """
 
     error: KafkaGuardError

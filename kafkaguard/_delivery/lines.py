@@ -83,7 +83,7 @@ class Lines:
         return min((batch.next_look for batch in self.open), default=None)
 
     def hasten(self, topic: str) -> None:
-        """Limit a batch's time to that of its records that were sent again.
+        """Let no batch have more time than a record in it that was sent again.
 
         An attempt of the policy has the client's own time, wherever it begins.
         """

@@ -373,7 +373,7 @@ class DeliveryMachine:
         return judgement.innocent and not record.is_alone
 
     def _lacks_limit(self, record: Record, error: KafkaGuardError) -> bool:
-        """Return whether an error is to say how much the topic takes, and does not."""
+        """Tell whether an error is to say how much the topic takes, and does not."""
         is_too_large = error.code == MESSAGE_TOO_LARGE
         if not is_too_large or error.verdict.written != "no" or record.is_letter:
             return False

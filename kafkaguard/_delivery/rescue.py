@@ -2,8 +2,8 @@
 
 A round::
 
-    [a record is held]  HoldSends; once no send is running, what is in flight settles
-    [nothing is open]   the policy's wait, if the policy sends them again
+    [a record is held]  HoldSends; once no send is under way, what is in flight settles
+    [nothing is open]   the policy's wait, where it says that they go again
     [it is over]        records with a key are handed over in their old order
     [all have outcome]  then those without a key, on their own: the broker may refuse
                         them with all that is in the same batch
@@ -61,6 +61,8 @@ class Topic:
         self._waiting: list[Record] = []
         #: The next one comes last.
         self._groups: list[list[Record]] = []
+        #: Those added that are not dead letters at their first try; some wait no more.
+        self._others: list[Record] = []
 
     def happens(self, event: TopicEvent) -> None:
         """Go on to the next state."""
@@ -86,6 +88,8 @@ class Topic:
     def add(self, record: Record) -> None:
         """Let a record wait."""
         self._waiting.append(record)
+        if not record.is_letter or record.resent or record.attempts is not None:
+            self._others.append(record)
 
     def held(self) -> Iterator[Record]:
         """Find the records that wait."""
@@ -100,11 +104,14 @@ class Topic:
         return not any(self.held())
 
     def has_only_letters(self) -> bool:
-        """Whether what waits are dead letters that were never sent."""
-        return all(
-            record.is_letter and not record.resent and record.attempts is None
-            for record in self.held()
-        )
+        """Whether what waits are dead letters that were never sent.
+
+        Asked for each record that is added: so it looks only at those that it drops.
+        """
+        others = self._others
+        while others and others[-1].state is not RecordState.HELD:
+            others.pop()
+        return not others
 
     def next_group(self) -> list[Record]:
         """Take the records that are sent next; none: nothing waits."""

@@ -10,6 +10,7 @@ import sys
 import time
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -34,6 +35,9 @@ Error: Could not create the Java Virtual Machine.
 Error: A fatal exception has occurred. Program will exit.
 """
 COMPACTED = {"cleanup.policy": "compact"}
+PACKAGES = "spark.jars.packages"
+SINK = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+CONNECTOR = spark_session.connector()
 
 
 def test_pipeline_writes_in_order_and_reports(run, pipeline, kafka_cluster, topics):
@@ -439,3 +443,18 @@ def test_example_runs(text, run, kafka_cluster, tmp_path, monkeypatch):
     report = json.loads(run(text, "--json").stdout)
     assert (report["read"], report["delivered"]) == (5000, 5000 - keyless)
     assert report["dead_lettered"] == {"NULL_KEY": keyless}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, [CONNECTOR]),
+        ("a:b:1", ["a:b:1", CONNECTOR]),
+        (f"{SINK}:4.2.0", [f"{SINK}:4.2.0"]),
+    ],
+)
+def test_package_for_kafka_is_added_unless_it_is_named(given, expected):
+    """Not every version of Spark has one of its own everywhere."""
+    spark = {} if given is None else {PACKAGES: given}
+    definition = SimpleNamespace(spark=spark, source=SimpleNamespace(format="kafka"))
+    assert ",".join(expected) == command_module._settings(definition)[PACKAGES]

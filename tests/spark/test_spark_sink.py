@@ -18,12 +18,12 @@ from kafkaguard._delivery.dead_letters import Reason, reason_headers
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard_adapters.spark.driver import write as write_module
+from kafkaguard_adapters.spark.driver.counting import Growth, make_report
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter, TaskMessage
 from kafkaguard_adapters.spark.driver.plan import under_write
 from kafkaguard_adapters.spark.driver.refused_columns import batch_bytes
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import Brokers
-from kafkaguard_adapters.spark.driver.write import Growth, make_report
 from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.executor.task import CountingTask
 from kafkaguard_adapters.spark.report import TaskCounts

@@ -15,7 +15,7 @@ from kafkaguard.spark import (
     otel_reports,
     prometheus_reports,
 )
-from kafkaguard_adapters.spark.driver.write import tell_once
+from kafkaguard_adapters.spark.driver.counting import tell_once
 from kafkaguard_adapters.spark.report import collapsed_said
 
 

@@ -36,11 +36,11 @@ from kafkaguard_adapters.producing.listening import Heard
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from kafkaguard._cluster.topic_settings import TopicSettings
     from kafkaguard._delivery.facts import Batch, Raw
     from kafkaguard._delivery.records import Outcome, Record
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.aiokafka.building import Builder
-    from kafkaguard_adapters.asking.topic_settings import TopicSettings
 
 #: Seconds that aiokafka has beyond ``request_timeout_ms`` to keep it by itself.
 MARGIN_S = 2.0

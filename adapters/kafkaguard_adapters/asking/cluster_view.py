@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard._cluster.reports import Make, TopicPartition
+    from kafkaguard._cluster.topic_settings import TopicSettings
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.asking.topic_settings import TopicSettings
     from kafkaguard_adapters.wire.settings import Settings
 
 

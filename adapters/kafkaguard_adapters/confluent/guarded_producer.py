@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
+from kafkaguard._cluster.topic_settings import TopicSettings
 from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
-from kafkaguard_adapters.asking.topic_settings import TopicSettings
 from kafkaguard_adapters.confluent.callbacks import Callbacks
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.produce_calls import produce_for

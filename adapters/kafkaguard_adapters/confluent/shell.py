@@ -34,6 +34,7 @@ from kafkaguard_adapters.producing.topic_limits import max_message_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from kafkaguard._cluster.topic_settings import TopicSettings
     from kafkaguard._delivery.facts import (
         Answer,
         Batch,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard_adapters.asking.topic_settings import TopicSettings
     from kafkaguard_adapters.confluent.callbacks import Callbacks
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
 

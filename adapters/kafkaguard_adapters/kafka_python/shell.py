@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from kafkaguard._cluster.topic_settings import TopicSettings
     from kafkaguard._delivery.facts import Batch, Raw
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard_adapters.asking.topic_settings import TopicSettings
     from kafkaguard_adapters.kafka_python.building import Builder
 
 #: Seconds that kafka-python has beyond ``delivery_timeout_ms`` to keep it by itself.

@@ -35,7 +35,7 @@ BEGIN = Call("begin_transaction", None)
 words = TransactionWords(
     errors,
     "a new one with the same transactional_id calls init_transactions()",
-    "call init_transactions() first",
+    "init_transactions() comes first",
 )
 
 _SERVER_ERROR = -1
@@ -114,10 +114,8 @@ def out_of_order(error: BaseException, call: Call, state: str) -> KafkaGuardErro
     """Make the error of a call that came in a wrong order; no client is dead."""
     return errors.translate(
         error,
-        message=(
-            f"{call.method}() was called in a wrong order and did nothing: "
-            f"{words.next_step(state)}"
-        ),
+        message=f"{call.method}() was called in a wrong order and did nothing: "
+        f"{words.next_step(state)}",
         verdict=OUT_OF_ORDER_CALL,
     )
 

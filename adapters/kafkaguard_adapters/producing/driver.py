@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.machine import DeliveryMachine
-from kafkaguard.errors import ClientTimeoutError
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.lanes import Lane
+from kafkaguard_adapters.producing.orders import HandedOver, order_of
 from kafkaguard_adapters.producing.outside import Outside
 from kafkaguard_adapters.producing.watch import Watch
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.producing.barrier import Barrier, Limit
+    from kafkaguard_adapters.producing.orders import Order
 
 #: Seconds that sends running have to come to the client before a topic is repaired.
 HOLD_S = 5.0
@@ -53,7 +54,7 @@ class ThreadDriver:
         hook: The hook for events, or None.
         meet: Told the topic of each batch.
         shared: What the attempts of the policy share with others; None: none are made.
-        barrier: Waits for the sends running; default: those that ``barrier`` knows.
+        barrier: Waits for the sends under way; default: those that ``barrier`` knows.
 
     Attributes:
         machine: The state machine. Its methods are called under the lock; ``holds`` is
@@ -207,8 +208,8 @@ class ThreadDriver:
     def _lane_failed(self, error: BaseException) -> None:
         self._fault("a command of the delivery machine failed", error)
 
-    def _carry_out(self, command: c.Command) -> None:  # noqa: C901 - one line a command
-        shell, machine = self._shell, self.machine
+    def _carry_out(self, command: c.Command) -> None:
+        shell = self._shell
         match command:
             case c.SendNow():
                 shell.send_now()
@@ -217,48 +218,54 @@ class ThreadDriver:
             case c.GiveUp(batches):
                 for batch in batches:
                     shell.give_up(batch)
-            case c.HoldSends(None):
-                shell.shut()
-            case c.HoldSends(str(topic)):
-                self._barrier.clear(topic, _now() + HOLD_S)
-                self._tell(machine.held, topic, _now())
-            case c.AskLimit(topic):
-                self._tell(machine.limit, topic, shell.ask_limit(topic), _now())
-            case c.Send(topic, records):
-                self._tell(machine.sent, topic, self._hand_over(records), _now())
-            case c.HearOut(until):
-                shell.hear_out(until)
-                self._tell(machine.heard_out, _now())
-            case c.Stop():
-                shell.stop()
-                # Else one that has looked before the hold comes to the successor first.
-                self._barrier.clear(None, _now() + HOLD_S)
-                self._tell(machine.stopped, _now())
-            case c.AskAnswers(batches):
-                self._tell(machine.answered, shell.answers(batches), _now())
-            case c.Replace(locking_out):
-                self._replace(locking_out)
+            case _:
+                self._obey(order_of(command, shell, self.machine, self))
 
-    def _hand_over(self, records: Sequence[Record]) -> list[Hashable | BaseException]:
-        """Give records to the client; a wait that has failed is not repeated."""
-        handed: list[Hashable | BaseException] = []
-        late: ClientTimeoutError | None = None
+    def _obey(self, order: Order) -> None:
+        try:
+            found = order.do()
+        except BaseException as error:  # noqa: BLE001 - the machine waits for a reply
+            self._lane_failed(error)
+            found = order.if_raised(error)
+        if order.reply is not None:
+            self._tell(order.reply, found, _now())
+
+    # --- what commands come to: Hands ---------------------------------------------
+
+    def hold(self, topic: str) -> None:
+        """Wait until no send of a topic is under way."""
+        self._barrier.clear(topic, _now() + HOLD_S)
+
+    def hand_over(
+        self, records: Sequence[Record]
+    ) -> Sequence[Hashable | BaseException]:
+        """Hand records over, one after the other."""
+        over = HandedOver()
         for record in records:
-            if late is not None and record.is_letter:
-                handed.append(late)
+            if over.is_late(record):
                 continue
             try:
-                handed.append(self._shell.hand_over(record, record.due))
+                token = self._shell.hand_over(record, record.due)
             except BaseException as error:  # noqa: BLE001 - the machine decides about it
-                handed.append(error)
-                late = error if isinstance(error, ClientTimeoutError) else None
-        return handed
+                over.failed(error)
+            else:
+                over.handed.append(token)
+        return over.handed
 
-    def _replace(self, locking_out: Batch | None) -> None:
+    def end_client(self) -> None:
+        """Stop the client, until no send to it is under way.
+
+        A send that has looked before the hold would come to the successor first.
+        """
+        self._shell.stop()
+        self._barrier.clear(None, _now() + HOLD_S)
+
+    def replace(self, locking_out: Batch | None) -> None:
+        """Build a successor, and tell the machine what came of it."""
         shell = self._shell
         try:
             shell.succeed(locking_out)
-        except Exception as error:  # noqa: BLE001 - the machine decides what it means
+        except BaseException as error:  # noqa: BLE001 - the machine decides about it
             with self._changed:
                 self._why_not_replaced = error
                 self._queue(

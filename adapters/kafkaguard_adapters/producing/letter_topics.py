@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest
 
+from kafkaguard._cluster.topic_settings import TopicSettings
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking import topic_settings
 from kafkaguard_adapters.wire.cluster import Cluster
@@ -110,7 +111,7 @@ async def _trouble(cluster: Cluster, name: str) -> str | None:
             "the ACLs Describe and Write on it"
         )
     found = (await topic_settings.ask(cluster, [name], deadline)).get(name)
-    if isinstance(found, topic_settings.TopicSettings) and found.compacted:
+    if isinstance(found, TopicSettings) and found.compacted:
         return (
             "is compacted and refuses records without a key: such a record would fail "
             "instead. Set its cleanup.policy to delete"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.settings import Settings
     from kafkaguard_policies import RetryPolicy
 
+
 _log = logging.getLogger("kafkaguard.producer")
 
 

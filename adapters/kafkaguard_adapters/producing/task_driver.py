@@ -190,10 +190,11 @@ class TaskDriver:
             found = order.do()
             if inspect.isawaitable(found):
                 found = await found
-            if order.reply is not None:
-                self._queue(order.reply(found, _now()))
-        except Exception as error:  # noqa: BLE001 - it must not end unseen
+        except Exception as error:  # noqa: BLE001 - the machine waits for a reply
             self.fault("a command of the delivery machine failed", error)
+            found = order.if_raised(error)
+        if order.reply is not None:
+            self._queue(order.reply(found, _now()))
 
     # --- what commands come to: Hands -------------------------------------------------
 
@@ -202,8 +203,8 @@ class TaskDriver:
 
     async def hand_over(
         self, records: Sequence[Record]
-    ) -> Sequence[Hashable | Exception]:
-        """Give records to the client, one after the other."""
+    ) -> Sequence[Hashable | BaseException]:
+        """Hand records over, one after the other."""
         over = HandedOver()
         for record in records:
             if over.is_late(record):
@@ -225,7 +226,7 @@ class TaskDriver:
         shell = self._shell
         try:
             await shell.succeed(locking_out)
-        except Exception as error:  # noqa: BLE001 - the machine decides what it means
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the machine decides
             self._why_not_replaced = error
             commands = self.machine.not_replaced(
                 error,

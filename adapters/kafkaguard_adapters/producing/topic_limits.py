@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard_adapters.asking.topic_settings import TopicSettings
+    from kafkaguard._cluster.topic_settings import TopicSettings
 
 #: Seconds that a topic's settings are waited for.
 ASK_S = 3.0

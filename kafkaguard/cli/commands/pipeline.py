@@ -131,8 +131,9 @@ def _blamed(file: Path, definition: Pipeline, message: str) -> Problem | None:
 def _settings(definition: Pipeline) -> dict[str, str]:
     settings = dict(definition.spark)
     if definition.source.format.lower() == "kafka":
-        given = [settings[_PACKAGES]] if _PACKAGES in settings else []
-        settings[_PACKAGES] = ",".join([*given, connector()])
+        given = list(filter(None, settings.get(_PACKAGES, "").split(",")))
+        if not any("spark-sql-kafka" in package for package in given):
+            settings[_PACKAGES] = ",".join([*given, connector()])
     return settings
 
 

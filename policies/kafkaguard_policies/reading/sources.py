@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -84,9 +85,15 @@ def _read(source: str, folder: Path | None) -> tuple[Document, Path | None]:
     """Read a file or a preset; return it with the folder for ``extends``."""
     if not source.endswith(_ENDINGS):
         _refuse_other_ending(source, folder or Path())
-        return read_document(preset_text(source), f"preset {source!r}"), None
+        return _preset(source), None
     path = (folder or Path()) / source
     return read_document(read_text(path), str(path)), path.parent
+
+
+@cache
+def _preset(name: str) -> Document:
+    """Read a preset once: parsing it takes longer than all that a policy is for."""
+    return read_document(preset_text(name), f"preset {name!r}")
 
 
 def _refuse_other_ending(source: str, folder: Path) -> None:

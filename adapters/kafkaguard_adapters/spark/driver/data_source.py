@@ -6,6 +6,9 @@ leave only by a file; the option ``report`` names it, and it is opened before an
 starts. If it cannot be written in ``commit`` after all, the records are in the topics
 already: a batch that failed now would be run again and double them, and a stream would
 repeat its micro-batch at each start and never get past it. So both warn of the counts.
+
+Spark imports this module anew in each of these processes, one after the other, and a
+job waits for it: so each imports what it needs itself.
 """
 
 from __future__ import annotations
@@ -26,13 +29,6 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.spark.driver.batch_notes import Notes
-from kafkaguard_adapters.spark.driver.columns import check_columns
-from kafkaguard_adapters.spark.driver.kept import KEEP_S
-from kafkaguard_adapters.spark.driver.options import CHECKPOINT, from_options
-from kafkaguard_adapters.spark.driver.topics import look_up
-from kafkaguard_adapters.spark.driver.write import Growth, make_report, tell_once
-from kafkaguard_adapters.spark.executor.task import run_task
 from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.report import TaskCounts, add_up, collapsed_said
@@ -42,6 +38,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from kafkaguard_adapters.spark.driver.batch_notes import Notes
+    from kafkaguard_adapters.spark.driver.counting import Growth
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
@@ -51,6 +49,10 @@ else:
     StreamArrowWriter = getattr(
         datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter
     )
+
+
+#: Spark itself adds it to the options of a stream.
+_CHECKPOINT = "checkpointLocation"
 
 
 class KafkaGuardSource(DataSource):
@@ -70,6 +72,8 @@ class KafkaGuardSource(DataSource):
         with _told():
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use mode("append")')
+            from kafkaguard_adapters.spark.driver.topics import look_up
+
             settings = _checked(self.options, schema)
             return BatchWriter(settings, look_up(settings))
 
@@ -86,7 +90,7 @@ class KafkaGuardSource(DataSource):
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use outputMode("append")')
             settings = _checked(self.options, schema)
-            return StreamWriter(settings.of_stream(), self.options.get(CHECKPOINT))
+            return StreamWriter(settings.of_stream(), self.options.get(_CHECKPOINT))
 
 
 @dataclass
@@ -114,11 +118,12 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
         self._settings = settings
         self._topics = topics
-        reports = settings.report is not None
-        self._growth = Growth.begin(settings) if reports else None
+        self._growth = None if settings.report is None else _growth(settings)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""
+        from kafkaguard_adapters.spark.executor.task import run_task
+
         return TaskMessage(run_task(iterator, self._settings, self._topics))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -139,13 +144,16 @@ class StreamWriter(StreamArrowWriter):
 
     def __init__(self, settings: SinkSettings, checkpoint: str | None = None) -> None:
         self._settings = settings
-        self._notes = Notes(checkpoint) if checkpoint else None
+        self._checkpoint = checkpoint
         self._topics: dict[str, SinkTopic] | None = None
         self._growth: Growth | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Ask the brokers once, before the writer is sent to the tasks."""
         if self._topics is None:
+            from kafkaguard_adapters.spark.driver.kept import KEEP_S
+            from kafkaguard_adapters.spark.driver.topics import look_up
+
             with _told():
                 self._topics = look_up(self._settings, KEEP_S)
             if self._settings.report is not None:
@@ -154,13 +162,16 @@ class StreamWriter(StreamArrowWriter):
 
     def _planned(self) -> Growth:
         """Return the end offsets from before this micro-batch was first planned."""
-        growth = Growth.begin(self._settings)
-        if self._notes is None:
+        growth = _growth(self._settings)
+        if self._checkpoint is None:
             return replace(growth, before=None)
-        return replace(growth, before=self._notes.plan(growth.before))
+        before = _notes(self._checkpoint).plan(growth.before)
+        return replace(growth, before=before)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""
+        from kafkaguard_adapters.spark.executor.task import run_task
+
         counts = run_task(iterator, self._settings, self._topics or {})
         return TaskMessage(counts, self._growth)
 
@@ -172,8 +183,8 @@ class StreamWriter(StreamArrowWriter):
         """Write the report."""
         seen = [m.growth for m in messages if isinstance(m, TaskMessage)]
         growth = next(iter(seen), None)
-        if growth is not None and self._notes is not None:
-            before, remark = self._notes.done(batchId)
+        if growth is not None and self._checkpoint is not None:
+            before, remark = _notes(self._checkpoint).done(batchId)
             growth = replace(growth, before=before, remark=remark)
         _report(self._settings, messages, {"batch_id": batchId}, growth)
 
@@ -187,7 +198,22 @@ def _told() -> Iterator[None]:
         raise task_failed(error) from None
 
 
+def _growth(settings: SinkSettings) -> Growth:
+    from kafkaguard_adapters.spark.driver.counting import Growth
+
+    return Growth.begin(settings)
+
+
+def _notes(checkpoint: str) -> Notes:
+    from kafkaguard_adapters.spark.driver.batch_notes import Notes
+
+    return Notes(checkpoint)
+
+
 def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
+    from kafkaguard_adapters.spark.driver.columns import check_columns
+    from kafkaguard_adapters.spark.driver.options import from_options
+
     settings = from_options(options)
     check_columns(schema, settings)
     if settings.report is not None:
@@ -215,9 +241,13 @@ def _report(
 ) -> None:
     counts = add_up(m.counts for m in messages if isinstance(m, TaskMessage))
     if said := collapsed_said(counts.collapsed_keys):
+        from kafkaguard_adapters.spark.driver.counting import tell_once
+
         tell_once(settings.topic, said, _warn)
     if settings.report is None:
         return
+    from kafkaguard_adapters.spark.driver.counting import make_report
+
     report = make_report(settings, counts, growth)
     line = json.dumps(extra | report.to_dict())
     try:

@@ -13,6 +13,7 @@ from kafkaguard_adapters.spark.driver.batch_notes import (
     checkpoint_of,
     is_temporary,
 )
+from kafkaguard_adapters.spark.driver.counting import Growth
 from kafkaguard_adapters.spark.driver.frame import (
     as_order,
     check_frame,
@@ -21,7 +22,7 @@ from kafkaguard_adapters.spark.driver.frame import (
 )
 from kafkaguard_adapters.spark.driver.kept import KEEP_S
 from kafkaguard_adapters.spark.driver.topics import kept_for, look_up
-from kafkaguard_adapters.spark.driver.write import Growth, write_frame
+from kafkaguard_adapters.spark.driver.write import write_frame
 from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.settings import check_type, make_settings
 

@@ -24,9 +24,8 @@ _OWN = (
     "report",
     "topic",
 )
-# Spark itself adds the last one to a stream.
-CHECKPOINT = "checkpointLocation"
-_FROM_SPARK = frozenset({CHECKPOINT.lower()})
+#: Spark itself adds it to a stream.
+_FROM_SPARK = frozenset({"checkpointlocation"})
 
 
 def from_options(options: Mapping[str, str]) -> SinkSettings:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._delivery.sizes import BATCH_HEADER_BYTES, FIXED_BYTES, NUMBER_STEPS
-from kafkaguard_adapters.spark.executor.arrow import NUL
+from kafkaguard_adapters.spark.executor.arrow import MOST_FRAMING_BYTES, NUL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,6 +62,8 @@ def refusals(
     for limit in limits:
         size = _SIZES[limit.counts](columns)
         large = size > F.lit(limit.most)
+        if "headers" not in columns:  # far less work than to count each
+            large = (record_size(columns) > limit.most - MOST_FRAMING_BYTES) & large
         found.append(Refused(large, Reason.TOO_LARGE, limit, size))
     if compacted:
         keyless = F.col("key").isNull() if "key" in columns else F.lit(True)

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
+from kafkaguard._cluster.topic_settings import read
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
 from kafkaguard_adapters.spark.driver.kept import Kept
@@ -144,9 +145,6 @@ class Brokers:
         """Add a topic's settings; a client that may not see them can still write."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import ConfigResource
-
-        # Loads a whole client, which the tasks can do without.
-        from kafkaguard_adapters.asking.topic_settings import read
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
         futures = self._admin.describe_configs([resource], request_timeout=timeout)
