@@ -172,8 +172,8 @@ class GuardedConsumer(ForkSafe, StandIn):
         missing = names.missing(self.client)
         if missing:
             _log.warning(
-                "guard(): this kafkaguard does not know aiokafka %s (its private "
-                "attributes %s are missing). Errors of polling and commits have a "
+                "guard(): this kafkaguard does not know aiokafka %s (other "
+                "private attributes: %s). Errors of polling and commits have a "
                 "verdict, but a partition that cannot be read does not wait alone, "
                 "and there are no events. Use aiokafka 0.14, or a newer kafkaguard",
                 __version__,

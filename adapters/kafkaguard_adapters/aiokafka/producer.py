@@ -36,8 +36,8 @@ def wrap(
     if missing:
         check_checks_only(policy, errors, f"aiokafka {__version__} has changed")
         _log.warning(
-            "guard(): this kafkaguard does not know aiokafka %s (its private "
-            "attributes %s are missing). Null keys are refused and errors have a "
+            "guard(): this kafkaguard does not know aiokafka %s (other "
+            "private attributes: %s). Null keys are refused and errors have a "
             "verdict, but records are not sent again, a dead producer is not "
             "replaced, and flush() returns no report. Use aiokafka 0.14, or a newer "
             "kafkaguard",

@@ -367,8 +367,8 @@ def wrap(
     missing = names.missing(consumer)
     if missing:
         _log.warning(
-            "guard(): this kafkaguard does not know kafka-python %s (its private "
-            "attributes %s are missing). Errors of polling and commits have a "
+            "guard(): this kafkaguard does not know kafka-python %s (other "
+            "private attributes: %s). Errors of polling and commits have a "
             "verdict, but a partition that cannot be read does not wait alone, and "
             "there are no events. Use kafka-python 3.0.x, or a newer kafkaguard",
             __version__,

@@ -42,8 +42,8 @@ def wrap(
             f"this kafkaguard does not know kafka-python {__version__}",
         )
         _log.warning(
-            "guard(): this kafkaguard does not know kafka-python %s (its private "
-            "attributes %s are missing). Null keys are refused and errors of send() "
+            "guard(): this kafkaguard does not know kafka-python %s (other "
+            "private attributes: %s). Null keys are refused and errors of send() "
             "have a verdict, but records are not sent again, a dead producer is not "
             "replaced, and flush() returns no report. Use kafka-python 3.0.x, or a "
             "newer kafkaguard",
