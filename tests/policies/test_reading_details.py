@@ -267,3 +267,9 @@ def test_a_watcher_says_what_holds_now(tmp_path, caplog):
         watcher.reload()
     now = load_policy(path).policy_id
     assert f"policy {path}: now {now}" in caplog.text
+
+
+def test_nothing_is_printed_where_nobody_has_set_up_logging():
+    """Python prints warnings of a logger without any handler."""
+    handlers = logging.getLogger("kafkaguard.policies").handlers
+    assert any(isinstance(each, logging.NullHandler) for each in handlers)
