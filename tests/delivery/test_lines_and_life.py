@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -110,6 +111,10 @@ class Failed:
     batch: Keyed | None
     key: bytes | None
     order: tuple
+    due: float = 99.0
+    raw: bytes = b"raw"
+    is_letter: bool = False
+    is_alone: bool | None = None
 
 
 def superseded(lines, *records):
@@ -150,6 +155,40 @@ class TestSuperseded:
             lines, Failed(one, b"a", ((0, 1), 0)), Failed(one, b"c", ((0, 1), 1))
         ) == [True, True]
         assert superseded(lines, Failed(one, b"a", ((0, 3), 0))) == [False]
+
+
+class TestNextGroup:
+    """Who is handed over next, and whether it goes alone."""
+
+    def next_group(self, lines, *records, now=0.0):
+        """Return the next group of records, and those whose time was over."""
+        rounds, expired = object.__new__(Rounds), []
+        rounds._lines, rounds.oversize = lines, set()
+        rounds.expire = lambda record, _: expired.append(record)
+        groups = iter([list(records), []])
+        topic = SimpleNamespace(name="t", next_group=lambda: next(groups))
+        return rounds._next_group(topic, now), expired
+
+    def test_a_record_whose_time_is_over_now_is_not_handed_over(self):
+        """At its due time there is none left."""
+        one = Keyed(HERE, 1, [b"a", b"b"])
+        early = Failed(one, b"a", ((0, 1), 0), due=10.0)
+        late = Failed(one, b"b", ((0, 1), 1), due=10.1)
+        assert self.next_group(Lines(), early, late, now=10.0) == ([late], [early])
+
+    def test_a_record_is_alone_where_nothing_else_of_its_topic_is_open(self):
+        """Only then is it certain that an answer is about it."""
+        one = Keyed(THERE, 1, [b"a", b"b"])
+        records = [Failed(one, key, ((0, 1), n)) for n, key in enumerate((b"a", b"b"))]
+        open_one = lines_of(Keyed(HERE, 1, [b"x"]))
+        for lines, group, is_alone in (
+            (Lines(), records[:1], True),
+            (Lines(), records, False),
+            (open_one, records[:1], False),
+        ):
+            taken, _ = self.next_group(lines, *group)
+            assert taken == group
+            assert {is_alone} == {record.is_alone for record in taken}
 
 
 class TestOverdue:
