@@ -95,6 +95,8 @@ def spark() -> Iterator[SparkSession]:
     """One Spark with four attempts at each task; tests share the xdist group spark."""
     from kafkaguard.cli.spark_session import connector, spark_session
 
-    settings = {"spark.jars.packages": connector(), "spark.sql.shuffle.partitions": "2"}
+    # Not every version of PySpark has a connector of its own.
+    packages = os.environ.get("SPARK_CONNECTOR", connector())
+    settings = {"spark.jars.packages": packages, "spark.sql.shuffle.partitions": "2"}
     with spark_session("kafkaguard tests", settings=settings) as session:
         yield session

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaguard._cluster.topic_settings import TopicSettings, read
 from kafkaguard._verdicts.verdict import TopicFacts
-from kafkaguard_adapters.asking.topic_settings import TopicSettings, read
 
 
 @pytest.mark.parametrize(

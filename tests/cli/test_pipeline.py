@@ -10,6 +10,7 @@ import sys
 import time
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -34,6 +35,9 @@ Error: Could not create the Java Virtual Machine.
 Error: A fatal exception has occurred. Program will exit.
 """
 COMPACTED = {"cleanup.policy": "compact"}
+PACKAGES = "spark.jars.packages"
+SINK = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+CONNECTOR = spark_session.connector()
 
 
 def test_pipeline_writes_in_order_and_reports(run, pipeline, kafka_cluster, topics):
@@ -147,7 +151,7 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
     [
         ({"sorce": {}}, "did you mean 'source'?"),
         ({"sink": {"bootstrap_server": "b", "topic": "t"}}, "'bootstrap_servers'"),
-        ({"source": {"format": "json", "path": "gone.json"}}, "there is no file"),
+        ({"source": {"format": "json", "path": "gone.json"}}, "does not exist"),
         ({"source": {"format": "jso", "path": "."}}, "Spark refuses the pipeline"),
         ({"select": {"key": "at", "value": "k"}}, "column key is bigint"),
         ({"select": {"key": "k"}}, "select.value: must be given"),
@@ -162,8 +166,8 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
         ),
         ({"dead_letter": {"topic": "d"}}, "'dead_letter' belongs in 'policy'. "),
         ({"stream": {"path": "x"}}, "'path' belongs in 'source'. "),
-        ({"policy": {"extends": "spark-sink"}}, "there is no such topic"),
-        ({"policy": "spark-sink"}, "CONFIGURE: create the topic, or mend"),
+        ({"policy": {"extends": "spark-sink"}}, "the topic does not exist"),
+        ({"policy": "spark-sink"}, "CONFIGURE: create the topic, or correct"),
         ({"sink": {"bootstrap_servers": "a:b:c", "topic": "t"}}, "cannot be parsed"),
     ],
 )
@@ -189,7 +193,7 @@ def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, sai
             "not a number",
         ),
         ({"sink": {"bootstrap_servers": ":"}}, "sink.bootstrap_servers", "be parsed"),
-        ({"sink": {"topic": None}}, "sink.topic", "nothing says where records go"),
+        ({"sink": {"topic": None}}, "sink.topic", "no topic is named"),
         ({"select": {"topic": "k", "value": "k"}}, "select.topic", "drop one"),
         ({"source": {"format": "jso"}}, "source.format", "did you mean 'json'?"),
         ({"source": {"format": "json", "columns": "?"}}, "source.columns", "PARSE"),
@@ -225,8 +229,8 @@ def test_mistake_found_while_starting_is_said_with_file_line_and_key(
     [
         ("nonsense", 1, "their names begin with 'spark.'"),
         ("fs.s3a.endpoint", "s3", "those of Hadoop with 'spark.hadoop.'"),
-        ("spark.driver.memory", "lots", "'lots' is not enough, or no size"),
-        ("spark.driver.memory", "8m", "Spark needs 450m at least"),
+        ("spark.driver.memory", "lots", "'lots' is too small, or not a size"),
+        ("spark.driver.memory", "8m", "Spark needs at least 450m"),
         ("spark.driver.memory", "1gb", "write it as '512m' or '4g'"),
         ("spark.driver.memory", 4, "'4' is not enough"),
     ],
@@ -439,3 +443,18 @@ def test_example_runs(text, run, kafka_cluster, tmp_path, monkeypatch):
     report = json.loads(run(text, "--json").stdout)
     assert (report["read"], report["delivered"]) == (5000, 5000 - keyless)
     assert report["dead_lettered"] == {"NULL_KEY": keyless}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, [CONNECTOR]),
+        ("a:b:1", ["a:b:1", CONNECTOR]),
+        (f"{SINK}:4.2.0", [f"{SINK}:4.2.0"]),
+    ],
+)
+def test_package_for_kafka_is_added_unless_it_is_named(given, expected):
+    """Not every version of Spark has one of its own everywhere."""
+    spark = {} if given is None else {PACKAGES: given}
+    definition = SimpleNamespace(spark=spark, source=SimpleNamespace(format="kafka"))
+    assert ",".join(expected) == command_module._settings(definition)[PACKAGES]

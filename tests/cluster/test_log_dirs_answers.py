@@ -161,7 +161,7 @@ def test_a_broker_that_is_away_is_there_with_its_error():
     assert (found.broker, found.version, dict(found.dirs)) == (9, None, {})
     assert type(found.error) is errors.ClientNotConnectedError
     assert (found.error.api, found.error.broker) == ("DescribeLogDirs", 9)
-    assert "broker 9 is registered but fenced or away" in str(found.error)
+    assert "broker 9 is registered but fenced or down" in str(found.error)
 
 
 def test_the_registry_error_counts():

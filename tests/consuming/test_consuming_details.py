@@ -172,7 +172,7 @@ class TestEvents:
             event.event.lost,
         ) == ("raised", 20, 60, 100, 40)
         error = error.error
-        assert "offset 20 was asked for, the log has 60 to 100" in str(error)
+        assert "offset 20 was requested, the log has 60 to 100" in str(error)
         assert (
             error.code,
             error.api,

@@ -15,17 +15,19 @@ class Count(NamedTuple):
     Attributes:
         lost: Records that are not in the topic.
         twice: Records that are in it more often than once, each time but the first.
-        told: How many of these the reports tell at most; None: they do not know.
+        told: How many of these the reports tell at most.
+        unknown: Of how many micro-batches the reports say that they do not know.
     """
 
     lost: int
     twice: int
-    told: int | None
+    told: int
+    unknown: int
 
     @property
     def is_true(self) -> bool:
         """Whether nothing was lost, and no more is there twice than was told."""
-        return not self.lost and (self.told is None or self.twice <= self.told)
+        return not self.lost and (self.unknown > 0 or self.twice <= self.told)
 
 
 def last_of_each(lines: Iterable[Mapping[str, object]]) -> list[Mapping[str, object]]:
@@ -46,8 +48,5 @@ def count(
     times = Counter(found)
     lost = sum(value not in times for value in expected)
     known = [number for number in told if number is not None]
-    return Count(
-        lost,
-        times.total() - len(times),
-        sum(known) if len(known) == len(told) else None,
-    )
+    twice = times.total() - len(times)
+    return Count(lost, twice, sum(known), len(told) - len(known))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
+import socket
 import tempfile
 import threading
 import time
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
@@ -69,6 +72,19 @@ def read(report):
     return [json.loads(line) for line in report.read_text().splitlines()]
 
 
+@contextmanager
+def ports_held(broker):
+    """Keep the ports of a broker that is away from other programs."""
+    settings = broker._properties.read_text()
+    with ExitStack() as stack:
+        for port in map(int, set(re.findall(r"127\.0\.0\.1:(\d+)", settings))):
+            holder = stack.enter_context(socket.socket())
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):
+                holder.bind(("127.0.0.1", port))
+        yield
+
+
 def waits(condition, seconds):
     """Wait until something holds; return whether it came to hold."""
     end = time.monotonic() + seconds
@@ -98,7 +114,8 @@ def run(minutes, outages, seed):
                 break
             print(f"the broker is away for {away:g} s", flush=True)
             draw.choice([cluster.broker(0).kill, cluster.broker(0).stop])()
-            threading.Event().wait(away)
+            with ports_held(cluster.broker(0)):
+                threading.Event().wait(away)
             cluster.broker(0).start()
         for kind, (query, topic, report) in made.items():
             before = len(read(report))

@@ -10,12 +10,12 @@ from tests.soak.counting import Count, count, last_of_each
 @pytest.mark.parametrize(
     ("found", "told", "expected", "is_true"),
     [
-        ("abc", [0, 0], Count(0, 0, 0), True),
-        ("abcd", [0], Count(0, 0, 0), True),
-        ("abcc", [0, 1], Count(0, 1, 1), True),
-        ("abccc", [1], Count(0, 2, 1), False),
-        ("abccc", [1, None], Count(0, 2, None), True),
-        ("ab", [0], Count(1, 0, 0), False),
+        ("abc", [0, 0], Count(0, 0, 0, 0), True),
+        ("abcd", [0], Count(0, 0, 0, 0), True),
+        ("abcc", [0, 1], Count(0, 1, 1, 0), True),
+        ("abccc", [1], Count(0, 2, 1, 0), False),
+        ("abccc", [1, None], Count(0, 2, 1, 1), True),
+        ("ab", [0], Count(1, 0, 0, 0), False),
     ],
 )
 def test_topic_is_counted_against_its_reports(found, told, expected, is_true):

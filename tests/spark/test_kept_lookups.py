@@ -10,7 +10,6 @@ import pytest
 from kafkaguard import errors as e
 from kafkaguard.spark import foreach_batch
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.spark.driver import data_source
 from kafkaguard_adapters.spark.driver import topics as topics_module
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter
 from kafkaguard_adapters.spark.driver.kept import Kept
@@ -85,7 +84,7 @@ def test_what_is_known_holds_while_nobody_answers(cluster, kept, caplog):
     cluster.time, cluster.away = 600.0, True
     with caplog.at_level("WARNING", "kafkaguard.spark"):
         assert kept.find(["t"], **KEEP)["t"].name == "t"
-    assert "goes on to hold" in caplog.text
+    assert "the cached ones are used" in caplog.text
     assert cluster.asked[-1] == ("t", 6.0)
     cluster.away = False
     kept.find(["t"], **KEEP)
@@ -149,7 +148,7 @@ def test_stream_writer_asks_when_it_is_pickled_and_never_to_commit(monkeypatch):
         asked.append(settings.topic)
         return {settings.topic: SinkTopic(settings.topic, 1)}
 
-    monkeypatch.setattr(data_source, "look_up", look_up)
+    monkeypatch.setattr(topics_module, "look_up", look_up)
     writer = StreamWriter(make_settings("localhost:1", topic="t"))
     writer.commit([None], 0)
     assert asked == []

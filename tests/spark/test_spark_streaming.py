@@ -7,12 +7,14 @@ import pickle
 import shutil
 
 import pytest
+from prometheus_client import CollectorRegistry
 from pyspark import cloudpickle
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 import kafkaguard.spark
 from kafkaguard import errors as e
 from kafkaguard_adapters.spark.driver.foreach_batch import ForeachBatch
+from tests.contracts.producer import until
 from tests.spark.spark_reading import letters_to, read, values, why
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -64,6 +66,40 @@ def test_stream_dead_letters_and_reports_each_micro_batch(
     assert all(report["seconds"] > 0 for report in reports)
     assert len(read(kafka_cluster, topic)) == 999
     assert [why(m)["reason"] for m in read(kafka_cluster, kafka_topic)] == ["NULL_KEY"]
+
+
+def test_listener_hands_each_batch_of_a_stream_to_prometheus(
+    spark, stream, kafka_cluster, kafka_topic, tmp_path
+):
+    """Records by what became of them, and the seconds of both micro-batches."""
+    kafkaguard.spark.register(spark)
+    registry = CollectorRegistry()
+    report = str(tmp_path / "report.jsonl")
+    listener = kafkaguard.spark.ReportListener(
+        report, kafkaguard.spark.prometheus_reports(registry)
+    )
+    topic = kafka_cluster.create_topic(config=COMPACTED)
+    writer = stream.writeStream.format("kafkaguard").options(
+        **{"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers},
+        topic=topic,
+        policy=json.dumps(letters_to(kafka_topic)),
+        report=report,
+    )
+
+    def value(name, **labels):
+        labels["topic"] = topic
+        return registry.get_sample_value(f"kafkaguard_spark_{name}", labels) or 0
+
+    spark.streams.addListener(listener)
+    try:
+        run(writer, tmp_path)
+        until(lambda: value("batch_duration_seconds_count") == 2, 60)
+    finally:
+        spark.streams.removeListener(listener)
+    refused = {"outcome": "dead_lettered", "reason": "NULL_KEY"}
+    assert value("records_total", outcome="delivered", reason="") == 999
+    assert value("records_total", **refused) == 1
+    assert value("batch_duration_seconds_sum") > 0
 
 
 def test_stream_that_fails_says_why(spark, stream, kafka_cluster, tmp_path):
@@ -147,7 +183,7 @@ def test_s37_batch_that_is_tried_again_counts_from_its_first_try(
     shutil.rmtree(tmp_path / "checkpoint")
     run(stream.writeStream.foreachBatch(function), tmp_path)
     assert [report.maybe_twice for report in seen[3:]] == [None, None]
-    assert "the checkpoint is a new one" in str(seen[3])
+    assert "the checkpoint is new" in str(seen[3])
 
 
 def test_bug_in_a_hook_does_not_break_the_stream(spark, kafka_cluster, kafka_topic):

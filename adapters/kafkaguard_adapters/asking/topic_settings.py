@@ -1,71 +1,32 @@
-"""Settings of topics: asked for in one way, and read in one place.
+"""Settings of topics: one look-up for all uses, for many topics at once.
 
-A look-up is advisory: what cannot be had is "not known".
+A look-up is advisory: what is not available is "not known".
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest
 
+from kafkaguard._cluster.topic_settings import NAMES, TopicSettings, read
 from kafkaguard._verdicts.topic_facts import NOTHING_KNOWN, TopicFactsCache
-from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.wire.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from kafkaguard._cluster.reports import Make
+    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.answers import DescribedConfigs
     from kafkaguard_adapters.wire.settings import Settings
 
 _API: Final = "DescribeConfigs"
 _TOPIC: Final = 2
-_CLEANUP: Final = "cleanup.policy"
-_REMOTE: Final = "remote.storage.enable"
-#: The setting that bounds a batch of a topic.
-MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 #: Seconds for one look-up.
 _TIMEOUT_S: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSettings:
-    """What a topic is set to, as far as anything here depends on it.
-
-    Attributes:
-        compacted: ``cleanup.policy`` contains ``compact``; None: not known.
-        tiered: ``remote.storage.enable`` is true; None: not known.
-        max_message_bytes: The largest batch that it takes; None: not known.
-    """
-
-    compacted: bool | None = None
-    tiered: bool | None = None
-    max_message_bytes: int | None = None
-
-    @property
-    def facts(self) -> TopicFacts:
-        """What a verdict may rest on."""
-        return TopicFacts(compacted=self.compacted, tiered=self.tiered)
-
-
-def read(values: Mapping[str, str | None]) -> TopicSettings:
-    """Read the values that a broker told of a topic.
-
-    Args:
-        values: The value of each setting by Kafka's name; brokers before 3.6 have no
-            ``remote.storage.enable``.
-    """
-    policy, largest = values.get(_CLEANUP), values.get(MAX_MESSAGE_BYTES)
-    return TopicSettings(
-        None if policy is None else "compact" in policy.replace(" ", "").split(","),
-        values.get(_REMOTE) == "true",
-        None if largest is None else int(largest),
-    )
 
 
 async def ask(
@@ -84,9 +45,8 @@ async def ask(
     Raises:
         KafkaGuardError: No broker answers.
     """
-    names = [_CLEANUP, _REMOTE, MAX_MESSAGE_BYTES]
     request = DescribeConfigsRequest(
-        resources=[(_TOPIC, topic, names) for topic in topics]
+        resources=[(_TOPIC, topic, list(NAMES)) for topic in topics]
     )
     answer = await cluster.ask(request, None, deadline)
     return {each.resource_name: _told(each, cluster) for each in answer.results}
@@ -105,7 +65,7 @@ async def ask_alone(settings: Settings, make: Make, topic: str) -> TopicSettings
     """Ask for the settings of one topic on a connection for this question only.
 
     Raises:
-        KafkaGuardError: They are not told, or nobody answers within 10 s.
+        KafkaGuardError: They are not told, or no broker answers within 10 s.
     """
     cluster = Cluster(settings, make)
     deadline = asyncio.get_running_loop().time() + _TIMEOUT_S

@@ -6,6 +6,9 @@ leave only by a file; the option ``report`` names it, and it is opened before an
 starts. If it cannot be written in ``commit`` after all, the records are in the topics
 already: a batch that failed now would be run again and double them, and a stream would
 repeat its micro-batch at each start and never get past it. So both warn of the counts.
+
+Spark imports this module anew in each of these processes, one after the other, and a
+job waits for it: so each imports what it needs itself.
 """
 
 from __future__ import annotations
@@ -26,13 +29,6 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.spark.driver.batch_notes import Notes
-from kafkaguard_adapters.spark.driver.columns import check_columns
-from kafkaguard_adapters.spark.driver.kept import KEEP_S
-from kafkaguard_adapters.spark.driver.options import CHECKPOINT, from_options
-from kafkaguard_adapters.spark.driver.topics import look_up
-from kafkaguard_adapters.spark.driver.write import Growth, make_report, tell_once
-from kafkaguard_adapters.spark.executor.task import run_task
 from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.report import TaskCounts, add_up, collapsed_said
@@ -42,6 +38,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from kafkaguard_adapters.spark.driver.batch_notes import Notes
+    from kafkaguard_adapters.spark.driver.counting import Growth
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
@@ -53,10 +51,14 @@ else:
     )
 
 
-class KafkaGuardSource(DataSource):
-    """Kafka, guarded, as a sink for batches and streams.
+#: Spark itself adds it to the options of a stream.
+_CHECKPOINT = "checkpointLocation"
 
-    Spark wraps whatever is raised here in an ``AnalysisException`` with a traceback;
+
+class KafkaGuardSource(DataSource):
+    """The data source ``kafkaguard``, for batches and streams.
+
+    Spark wraps exceptions of it in an ``AnalysisException`` with a traceback;
     :func:`kafkaguard.spark.error_from` has the error itself.
     """
 
@@ -70,6 +72,8 @@ class KafkaGuardSource(DataSource):
         with _told():
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use mode("append")')
+            from kafkaguard_adapters.spark.driver.topics import look_up
+
             settings = _checked(self.options, schema)
             return BatchWriter(settings, look_up(settings))
 
@@ -86,17 +90,17 @@ class KafkaGuardSource(DataSource):
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use outputMode("append")')
             settings = _checked(self.options, schema)
-            return StreamWriter(settings.of_stream(), self.options.get(CHECKPOINT))
+            return StreamWriter(settings.of_stream(), self.options.get(_CHECKPOINT))
 
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task tells ``commit``.
+    """The message of a task to ``commit``.
 
     Attributes:
-        counts: What became of its records.
-        growth: What a stream's writer saw before the micro-batch; ``commit`` runs in
-            another one.
+        counts: The outcomes of its records.
+        growth: The topics' end offsets before the micro-batch; ``commit`` runs in
+            another writer.
     """
 
     counts: TaskCounts
@@ -107,18 +111,19 @@ class BatchWriter(DataSourceArrowWriter):
     """Writes one batch.
 
     Args:
-        settings: How to write.
-        topics: What was found out about the topics.
+        settings: The settings of the write.
+        topics: Facts about the topics.
     """
 
     def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
         self._settings = settings
         self._topics = topics
-        reports = settings.report is not None
-        self._growth = Growth.begin(settings) if reports else None
+        self._growth = None if settings.report is None else _growth(settings)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""
+        from kafkaguard_adapters.spark.executor.task import run_task
+
         return TaskMessage(run_task(iterator, self._settings, self._topics))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -127,25 +132,28 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(StreamArrowWriter):
-    """Writes one micro-batch; made anew for each, and once more for its commit.
+    """Writes one micro-batch; Spark makes one for each batch and one for each commit.
 
-    The one for the micro-batch is pickled for the tasks, the one for the commit is not:
-    so the brokers are asked when it is pickled, and a commit cannot fail of them.
+    Only the writer of the batch is pickled for the tasks. So the brokers are asked
+    while it is pickled, and a commit cannot fail because of a broker.
 
     Args:
-        settings: How to write.
-        checkpoint: The stream's, where an option says it.
+        settings: The settings of the write.
+        checkpoint: The stream's checkpoint, if an option names it.
     """
 
     def __init__(self, settings: SinkSettings, checkpoint: str | None = None) -> None:
         self._settings = settings
-        self._notes = Notes(checkpoint) if checkpoint else None
+        self._checkpoint = checkpoint
         self._topics: dict[str, SinkTopic] | None = None
         self._growth: Growth | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Ask the brokers, once, on the way to the tasks."""
+        """Ask the brokers once, before the writer is sent to the tasks."""
         if self._topics is None:
+            from kafkaguard_adapters.spark.driver.kept import KEEP_S
+            from kafkaguard_adapters.spark.driver.topics import look_up
+
             with _told():
                 self._topics = look_up(self._settings, KEEP_S)
             if self._settings.report is not None:
@@ -153,14 +161,17 @@ class StreamWriter(StreamArrowWriter):
         return vars(self)
 
     def _planned(self) -> Growth:
-        """Count from the moment before this micro-batch was first planned."""
-        growth = Growth.begin(self._settings)
-        if self._notes is None:
+        """Return the end offsets from before this micro-batch was first planned."""
+        growth = _growth(self._settings)
+        if self._checkpoint is None:
             return replace(growth, before=None)
-        return replace(growth, before=self._notes.plan(growth.before))
+        before = _notes(self._checkpoint).plan(growth.before)
+        return replace(growth, before=before)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""
+        from kafkaguard_adapters.spark.executor.task import run_task
+
         counts = run_task(iterator, self._settings, self._topics or {})
         return TaskMessage(counts, self._growth)
 
@@ -172,22 +183,37 @@ class StreamWriter(StreamArrowWriter):
         """Write the report."""
         seen = [m.growth for m in messages if isinstance(m, TaskMessage)]
         growth = next(iter(seen), None)
-        if growth is not None and self._notes is not None:
-            before, remark = self._notes.done(batchId)
+        if growth is not None and self._checkpoint is not None:
+            before, remark = _notes(self._checkpoint).done(batchId)
             growth = replace(growth, before=before, remark=remark)
         _report(self._settings, messages, {"batch_id": batchId}, growth)
 
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Let the driver's side find the error in Spark's text."""
+    """Encode an error so that the driver finds it in Spark's text."""
     try:
         yield
     except KafkaGuardError as error:
         raise task_failed(error) from None
 
 
+def _growth(settings: SinkSettings) -> Growth:
+    from kafkaguard_adapters.spark.driver.counting import Growth
+
+    return Growth.begin(settings)
+
+
+def _notes(checkpoint: str) -> Notes:
+    from kafkaguard_adapters.spark.driver.batch_notes import Notes
+
+    return Notes(checkpoint)
+
+
 def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
+    from kafkaguard_adapters.spark.driver.columns import check_columns
+    from kafkaguard_adapters.spark.driver.options import from_options
+
     settings = from_options(options)
     check_columns(schema, settings)
     if settings.report is not None:
@@ -196,14 +222,14 @@ def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
 
 
 def _check_report(report: str) -> None:
-    """Open the file of the report as ``commit`` will, on the same machine."""
+    """Open the report file as ``commit`` will do, on the same machine."""
     try:
         Path(report).open("a").close()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise refuse(
-            f"report: the file {report!r} cannot be written to: {why}; name one on the "
-            "machine where the driver's JVM runs, in a folder that is there"
+            f"report: the file {report!r} cannot be written to: {why}; name a file on "
+            "the machine of the driver's JVM, in a folder that exists"
         ) from None
 
 
@@ -215,9 +241,13 @@ def _report(
 ) -> None:
     counts = add_up(m.counts for m in messages if isinstance(m, TaskMessage))
     if said := collapsed_said(counts.collapsed_keys):
+        from kafkaguard_adapters.spark.driver.counting import tell_once
+
         tell_once(settings.topic, said, _warn)
     if settings.report is None:
         return
+    from kafkaguard_adapters.spark.driver.counting import make_report
+
     report = make_report(settings, counts, growth)
     line = json.dumps(extra | report.to_dict())
     try:
@@ -229,7 +259,7 @@ def _report(
 
 
 def _warn(text: str) -> None:
-    """Warn into Spark's log, whatever filters the process was started with."""
+    """Write a warning to Spark's log, despite the process's warning filters."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn(text, stacklevel=2)

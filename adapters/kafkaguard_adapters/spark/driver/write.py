@@ -1,79 +1,36 @@
-"""``kafkaguard.spark.write``: a frame to Kafka, and a truthful report back."""
+"""``kafkaguard.spark.write``: write a DataFrame to Kafka and return a report."""
 
 from __future__ import annotations
 
 import logging
-import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.columns import check_columns
+from kafkaguard_adapters.spark.driver.counting import Growth, make_report, tell_once
 from kafkaguard_adapters.spark.driver.frame import (
     check_frame,
     check_order,
     check_partitions,
 )
 from kafkaguard_adapters.spark.driver.plan import under_write
-from kafkaguard_adapters.spark.driver.topics import kept_for, look_up
+from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.task import COUNTS_SCHEMA, CountingTask
 from kafkaguard_adapters.spark.marker import error_from
-from kafkaguard_adapters.spark.report import (
-    TaskCounts,
-    WriteReport,
-    add_up,
-    collapsed_said,
-)
+from kafkaguard_adapters.spark.report import TaskCounts, add_up, collapsed_said
 from kafkaguard_adapters.spark.settings import make_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import Column, DataFrame
 
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+    from kafkaguard_adapters.spark.report import WriteReport
     from kafkaguard_adapters.spark.settings import SinkSettings
     from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.spark")
-
-
-@dataclass(frozen=True)
-class Growth:
-    """By how many records topics grow from a moment on.
-
-    Attributes:
-        topics: The names of the topics watched.
-        before: The sum of their end offsets at the beginning; None: not known.
-        started: When the write began, in seconds since the epoch.
-        remark: What people should know about it.
-    """
-
-    topics: tuple[str, ...]
-    before: int | None
-    started: float
-    remark: str | None = None
-
-    @classmethod
-    def begin(cls, settings: SinkSettings) -> Growth:
-        """Look at the topics before a write."""
-        started = time.time()
-        return cls(tuple(settings.topics), _ends(settings), started)
-
-    def appended(self, settings: SinkSettings) -> int | None:
-        """Count what was appended since, by anybody; None: not known."""
-        after = None if self.before is None else _ends(settings)
-        return None if after is None or self.before is None else after - self.before
-
-
-def _ends(settings: SinkSettings) -> int | None:
-    """Sum up end offsets; that nobody answers is no reason to fail a job."""
-    try:
-        return kept_for(settings.client).end_offsets(settings.topics)
-    except KafkaGuardError as error:
-        _log.warning("end offsets are not known: %s", error)
-        return None
 
 
 def write(  # noqa: PLR0913 - one for each setting
@@ -129,9 +86,9 @@ def write(  # noqa: PLR0913 - one for each setting
         What became of the records.
 
     Raises:
-        KafkaGuardError: A setting cannot be meant, a topic is missing, nobody answers
-            within 8 s, or a record failed the job. Brokers that go away fail it within
-            twice ``delivery.timeout.ms`` and some 20 s (see docs/spark.md).
+        KafkaGuardError: A setting cannot be meant, a topic is missing, no broker
+            answers within 8 s, or a record failed the job. Brokers that go away fail it
+            within twice ``delivery.timeout.ms`` and some 20 s (see docs/spark.md).
     """
     check_frame(df)
     check_partitions(partitions)
@@ -193,17 +150,6 @@ def write_frame(
     return make_report(settings, counts, growth)
 
 
-#: Topics of which it was told that keys have collapsed.
-_told: set[str | None] = set()
-
-
-def tell_once(topic: str | None, said: str, tell: Callable[[str], object]) -> None:
-    """Tell something of a topic, unless this process has told it before."""
-    if topic not in _told:
-        _told.add(topic)
-        tell(said)
-
-
 def _landed(growth: Growth, settings: SinkSettings) -> str:
     if settings.topic is None:
         return "an unknown number of records were appended to the topics of the column"
@@ -211,25 +157,3 @@ def _landed(growth: Growth, settings: SinkSettings) -> str:
     appended = growth.appended(settings)
     number = "an unknown number of" if appended is None else f"{appended:,}"
     return f"{number} records were appended to {names}"
-
-
-def make_report(
-    settings: SinkSettings, counts: TaskCounts, growth: Growth | None
-) -> WriteReport:
-    """Make the report of a write from what its tasks counted."""
-    known = growth is not None and settings.topic is not None
-    return WriteReport(
-        topic=settings.topic,
-        dead_letter_topic=settings.dead_letter_topic,
-        read=counts.read,
-        delivered=counts.delivered,
-        dead_lettered=dict(counts.dead_lettered),
-        dropped=dict(counts.dropped),
-        in_doubt=dict(counts.in_doubt),
-        resent=counts.resent,
-        collapsed_keys=counts.collapsed_keys,
-        retried_tasks=counts.attempt,
-        appended=growth.appended(settings) if growth and known else None,
-        seconds=time.time() - growth.started if growth else 0.0,
-        remarks=(growth.remark,) if growth and growth.remark else (),
-    )
