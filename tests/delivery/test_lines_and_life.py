@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from types import SimpleNamespace
+
 import pytest
 
 from kafkaguard._delivery.death import ClientLife
 from kafkaguard._delivery.facts import Batch, Place
 from kafkaguard._delivery.lines import Lines
+from kafkaguard._delivery.rounds import Rounds
 from kafkaguard._delivery.table import ClientEvent, ClientState
 
 HERE, THERE = Place("t", 0), Place("t", 1)
@@ -98,6 +102,93 @@ class TestNewest:
         first.left = 0
         lines.shorten(HERE)
         assert lines.newest(HERE, {b"a"})[0] == {}
+
+
+@dataclass(eq=False)
+class Failed:
+    """A record that failed, as far as its order is concerned."""
+
+    batch: Keyed | None
+    key: bytes | None
+    order: tuple
+    due: float = 99.0
+    raw: bytes = b"raw"
+    is_letter: bool = False
+    is_alone: bool | None = None
+
+
+def superseded(lines, *records):
+    """Return which of the records a later one of their key has overtaken."""
+    rounds = object.__new__(Rounds)
+    rounds._lines = lines
+    late = rounds._superseded(list(records))
+    return [record in late for record in records]
+
+
+class TestSuperseded:
+    """A record is not sent again after a later one of its key."""
+
+    def test_a_later_record_of_its_key_and_partition_counts(self):
+        """Not an earlier one, nor itself, nor one of another key or partition."""
+        one = Keyed(HERE, 1, [b"a", b"b"])
+        lines = lines_of(one, Keyed(HERE, 2, [b"b"]), Keyed(THERE, 3, [b"a"]))
+        mine = Failed(one, b"a", ((0, 1), 0))
+        overtaken = Failed(one, b"b", ((0, 1), 1))
+        other = Failed(Keyed(THERE, 3, [b"a"]), b"a", ((0, 2), 0))
+        assert superseded(lines, mine, overtaken) == [False, True]
+        assert superseded(lines, mine, other) == [False, True]
+        assert superseded(lines, other, mine) == [True, False]
+
+    def test_records_without_a_key_or_a_batch_have_no_order(self):
+        """Nothing overtakes them."""
+        one = Keyed(HERE, 1, [None, b"a"])
+        lines = lines_of(one, Keyed(HERE, 2, [None, b"a"]))
+        keyless = Failed(one, None, ((0, 1), 0))
+        refused = Failed(None, b"a", ((0, 1), 0))
+        assert superseded(lines, keyless, refused) == [False, False]
+
+    def test_a_later_batch_whose_keys_cannot_be_told_overtakes_all(self):
+        """It may hold any key, whether an older record of it is known or not."""
+        one = Keyed(HERE, 1, [b"a", b"b"])
+        lines = lines_of(one, Keyed(HERE, 2, None))
+        assert superseded(
+            lines, Failed(one, b"a", ((0, 1), 0)), Failed(one, b"c", ((0, 1), 1))
+        ) == [True, True]
+        assert superseded(lines, Failed(one, b"a", ((0, 3), 0))) == [False]
+
+
+class TestNextGroup:
+    """Who is handed over next, and whether it goes alone."""
+
+    def next_group(self, lines, *records, now=0.0):
+        """Return the next group of records, and those whose time was over."""
+        rounds, expired = object.__new__(Rounds), []
+        rounds._lines, rounds.oversize = lines, set()
+        rounds.expire = lambda record, _: expired.append(record)
+        groups = iter([list(records), []])
+        topic = SimpleNamespace(name="t", next_group=lambda: next(groups))
+        return rounds._next_group(topic, now), expired
+
+    def test_a_record_whose_time_is_over_now_is_not_handed_over(self):
+        """At its due time there is none left."""
+        one = Keyed(HERE, 1, [b"a", b"b"])
+        early = Failed(one, b"a", ((0, 1), 0), due=10.0)
+        late = Failed(one, b"b", ((0, 1), 1), due=10.1)
+        assert self.next_group(Lines(), early, late, now=10.0) == ([late], [early])
+
+    def test_a_record_is_alone_where_nothing_else_of_its_topic_is_open(self):
+        """Only then is it certain that an answer is about it."""
+        one = Keyed(THERE, 1, [b"a", b"b"])
+        records = [Failed(one, key, ((0, 1), n)) for n, key in enumerate((b"a", b"b"))]
+        open_one = lines_of(Keyed(HERE, 1, [b"x"]))
+        for lines, group, is_alone in (
+            (Lines(), records[:1], True),
+            (Lines(), records, False),
+            (open_one, records[:1], False),
+        ):
+            taken, _ = self.next_group(lines, *group)
+            assert taken == group
+            assert {is_alone} == {record.is_alone for record in taken}
 
 
 class TestOverdue:
