@@ -69,12 +69,16 @@ fuzz: .venv/installed ## A million mutated messages (Linux)
 	$(BIN)/python scripts/fuzz_protocol.py
 
 .PHONY: mutate
-mutate: .venv/installed ## A sample of small wrong changes, and who notices (5 min; MUTATE=--all: hours)
+mutate: .venv/installed ## A sample of small wrong changes, and whether tests fail (5 min; MUTATE=--all: hours)
 	$(BIN)/python scripts/mutation $(MUTATE)
 
 .PHONY: bench
 bench: .venv/installed ## Measure what guarding costs
 	$(BIN)/python -m benchmarks
+
+.PHONY: versions
+versions: .venv/installed ## Lowest and newest clients, each Python that is here (an hour)
+	$(BIN)/python scripts/try_versions.py
 
 .PHONY: soak
 soak: .venv/installed ## Spark streams through outages, and killed at random (an hour)

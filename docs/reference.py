@@ -10,13 +10,9 @@ from pydantic_core import PydanticUndefined
 from sphinx.util.docutils import SphinxDirective
 from tables import parse, table
 
-from kafkaguard_adapters.aiokafka import producer as aiokafka_producer
 from kafkaguard_adapters.asking import lag_gauges
-from kafkaguard_adapters.confluent import producer as confluent_producer
-from kafkaguard_adapters.kafka_python import consumer
-from kafkaguard_adapters.kafka_python import producer as kafka_python_producer
-from kafkaguard_adapters.spark import policy as spark_policy
-from kafkaguard_adapters.spark.driver import guard_sink, telling
+from kafkaguard_adapters.policy_uses import USES, given_settings
+from kafkaguard_adapters.spark.driver import telling
 from kafkaguard_policies import load_policy, preset_text, presets
 from kafkaguard_policies.model import policy as models
 from kafkaguard_policies.model.base import Part
@@ -182,59 +178,35 @@ def setting(value: Any) -> str:
     return f"{shown:g}" if isinstance(shown, float) else str(shown)
 
 
-#: Where a policy applies: the words of the page, and the settings that it obeys.
-USES = {
-    "producer of kafka-python": kafka_python_producer.OBEYS,
-    "producer of confluent-kafka": confluent_producer.OBEYS,
-    "producer of aiokafka": aiokafka_producer.OBEYS,
-    "consumers": consumer.OBEYS,
-    "Spark writes": spark_policy._OBEYED,  # noqa: SLF001 - the page is about it
-    "`guard_sink`": guard_sink._OBEYED,  # noqa: SLF001 - as above
-}
-#: What has a meaning only where records are sent, or read.
-_OF_RECORDS = {
-    *("dead_letter", "disguised_null_key", "null_key", "on_offset_reset"),
-    *("on_reject", "rescue"),
-}
-
-
-def _obeyed() -> dict[str, set[str]]:
-    """Return the settings that each use obeys; overrides as ``overrides.backoff``."""
-    retried = {
-        name
-        for name in models.PolicyDocument.model_fields
-        if name not in _OF_RECORDS | {"name", "description", "overrides"}
-    }
-    changed = set(models.Override.model_fields) - {"when", "on_reject"}
-    retried |= {f"overrides.{name}" for name in changed}
-    return {"`@retry`": retried, **{use: set(obeyed) for use, obeyed in USES.items()}}
-
-
 class UsesTable(SphinxDirective):
-    """A row for each setting, a column for each use."""
+    """A row for each use: the settings that it obeys, and those that it ignores."""
 
     def run(self) -> list[nodes.Node]:
-        """Draw it."""
-        uses = _obeyed()
-        rows = (
-            (f"`{name}`", *("yes" if name in uses[use] else "" for use in uses))
-            for name in sorted(set().union(*uses.values()))
-        )
-        return parse(self, table(("Setting", *uses), rows))
+        """Draw a table of all settings."""
+        return parse(self, _uses(frozenset().union(*USES.values())))
 
 
 class PresetUses(SphinxDirective):
-    """A row for each preset: what each use obeys of the settings in its file."""
+    """The same for the settings in the file of each preset."""
 
     def run(self) -> list[nodes.Node]:
-        """Draw it."""
-        uses = _obeyed()
-        rows = []
+        """Draw a table for each preset."""
+        lines: list[str] = []
         for name in presets():
-            given = load_policy(name).model_fields_set - {"name", "description"}
-            shown = (", ".join(f"`{s}`" for s in sorted(given & uses[u])) for u in uses)
-            rows.append((f"`{name}`", *shown))
-        return parse(self, table(("Preset", *uses), rows))
+            lines += [f"### {name}", "", *_uses(given_settings(load_policy(name))), ""]
+        return parse(self, lines)
+
+
+def _uses(given: frozenset[str]) -> list[str]:
+    rows = (
+        (use, _listed(given & obeyed), _listed(given - obeyed))
+        for use, obeyed in USES.items()
+    )
+    return table(("Use", "Obeys", "Ignores"), rows)
+
+
+def _listed(settings: frozenset[str]) -> str:
+    return ", ".join(f"`{setting}`" for setting in sorted(settings)) or "nothing"
 
 
 class MetricTable(SphinxDirective):

@@ -1,4 +1,4 @@
-"""Retry policies, their parts and sources: the public door to what the user decides."""
+"""Retry policies: the public names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark to Kafka, guarded; needs the extra ``spark``.
+"""Guarded writes from Spark to Kafka; needs the extra ``spark``.
 
 >>> import kafkaguard.spark  # doctest: +SKIP
 >>> kafkaguard.spark.write(df, "flights", bootstrap_servers="localhost:9092",

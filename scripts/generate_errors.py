@@ -159,7 +159,7 @@ def errors_module(rows: list[Row]) -> str:
     retriable = "".join(f"        {row.code},\n" for row in rows if row.retriable)
     return (
         HEADER.format(version=VERSION, source="org.apache.kafka.common.protocol.Errors")
-        + '"""Kafka says: the error codes, their names and their families."""\n\n'
+        + '"""Error codes of Kafka: classes, names and families."""\n\n'
         + "from __future__ import annotations\n\n"
         + "from kafkaguard.errors._base import (\n"
         + "    AbortableError,\n    FatalError,\n    KafkaGuardError,\n"
@@ -183,7 +183,7 @@ def texts_module(rows: list[Row]) -> str:
     return (
         HEADER.format(version=VERSION, source="org.apache.kafka.common.protocol.Errors")
         + "# ruff: noqa: E501 - texts of Java's\n"
-        + '"""Kafka says: the default text of each code, as it stands in logs."""\n\n'
+        + '"""The default text of each code, as it appears in logs."""\n\n'
         + "from __future__ import annotations\n\n"
         + "#: Codes by Java's text, without the full stop at its end.\n"
         + f"JAVA_TEXTS: dict[str, int] = {{\n{table}}}\n"
@@ -197,7 +197,7 @@ def apis_module(apis: list[tuple[int, str]]) -> str:
         HEADER.format(
             version=VERSION, source="org.apache.kafka.common.protocol.ApiKeys"
         )
-        + '"""Kafka says: the names of its requests, by API key."""\n\n'
+        + '"""Names of Kafka\'s requests, by API key."""\n\n'
         + "from __future__ import annotations\n\n"
         + "API_NAMES: dict[int, str] = {\n"
         + table

@@ -126,7 +126,7 @@ def demo_chart(demo: dict[str, Any]) -> str:
         parts.append(text(left, y + high + 17, words, fill="#333"))
     legend = (
         (_GOOD, "delivered"),
-        (_ASIDE, "set aside as dead letters"),
+        (_ASIDE, "dead-lettered"),
         (_LOST, "missing"),
     )
     x = left
@@ -146,7 +146,7 @@ def layers() -> str:
     words = {
         "kafkaguard.cli": "the command line",
         "kafkaguard.testing": "brokers and faults for tests",
-        "kafkaguard.spark": "the door for Spark jobs",
+        "kafkaguard.spark": "writes from Spark",
         "kafkaguard_adapters": "kafka-python, confluent-kafka, aiokafka, Spark",
         "kafkaguard_policies": "retry policies: files, presets, running calls",
         "kafkaguard.protocol": "messages on the wire",

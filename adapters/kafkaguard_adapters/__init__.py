@@ -1,1 +1,1 @@
-"""Where kafkaguard meets the world: one folder a client, and Spark."""
+"""Adapters: one package for each client, and Spark."""

@@ -1,4 +1,4 @@
-"""What administrators ask for: errors that say which request it was, and what to do."""
+"""Calls of guarded admin clients: errors that name their request and have verdicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.client_errors import ClientErrors
 
-#: Kafka's request by the call that makes it, as the clients name it.
+#: Kafka's request for each method of the clients.
 REQUESTS: Final[Mapping[str, str]] = {
     "alter_configs": "AlterConfigs",
     "alter_consumer_group_offsets": "OffsetCommit",
@@ -36,9 +36,9 @@ REQUESTS: Final[Mapping[str, str]] = {
 
 
 def refusal(errors: ClientErrors, error: Any, api: str | None) -> KafkaGuardError:
-    """Make the error for what an administrator's call has raised.
+    """Make the error for an exception of an administrator's call.
 
-    Who asks is no member of the group concerned, so "poll first" would be no help.
+    The caller is not a member of the group, so the advice "poll first" does not apply.
     """
     if isinstance(error, KafkaGuardError):
         return error
@@ -46,5 +46,5 @@ def refusal(errors: ClientErrors, error: Any, api: str | None) -> KafkaGuardErro
 
 
 def finds_it_there(error: KafkaGuardError) -> bool:
-    """Say whether a creation finds that there is one already."""
+    """Return whether a create failed because the object exists."""
     return isinstance(error, TopicAlreadyExistsError)

@@ -1,4 +1,4 @@
-"""Building a client from a factory and its settings."""
+"""Build a client from a factory and its settings."""
 
 from __future__ import annotations
 

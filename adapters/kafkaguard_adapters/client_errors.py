@@ -1,4 +1,4 @@
-"""Errors that are both kafkaguard's and a client's: one door for each client."""
+"""Errors that are both kafkaguard's and a client's."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class ClientErrors(ABC):
-    """Makes the errors of one client: each is an instance of our class and of its own.
+    """Makes the errors of one client, each of kafkaguard's and of the client's class.
 
     Attributes:
         client: The name of the library.
-        base: The client's class of all its errors.
-        conditions: The client's class for a condition that has no code: a timeout, a
-            closed client, calls in a wrong order. By our class of it.
+        base: The base class of the client's errors.
+        conditions: The client's classes for conditions without a code (a timeout, a
+            closed client, calls in a wrong order), by kafkaguard's classes.
     """
 
     client: str
@@ -46,10 +46,10 @@ class ClientErrors(ABC):
         """Make an error.
 
         Args:
-            error: A code, or one of our classes. One without a code of its own finds
-                the client's class by ``code=``, or by the condition that it is for.
+            error: A code, or one of kafkaguard's classes. For a class without a code,
+                the client's class is found by ``code=`` or by the condition.
             message: What happened, for people.
-            theirs: The client's class, where neither a code nor a condition tells it.
+            theirs: The client's class, if neither a code nor a condition determines it.
             place: ``code``, ``api``, ``topic``, ``partition``, ``broker_message`` ...
         """
         ours = for_code(error) if isinstance(error, int) else error
@@ -74,17 +74,17 @@ class ClientErrors(ABC):
         verdict: Verdict | None = None,
         **place: Any,
     ) -> KafkaGuardError:
-        """Turn an exception of the client's into one that is ours as well.
+        """Convert a client's exception to an error of both classes.
 
         Args:
-            original: What the client raised or reported.
+            original: The client's exception or error.
             message: What happened, for people. Default: the original's text.
             context: Further arguments of :func:`kafkaguard.classify`.
-            verdict: The verdict, where it is known already.
+            verdict: The verdict, if it is known already.
             place: ``api``, ``topic``, ``partition`` ...
 
         Returns:
-            An error with the original as its ``__cause__``, where that is an exception.
+            An error with the original as its ``__cause__``, if that is an exception.
         """
         context = {"api": place.get("api"), "client": self.client, **(context or {})}
         verdict = verdict or classify(original, **context)
@@ -111,11 +111,11 @@ class ClientErrors(ABC):
         return next(found, self.base)
 
     def _args(self, code: int | None, message: str | None) -> tuple[Any, ...]:  # noqa: ARG002 - for clients whose exceptions carry the code in an object
-        """Return what the client's users find in ``args``."""
+        """Return ``args`` as the client would set them."""
         return () if message is None else (message,)
 
     def _attributes(self, theirs: type[BaseException], code: int | None) -> Any:
-        """Return what the client's users find on the exception."""
+        """Return the attributes that the client would set."""
         lost = getattr(theirs, "errno", code) != code
         return {"errno": code} if lost else {}
 
@@ -131,7 +131,7 @@ class ClientErrors(ABC):
     ) -> KafkaGuardError:
         """Make an error of both classes.
 
-        The client's ``__init__`` does not run, since each class has its own idea of
+        The client's ``__init__`` does not run, because each class expects other
         arguments.
         """
         cls = dual(ours, theirs)
@@ -143,7 +143,7 @@ class ClientErrors(ABC):
 
 
 def recast(error: KafkaGuardError, theirs: type[BaseException]) -> KafkaGuardError:
-    """Make the same error of the class that the client raises in this very place."""
+    """Make the same error with the class that the client raises here."""
     cls = dual(error.verdict.error_class, theirs)
     copy = cls.__new__(cls, *error.args)
     copy.args = error.args
@@ -154,7 +154,7 @@ def recast(error: KafkaGuardError, theirs: type[BaseException]) -> KafkaGuardErr
 def _importable(cls: type[BaseException]) -> type[BaseException]:
     """Return the nearest class that another process can import.
 
-    kafka-python makes a class on the spot for each code that it does not know.
+    kafka-python makes a new class for each unknown code.
     """
     for parent in cls.__mro__:
         try:

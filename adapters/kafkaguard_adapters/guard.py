@@ -1,6 +1,6 @@
-"""``guard``: the one line that puts kafkaguard in front of a client.
+"""``guard``: put kafkaguard in front of a client.
 
-What type checkers see of it, an overload for each client, stands in ``guarded.pyi``.
+``guarded.pyi`` has an overload for each client, for type checkers.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._made import module_of
 from kafkaguard_adapters.building import build
+from kafkaguard_adapters.policy_uses import obeyed_by, unused_settings
 from kafkaguard_adapters.stacking import compare
-from kafkaguard_adapters.unused_settings import unused_settings
 from kafkaguard_adapters.wire.client_settings import SettingError, check_names
 from kafkaguard_policies import load_policy
 
@@ -31,8 +31,8 @@ _OF_PRODUCERS = frozenset(
     {"null_key", "disguised_null_key", "on_reject", "dead_letter", "rescue", "in_doubt"}
 )
 
-#: By the top-level package and the name of a client's class: the module whose
-#: ``wrap()`` guards it. Names only, so that no client is imported for nothing.
+#: The module whose ``wrap()`` guards a client, by the client's top-level package and
+#: class name. Names only, so that no client is imported without need.
 _HOMES = {
     ("aiokafka", "AIOKafkaAdminClient"): "kafkaguard_adapters.aiokafka.admin",
     ("aiokafka", "AIOKafkaConsumer"): "kafkaguard_adapters.aiokafka.consumer",
@@ -57,33 +57,33 @@ def guard(
     strict: bool = False,
     on_event: Callable[[Event], object] | None = None,
 ) -> Any:
-    """Put kafkaguard in front of a Kafka client.
+    """Guard a Kafka client.
 
     Args:
         client: A producer, consumer or admin of kafka-python, confluent-kafka or
             aiokafka. Use only the guarded one from then on.
-        factory: Instead of ``client``: what builds it, usually its class. The guard
-            can then build it again, should it die, and in a forked child.
-        config: The settings for ``factory``; or those that ``client`` was built with,
-            where they cannot be read from it.
-        policy: A :class:`~kafkaguard.RetryPolicy`, or what
-            :func:`~kafkaguard.load_policy` takes.
-        topics: What you know about topics, so that nothing is looked up:
-            ``{"flights": TopicFacts(compacted=True)}``.
-        strict: Refuse a client whose own settings do not go with the policy, can
-            write a record twice, or cannot be read; else a ``StackingWarning`` says
-            so, and a line in the log where they cannot be read.
-        on_event: Called with each event: a record rejected or sent again, a client
-            replaced. It runs on a thread of the client or of the guard, so it must be
-            quick; what it raises is logged.
+        factory: Builds the client, usually its class; give it instead of ``client``.
+            The guard can then build the client again if it dies, and in a forked child.
+        config: The settings for ``factory``, or the settings of ``client`` if they
+            cannot be read from it (confluent-kafka).
+        policy: A :class:`~kafkaguard.RetryPolicy`, or an argument of
+            :func:`~kafkaguard.load_policy`.
+        topics: Known facts about topics, which are then not looked up: ``{"flights":
+            TopicFacts(compacted=True)}``.
+        strict: Refuse a client whose settings contradict the policy, can write a record
+            twice, or cannot be read. Default: a ``StackingWarning``, or a line in the
+            log if they cannot be read.
+        on_event: Called with each event, such as a rejected record or a replaced
+            client. It runs on a thread of the client or of the guard, so it must be
+            quick. Its exceptions are logged.
 
     Returns:
-        A stand-in for the client: ``isinstance`` holds, and every attribute and method
-        is there.
+        The guarded client: an instance of the client's class (``isinstance``) with all
+        attributes and methods.
 
     Raises:
-        TypeError: There is neither a client nor a factory, or no adapter for it, or
-            another argument is of the wrong type.
+        TypeError: Neither a client nor a factory is given, there is no adapter for the
+            client, or an argument has the wrong type.
         ClientConfigurationError: ``config`` has a setting that no such client has.
         StackingError: ``strict``, and the client's settings are not safe.
         PolicyError: The policy cannot be used.
@@ -103,7 +103,7 @@ def guard(
     loaded = load_policy(policy)
     compare(client, home, config, loaded, strict=strict)
     module = import_module(home)
-    _tell_unused(loaded, getattr(module, "OBEYS", frozenset()), client)
+    _tell_unused(loaded, obeyed_by(home), client)
     return module.wrap(
         client,
         factory=factory,
@@ -116,7 +116,7 @@ def guard(
 
 
 def _check_names(client: Any, home: str, config: Mapping[str, Any]) -> None:
-    """Refuse a setting that the client cannot have been made with."""
+    """Refuse a setting that the client's class does not have."""
     folder, _, _ = home.rpartition(".")
     known = import_module(f"{folder}.settings").setting_names(type(client))
     try:
@@ -128,7 +128,7 @@ def _check_names(client: Any, home: str, config: Mapping[str, Any]) -> None:
 
 
 def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> None:
-    """Say which settings of a policy of the user's own mean nothing here."""
+    """Warn about settings of a user's policy that this client does not obey."""
     unused = unused_settings(policy, obeyed)
     if not unused:
         return
@@ -140,10 +140,12 @@ def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> No
         policy.name,
         ", ".join(unused),
         type(client).__name__,
-        "guarded producers and Spark's writers do"
+        "guarded producers and Spark writes use these settings"
         if of_producers
-        else "the client tries again by its own settings. Attempts and waits are what "
-        "@retry(policy) around the call obeys",
+        else (
+            "the client's own settings say how often and how long it tries. For "
+            "attempts and waits of the policy, put @retry(policy) around the call"
+        ),
     )
 
 
@@ -161,7 +163,7 @@ def _check_topics(topics: Any) -> None:
 
 
 def _prepared(factory: Any, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Let an adapter chain what its client takes only when it is built."""
+    """Let an adapter add callbacks that must be given when the client is built."""
     home = _home_of_class(factory) if isinstance(factory, type) else None
     prepare = home and getattr(import_module(home), "prepare", None)
     prepared: Mapping[str, Any] = prepare(config) if prepare else config

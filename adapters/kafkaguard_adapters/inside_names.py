@@ -1,6 +1,6 @@
-"""The check of names inside a client, so that a client that has changed is noticed.
+"""Check that a client has the private names that the guard uses.
 
-A method that is replaced must also take what it takes today.
+A method that the guard replaces must also have the known arguments.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    #: By the name of an object: names of attributes, or of a method's arguments.
+    #: Names of attributes, or of a method's arguments, by the name of the object.
     Used = Mapping[str, Iterable[str]]
     Replaced = Mapping[tuple[str, str], tuple[str, ...]]
 

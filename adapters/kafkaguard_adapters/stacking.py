@@ -1,4 +1,4 @@
-"""A client's own settings beside the policy, read from each by Kafka's names."""
+"""Compare a client's own settings with the policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.guard")
 
-#: What is compared. kafka-python and aiokafka write underscores for the dots.
+#: The compared settings. kafka-python and aiokafka have underscores instead of dots.
 _NAMES = (
     "acks",
     "retries",
@@ -29,7 +29,7 @@ _NAMES = (
     "transactional.id",
     "transaction.timeout.ms",
 )
-#: What librdkafka does where nothing is said.
+#: librdkafka's defaults.
 _LIBRDKAFKA = {
     "producer": {
         "acks": -1,
@@ -53,16 +53,16 @@ def compare(
     *,
     strict: bool,
 ) -> None:
-    """Warn of settings that do not go with the policy, or refuse them.
+    """Warn about settings that contradict the policy, or refuse them.
 
-    Settings that cannot be read are only logged: there may be nothing wrong with them.
+    If settings cannot be read, this is only logged: they may be correct.
 
     Args:
         client: The client.
         home: The module that guards it: ``kafkaguard_adapters.<client>.<kind>``.
-        config: The settings that it was made with, where they were handed over.
+        config: The client's settings, if they were given.
         policy: The policy.
-        strict: Raise, also where the settings cannot be read.
+        strict: Raise, also if the settings cannot be read.
 
     Raises:
         StackingError: ``strict``, and something was found.
@@ -126,7 +126,7 @@ def _of_aiokafka(
 def _of_confluent(
     _client: Any, kind: str, config: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Read what was handed over; an instance keeps its settings to itself."""
+    """Read the given settings; an instance does not expose its settings."""
     if config is None:
         return None
     settings: dict[str, Any] = dict(_LIBRDKAFKA[kind])
@@ -134,7 +134,7 @@ def _of_confluent(
         known = ALIASES.get(name, name)
         if known in _NAMES:
             settings[known] = value if known == "transactional.id" else _value(value)
-    if settings.get("transactional.id"):  # librdkafka then switches it on by itself
+    if settings.get("transactional.id"):  # librdkafka then enables it by itself
         settings["enable.idempotence"] = True
     if settings.get("delivery.timeout.ms") == 0:
         settings["delivery.timeout.ms"] = float("inf")
@@ -142,7 +142,7 @@ def _of_confluent(
 
 
 def _value(value: Any) -> Any:
-    """Return what librdkafka takes a text for."""
+    """Return the value that librdkafka reads from a text."""
     if not isinstance(value, str):
         return value
     return _WORDS[value.lower()] if value.lower() in _WORDS else float(value)

@@ -1,4 +1,4 @@
-"""Standing in for a client: whatever the guard does not do itself, the client does."""
+"""Base class of guarded clients: delegates what the guard does not change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOSE_S = 30.0
 
 
 class StandIn:
-    """Hands every attribute on to a client, and passes for one of its class.
+    """Delegates every attribute to a client, and is an instance of its class.
 
     Args:
         client: The client.
@@ -34,17 +34,17 @@ class StandIn:
 
     @property  # type: ignore[misc]  # that of object can be set, too
     def __class__(self) -> type:
-        """The client's class, so that ``isinstance`` holds."""
+        """The client's class, for ``isinstance``."""
         return type(self.client)
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client."""
+        """Delegate everything else to the client."""
         if name == "client":  # not there yet
             raise AttributeError(name)
         return getattr(self.client, name)
 
     def __dir__(self) -> list[str]:
-        """List the client's names and our own."""
+        """List the names of the client and of the guard."""
         return sorted({*dir(self.client), *dir(type(self))})
 
     def __repr__(self) -> str:
@@ -60,11 +60,11 @@ class StandIn:
 
 
 class GuardedClient(ReportCalls, StandIn):
-    """Stands in for a client whose users block.
+    """Base class of guarded clients with blocking calls.
 
     Args:
         client: The client.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
     """
 
     def __init__(self, client: Any, view: ClusterView) -> None:
@@ -72,7 +72,7 @@ class GuardedClient(ReportCalls, StandIn):
         self.cluster_view = view
 
     def close(self, *args: Any, **kwargs: Any) -> Any:
-        """Close our own connections, then the client, as its own ``close`` does."""
+        """Close the guard's connections, then the client with its own ``close``."""
         self.close_view()
         close = getattr(self.client, "close", None)
         return None if close is None else close(*args, **kwargs)
@@ -87,16 +87,16 @@ class GuardedClient(ReportCalls, StandIn):
 
 
 class GuardedAsyncClient(AsyncReportCalls, StandIn):
-    """Stands in for a client whose users await.
+    """Base class of guarded clients with awaited calls.
 
     Args:
         client: The client.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
     """
 
-    #: What the client calls its own end.
+    #: The name of the client's closing method.
     _ends_with = "stop"
-    #: The base class of what it raises, and how that becomes ours as well.
+    #: The base class of the client's errors, and their translation.
     _client_error: type[BaseException]
     _translate: Callable[..., BaseException]
 
@@ -111,14 +111,16 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
         return self
 
     async def start(self) -> None:
-        """Start the client; where that fails, close what it has opened.
+        """Start the client; if that fails, close what it has opened.
 
-        It may be called again then, as aiokafka's users do in a loop.
+        It can then be called again, as users of aiokafka do in a loop.
 
         Raises:
             KafkaGuardError: What the client raises, also of its own class.
         """
-        if self._has_failed:  # aiokafka would not close what calls itself closed
+        if (
+            self._has_failed
+        ):  # aiokafka does not close a client that is marked as closed
             self.client._closed = False  # noqa: SLF001 - there is no other way
         self._has_failed = False
         try:
@@ -131,7 +133,7 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             raise
 
     async def _leave(self) -> None:
-        """Close a client that did not start; why it did not counts for more."""
+        """Close a client that did not start; the error of the start is raised."""
         name = self._ends_with
         try:
             async with asyncio.timeout(CLOSE_S):
@@ -146,20 +148,22 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
 
     @property
     def how_it_ended(self) -> str:
-        """What an ended client's calls are told, and what to do."""
+        """The text for calls of an ended client, with what to do."""
         if self.cluster_view.is_closed:
             return "was closed: build a new one"
-        return "did not start: mend what start() said, and start it again"
+        return (
+            "did not start: correct the cause that start() raised, and start it again"
+        )
 
     async def __aexit__(self, *_: object) -> None:
         """Close."""
         await self._end()
 
     async def _end(self) -> None:
-        """Close our own connections, then the client, which may wait for ever.
+        """Close the guard's connections, then the client, within a time limit.
 
         Raises:
-            KafkaGuardError: The client has not ended within 30 s, and was left.
+            KafkaGuardError: The client has not ended within 30 s.
         """
         await self.cluster_view.close()
         name = self._ends_with
@@ -170,20 +174,20 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             raise self.cluster_view.make(
                 ClientTimeoutError,
                 f"{type(self.client).__name__}.{name}() has not ended within "
-                f"{CLOSE_S:g} s and was cancelled; what it held may not be committed "
-                "or sent. Is there a broker that answers?",
+                f"{CLOSE_S:g} s and was cancelled; offsets or records may not have "
+                "been committed or sent. Check whether a broker answers",
             ) from error
 
 
 def wrapper(
     stand_in: Callable[[Any, ClusterView], Any], view_of: Callable[..., ClusterView]
 ) -> Callable[..., Any]:
-    """Make the function ``wrap`` of an adapter's module, as ``guard()`` calls it.
+    """Make the function ``wrap`` of an adapter's module, which ``guard()`` calls.
 
     Args:
-        stand_in: Makes the stand-in of a client and a view.
-        view_of: Makes the view of a client, the settings that were given (or None) and
-            what is known about topics.
+        stand_in: Makes the guarded client from a client and a view.
+        view_of: Makes the view from a client, its settings (or None) and known topic
+            facts.
     """
 
     def wrap(
@@ -199,12 +203,13 @@ def wrapper(
 
 
 def passing_sends(wrap: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a ``wrap`` that says that this client's sends are not guarded."""
+    """Make a ``wrap`` that warns that this client's sends are not guarded."""
 
     def warn_and_wrap(client: Any, **options: Any) -> Any:
         _log.warning(
-            "guard(): what this %s sends is passed on as it is: no check of null keys, "
-            "no rescue, no report. Guarded are its log_dirs(), lag() and offsets",
+            "guard(): what this %s sends is not guarded (no check of null keys, no "
+            "rescue, no report). Only its log_dirs(), lag() and look-ups of offsets "
+            "are",
             type(client).__name__,
         )
         return wrap(client, **options)

@@ -1,1 +1,1 @@
-"""What the cluster says: lag, log directories, offsets, remote storage."""
+"""Reports about a cluster: lag, log directories, offsets, remote storage."""

@@ -1,7 +1,8 @@
-"""How far consumer groups are behind: the committed offset beside the end (KIP-17).
+"""Lag of consumer groups: committed offsets and end offsets (KIP-17).
 
 Lag counts offsets, not records: transaction markers and records removed by compaction
-have offsets too. It counts those that are still there: what retention took is ``lost``.
+have offsets too. It counts existing offsets only: those that retention removed are
+``lost``.
 """
 
 from __future__ import annotations
@@ -20,77 +21,76 @@ if TYPE_CHECKING:
 
 
 class LagReason(StrEnum):
-    """Why a partition, or a whole group, has no lag, or why the total leaves it out."""
+    """Why a partition or a group has no lag, or is not in the total."""
 
     NO_GROUP = "no group"
-    """The cluster has no such group, or none that we may see."""
+    """The group does not exist, or this user may not describe it."""
     NO_COMMIT = "no commit"
     """The group never committed here, the commit has expired, or it is a marker."""
     NO_LEADER = "no leader"
     """The partition is offline, so its end is not known."""
     GONE = "gone"
-    """There is no such topic or partition any more, or none that we may see."""
+    """The topic or partition does not exist, or this user may not describe it."""
     COMMITTED_BEYOND_END = "committed beyond end"
-    """The log was made anew, or lost records: the group waits, or will skip records."""
+    """The topic was created again or lost records; the group waits or skips some."""
     LEFT = "left"
-    """The group's members read other topics and not this one: the total leaves it out,
-    whatever the lag."""
+    """The group's members do not read this topic any more; it is not in the total."""
     ERROR = "error"
-    """A broker answered with an error; it stands beside."""
+    """A broker answered with an error, which is in ``error``."""
 
 
 class TimeReason(StrEnum):
-    """Why there is no time lag although it was asked for, or why it is an estimate."""
+    """Why a requested time lag is missing or is an estimate."""
 
     FUTURE = "in the future"
-    """The next record is dated ahead of this machine's clock."""
+    """The timestamp of the next record is ahead of this machine's clock."""
     NO_TIMESTAMP = "no timestamp"
-    """The next record carries none (CreateTime -1)."""
+    """The next record has no timestamp (CreateTime -1)."""
     UNREADABLE = "unreadable"
-    """The batch there is corrupt; ``read_error`` says how."""
+    """The batch is corrupt; see ``read_error``."""
     NOT_ALLOWED = "not allowed"
     """This user may not Read the topic."""
     NO_ANSWER = "no answer"
-    """The leader did not answer in time, or has no answer for us."""
+    """The leader did not answer in time, or answered with an error."""
     BATCH = "of its batch"
-    """An estimate: that of its batch, which is compressed in a way unknown here."""
+    """An estimate: the timestamp of its batch, whose compression is unsupported."""
 
 
 class LagState(StrEnum):
-    """How a group is doing, from two looks at it."""
+    """The state of a group, from two measurements."""
 
     LEFT = "LEFT"
-    """The group reads other topics now, and not this one."""
+    """The group reads other topics now, not this one."""
     OK = "OK"
-    """At the end, or on its way there."""
+    """The group is at the end, or gets closer."""
     LAGGING = "LAGGING"
-    """It commits, and falls behind all the same."""
+    """The group commits, but falls behind."""
     STALLED = "STALLED"
-    """There are records to read, and it does not commit."""
+    """There are records to read, and the group does not commit."""
     STOPPED = "STOPPED"
     """There are records to read, and the group has no members."""
     ERROR = "ERROR"
-    """There is no telling; the partition's reason says why."""
+    """The state cannot be determined; see the partition's reason."""
 
 
 _GRAVITY = tuple(LagState)
-#: What stands for the state of a group that the cluster does not have.
+#: The state of a group that does not exist.
 NO_SUCH_GROUP = "unknown"
 _WITHOUT_MEMBERS = frozenset({"Empty", "Dead", NO_SUCH_GROUP})
 _NO_TELLING = frozenset(LagReason) - {LagReason.NO_COMMIT, LagReason.LEFT}
-#: Clocks of two machines differ: a record dated this many seconds ahead is from now.
+#: Clocks of machines differ: a timestamp up to this many seconds ahead counts as now.
 _CLOCKS_DIFFER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group, to which a partition is assigned.
+    """The member of a group to which a partition is assigned.
 
     Attributes:
         id: The member's id.
-        client_id: What its client calls itself.
-        host: From where it is connected.
-        instance_id: Its name where membership is static (KIP-345).
+        client_id: The client id.
+        host: The host of its connection.
+        instance_id: The ``group.instance.id`` of a static member (KIP-345).
     """
 
     id: str
@@ -101,32 +101,32 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """Where a group is in a partition. What was not asked for is None.
+    """The lag of a group in a partition. Columns that were not requested are None.
 
     Attributes:
         topic: The topic.
         partition: The partition.
-        committed: The offset of the next record to read, as the group committed it.
-        end: What ``lag`` is measured against: the high watermark, or with
+        committed: The committed offset: the next record to read.
+        end: The end that ``lag`` is measured against: the high watermark, or with
             ``read_committed`` the last stable offset.
-        lag: How many offsets that are still there the group is behind; None where
-            ``reason`` says why.
-        reason: Why there is no lag, or why it is assumed or left out of the total.
+        lag: The number of existing offsets that the group has not read; None if there
+            is a ``reason``.
+        reason: Why there is no lag, or why it is assumed or not in the total.
         error: The broker's error, with ``reason`` ERROR (and with GONE, if any).
-        high_watermark: The end for readers of everything.
-        last_stable: The end for readers of committed transactions.
-        log_start: The first offset that is still there.
-        marker: The negative number that was committed in place of an offset, as
+        high_watermark: The end for consumers of all records.
+        last_stable: The end for consumers of committed records.
+        log_start: The first existing offset.
+        marker: A negative number that was committed instead of an offset, such as
             librdkafka's -1001.
-        has_record: Whether there is a record to read; None: it was not looked at (see
-            the column ``time``). Offsets may be left where no record is.
+        has_record: Whether there is a record to read; None without the column ``time``.
+            Offsets can be left without a record.
         next_timestamp: When the next record to read was written, in seconds since 1970.
-        time_lag: How many seconds ago that was; 0 where no record is left; None where
-            ``time_reason`` says why.
+        time_lag: Its age in seconds; 0 if no record is left; None if there is a
+            ``time_reason``.
         time_reason: Why there is no time lag, or why it is an estimate.
-        read_error: Why a reader cannot go on at the committed offset, as remote storage
-            that is not ready (with the column ``time``, or found by a watch).
-        member: Who is to read the partition.
+        read_error: Why the committed offset cannot be read, such as remote storage that
+            is not ready (with the column ``time``, or found by a watch).
+        member: The member that the partition is assigned to.
         compacted: ``cleanup.policy`` contains ``compact``: offsets have gaps.
         tiered: ``remote.storage.enable`` is true.
         position: The offset of the next record to read, in a guarded consumer's own
@@ -156,16 +156,16 @@ class PartitionLag:
 
     @property
     def position_lag(self) -> int | None:
-        """How many offsets the consumer is behind by its position, if it has one."""
+        """The lag by the consumer's position, if it has one."""
         if self.position is None or self.end is None:
             return None
         return max(0, self.end - self.position)
 
     @property
     def lost(self) -> int | None:
-        """How many offsets are gone (retention, deletion) before the group read them.
+        """The number of offsets that were removed before the group read them.
 
-        None: the start of the log is not known. It is asked for where there is a lag.
+        None if the start of the log is unknown. It is looked up if there is a lag.
         """
         if self.committed is None or self.log_start is None:
             return None
@@ -173,14 +173,14 @@ class PartitionLag:
 
     @property
     def blocked(self) -> int | None:
-        """How many offsets wait for open transactions to end (``read_committed``)."""
+        """The number of offsets behind open transactions (``read_committed``)."""
         if self.high_watermark is None or self.last_stable is None:
             return None
         return max(0, self.high_watermark - self.last_stable)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the number should know."""
+        """Remarks about the numbers."""
         notes = []
         if self.marker is not None:
             notes.append(f"{self.marker} was committed: a marker, not an offset")
@@ -199,11 +199,11 @@ class PartitionLag:
         return tuple(notes)
 
     def is_caught_up(self, tolerance: int = 0) -> bool:
-        """Whether there is nothing left to read.
+        """Whether no record is left to read.
 
-        A transaction ends with a marker that takes an offset, so a reader that has
-        everything can show a lag of 1 for ever: allow for it with ``tolerance``, ask
-        for the column ``time``, or use :meth:`GroupLag.with_positions`.
+        A transaction ends with a marker that takes an offset, so a consumer that has
+        read everything can show a lag of 1 forever. Give ``tolerance``, request the
+        column ``time``, or use :meth:`GroupLag.with_positions`.
         """
         if self.lag is None:
             return False
@@ -212,12 +212,12 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """Where a group is, partition by partition.
+    """The lag of a group, partition by partition.
 
     Attributes:
         group: The group's name.
-        state: As the coordinator says (``Stable``, ``Empty`` ...), ``unknown`` for a
-            group that it does not have; None where it was not asked.
+        state: The coordinator's state (``Stable``, ``Empty`` ...), ``unknown`` for a
+            group that does not exist; None if it was not requested.
         error: Why there are no partitions.
         partitions: By topic and partition.
     """
@@ -229,10 +229,10 @@ class GroupLag:
 
     @property
     def total(self) -> int | None:
-        """The sum of the lags that are known, of topics that the group reads.
+        """The sum of the known lags, of topics that the group reads.
 
-        None: none is. See :attr:`unknown` beside it, and :attr:`reason` where there are
-        no partitions.
+        None if no lag is known. See also :attr:`unknown`, and :attr:`reason` if there
+        are no partitions.
         """
         known = [each.lag for each in self._read if each.lag is not None]
         return sum(known) if known else None
@@ -248,7 +248,7 @@ class GroupLag:
 
     @property
     def reason(self) -> LagReason | None:
-        """Why there are no partitions; None: there are, or :attr:`error` says why."""
+        """Why there are no partitions; None if there are, or with an :attr:`error`."""
         if self.error is not None or self.partitions:
             return None
         if self.state == NO_SUCH_GROUP:
@@ -257,36 +257,35 @@ class GroupLag:
 
     @property
     def unknown(self) -> int:
-        """How many partitions that it reads have no lag: the total lacks them."""
+        """The number of partitions without a lag, which are not in the total."""
         return sum(each.lag is None for each in self._read)
 
     @property
     def errors(self) -> list[KafkaGuardError]:
-        """What a broker refused, for the group and for its partitions."""
+        """The errors of brokers, for the group and for its partitions."""
         own = [self.error, *(each.error for each in self.partitions.values())]
         return [error for error in own if error is not None]
 
     def is_caught_up(self, tolerance: int = 0) -> bool:
-        """Whether each partition is (see :meth:`PartitionLag.is_caught_up`).
+        """Whether each partition is caught up (see :meth:`PartitionLag.is_caught_up`).
 
-        A group of which no partition is known is not. Topics that it has left do not
-        count.
+        False if no partition is known. Topics that the group has left do not count.
         """
         read = self._read
         return bool(read) and all(each.is_caught_up(tolerance) for each in read)
 
     def with_positions(self, positions: Mapping[Any, int]) -> GroupLag:
-        """Measure from a live consumer's positions in place of committed offsets.
+        """Measure the lag by a live consumer's positions instead of committed offsets.
 
-        A position is beyond transaction markers, so that a reader that has everything
+        A position is beyond transaction markers, so a consumer that has read everything
         has a lag of 0.
 
         Args:
             positions: Offsets by partition (any client's ``TopicPartition``). None and
-                negative ones are not known yet: there the committed offset stays.
+                negative ones are not known yet; for them the committed offset is used.
 
         Raises:
-            TypeError: A position is no whole number.
+            TypeError: A position is not a whole number.
         """
         known = {as_partition(p): read_position(at) for p, at in positions.items()}
         moved = {
@@ -314,15 +313,15 @@ def _from_position(lag: PartitionLag, position: int | None) -> PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class LagReport:
-    """Where groups are: a value, or a reason, for each of their partitions.
+    """The lag of groups: a value or a reason for each partition.
 
     Attributes:
         groups: By name.
         taken_at: When, in seconds since 1970.
-        broker_errors: Brokers that could not list their groups.
+        broker_errors: Errors of brokers that could not list their groups.
         sees_all_groups: Whether a report on all groups has all: without Describe on the
-            cluster, brokers leave out without a word what this user may not Describe.
-            None: groups were named, or the cluster does not tell.
+            cluster, brokers silently omit groups that this user may not Describe. None
+            if groups were named, or if this is unknown.
     """
 
     groups: Mapping[str, GroupLag]
@@ -332,7 +331,7 @@ class LagReport:
 
     @property
     def errors(self) -> list[KafkaGuardError]:
-        """What a broker refused."""
+        """The errors of brokers."""
         own = [error for group in self.groups.values() for error in group.errors]
         return [*self.broker_errors.values(), *own]
 
@@ -342,18 +341,18 @@ class LagReport:
         return not self.errors
 
     def raise_for_errors(self) -> None:
-        """Raise the gravest error, if there is any; the others are its notes.
+        """Raise the most severe error, if there is one, with the others as notes.
 
         Raises:
-            KafkaGuardError: Something is missing.
+            KafkaGuardError: The report is not complete.
         """
         raise_gravest(self.errors)
 
     def states(self, earlier: LagReport) -> dict[str, LagState]:
-        """Say how each group is doing, from this look and an earlier one.
+        """Return the state of each group, from this report and an earlier one.
 
-        The gravest of a group's partitions counts; the look should be at least a commit
-        interval (5 s by default) apart.
+        The most severe state of a group's partitions counts. The reports should be at
+        least a commit interval (5 s by default) apart.
 
         Args:
             earlier: A report on the same groups.
@@ -365,7 +364,7 @@ class LagReport:
 
 
 def group_state(earlier: GroupLag | None, now: GroupLag) -> LagState:
-    """Say how a group is doing: the gravest of its partitions' states."""
+    """Return the most severe state of a group's partitions."""
     if now.error is not None or now.reason in _NO_TELLING:
         return LagState.ERROR
     states = partition_states(earlier, now).values()
@@ -375,7 +374,7 @@ def group_state(earlier: GroupLag | None, now: GroupLag) -> LagState:
 def partition_states(
     earlier: GroupLag | None, now: GroupLag
 ) -> dict[TopicPartition, LagState]:
-    """Say how a group is doing in each of its partitions."""
+    """Return the state of a group in each of its partitions."""
     before = earlier.partitions if earlier is not None else {}
     is_empty = now.state in _WITHOUT_MEMBERS
     return {
@@ -387,11 +386,11 @@ def partition_states(
 def partition_state(
     earlier: PartitionLag | None, now: PartitionLag, *, is_empty: bool
 ) -> LagState:
-    """Say how a group is doing in a partition.
+    """Return the state of a group in a partition.
 
     Args:
-        earlier: The look before; None: there was none, so nothing has moved.
-        now: The look now.
+        earlier: The earlier measurement, or None.
+        now: The current measurement.
         is_empty: Whether the group has no members.
     """
     if now.reason in _NO_TELLING:
@@ -421,13 +420,14 @@ def measure(
 
     Args:
         place: The partition.
-        committed: The committed offset; None: there is none.
+        committed: The committed offset, or None.
         end: The end that was read after the committed offset.
-        assume: ``"earliest"`` or ``"latest"``: where a reader without a commit begins.
+        assume: ``"earliest"`` or ``"latest"``: where a consumer without a commit
+            starts.
         is_left: The group's members read other topics, and not this one.
-        known: Other attributes; ``high_watermark`` tells a commit beyond the end from
-            one that is beyond the last stable offset only, and ``log_start`` offsets
-            that are left from those that are gone.
+        known: Other attributes. With ``high_watermark``, a commit beyond the end is
+            distinguished from one beyond the last stable offset; with ``log_start``,
+            existing offsets from removed ones.
     """
     beyond = known.get("high_watermark") or end
     log_start = known.get("log_start")
@@ -447,7 +447,7 @@ def measure(
 
 
 def _left_to_read(offset: int, end: int, log_start: int | None) -> int:
-    """Count the offsets that are still there, from an offset to the end."""
+    """Count the existing offsets from an offset to the end."""
     return max(0, end - max(offset, log_start or 0))
 
 
@@ -465,10 +465,10 @@ def _assumed(
 def time_facts(
     written: float | None, now: float, *, is_of_batch: bool
 ) -> dict[str, Any]:
-    """Say how old the next record is, or why that is not known.
+    """Return the age of the next record, or why it is unknown.
 
     Args:
-        written: When it was written, in seconds since 1970; None: it does not say.
+        written: Its timestamp, in seconds since 1970, or None without one.
         now: The time now.
         is_of_batch: The time is that of the record's batch.
 

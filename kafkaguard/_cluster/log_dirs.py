@@ -1,4 +1,4 @@
-"""Log directories as brokers describe them (KIP-113, KIP-784, KIP-827)."""
+"""Reports of log directories (KIP-113, KIP-784, KIP-827)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 API = "DescribeLogDirs"
-#: From this version on a broker says itself why it tells nothing (KIP-784).
+#: From this version on, a broker answers with an error code (KIP-784).
 FIRST_WITH_ERROR = 3
 
 
@@ -30,10 +30,10 @@ class Replica:
     Attributes:
         topic: The topic.
         partition: The partition.
-        size: Bytes of this one copy, local segments only (KAFKA-19527); None where the
-            broker cannot say.
-        offset_lag: How far it is behind, in offsets; None where the broker cannot say.
-        is_future: It is being moved here from another directory of the same broker.
+        size: Bytes of this copy, local segments only (KAFKA-19527); None if unknown.
+        offset_lag: Offsets that it is behind; None if unknown.
+        is_future: Whether it is being moved here from another directory of the same
+            broker.
     """
 
     topic: str
@@ -48,13 +48,13 @@ class LogDir:
     """A log directory of a broker.
 
     Attributes:
-        path: Where it is, as the broker says.
+        path: The path on the broker.
         error: Why the broker could not read it (``KafkaStorageError`` when offline).
-        total_bytes: Size of the disk; None where the version does not tell (below 4).
-        usable_bytes: What is free of it; None likewise.
-        is_cordoned: No new replica is placed here; None where not told (below 5).
-        replicas: The replicas that live here.
-        future_replicas: Copies that are being moved here; their sizes count nowhere.
+        total_bytes: Size of the disk; None below version 4.
+        usable_bytes: Free bytes of the disk; None below version 4.
+        is_cordoned: Whether no new replica is placed here; None below version 5.
+        replicas: The replicas in this directory.
+        future_replicas: Copies that are being moved here; their sizes are not counted.
     """
 
     path: str
@@ -67,17 +67,17 @@ class LogDir:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it stands for storage that the brokers share (``remote://``)."""
+        """Whether it is storage that the brokers share (``remote://``)."""
         return self.path.startswith("remote://")
 
     @property
     def size(self) -> int | None:
-        """Bytes of the replicas that live here; None where that cannot be read."""
+        """Bytes of the replicas in this directory; None if unknown."""
         return None if self.error else _sum(each.size for each in self.replicas)
 
     @property
     def used(self) -> float | None:
-        """The used share of the disk, 0 to 1; None where not known."""
+        """The used share of the disk, 0 to 1; None if unknown."""
         if not self.total_bytes or self.usable_bytes is None:
             return None
         return 1 - self.usable_bytes / self.total_bytes
@@ -85,14 +85,13 @@ class LogDir:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLogDirs:
-    """One broker's answer, or why there is none.
+    """One broker's answer, or its error.
 
     Attributes:
         broker: The broker's id.
         version: The version of the request; None if none was sent.
         error: Why there are no directories.
-        is_concluded: The broker did not name the error; it follows from an empty
-            answer.
+        is_concluded: Whether the error was concluded from an empty answer.
         dirs: Directories by path.
     """
 
@@ -108,9 +107,9 @@ class LogDirsReport:
     """Log directories of a cluster: a value or an error for each broker.
 
     Attributes:
-        brokers: Answers by broker id; a broker that is registered but fenced or away
-            is there with its error.
-        registry_error: Why it is not known whether these are all brokers.
+        brokers: Answers by broker id; a broker that is registered but fenced or down
+            has an error.
+        registry_error: Why it is unknown whether these are all brokers.
     """
 
     brokers: Mapping[int, BrokerLogDirs]
@@ -118,7 +117,7 @@ class LogDirsReport:
 
     @property
     def errors(self) -> list[KafkaGuardError]:
-        """What is missing: errors of brokers, and of directories."""
+        """The errors of brokers and of directories."""
         found = [self.registry_error]
         for broker in self.brokers.values():
             found += [broker.error, *(each.error for each in broker.dirs.values())]
@@ -126,19 +125,19 @@ class LogDirsReport:
 
     @property
     def complete(self) -> bool:
-        """Whether each broker that was asked told of each of its directories."""
+        """Whether each broker reported all its directories."""
         return not self.errors
 
     def raise_for_errors(self) -> None:
-        """Raise the gravest error, if there is any; the others are its notes.
+        """Raise the most severe error, if there is one, with the others as notes.
 
         Raises:
-            KafkaGuardError: Something is missing.
+            KafkaGuardError: The report is not complete.
         """
         raise_gravest(self.errors)
 
     def replicas(self) -> Iterator[tuple[int, LogDir, Replica]]:
-        """Go through all replicas but future ones, each with its broker and place."""
+        """Iterate over all replicas but future ones, with broker and directory."""
         for broker in self.brokers.values():
             for log_dir in broker.dirs.values():
                 for replica in log_dir.replicas:
@@ -226,14 +225,14 @@ def read_answer(
 
 _GRANT = "Grant the user the operation Describe on the resource Cluster."
 _EMPTY_OLD = (
-    "the answer to version {} is empty, which a broker does only where the user may "
-    "not Describe the cluster. This is concluded: the broker can say so itself only "
-    f"from version {FIRST_WITH_ERROR} on. {_GRANT}"
+    "the answer to version {} is empty. A broker answers so only if the user may not "
+    "Describe the cluster; it names the error itself only from version "
+    f"{FIRST_WITH_ERROR} on. {_GRANT}"
 )
 _EMPTY = (
     "the answer to version {} has no directory and no error, although a broker always "
-    "has a directory. This is concluded, not told: ask again, look at that broker's "
-    "log, and at whatever stands between it and us"
+    "has a directory. Ask again, and check that broker's log and any proxy in front "
+    "of it"
 )
 _ADVICE = {ClusterAuthorizationFailedError.code: _GRANT}
 
@@ -251,8 +250,8 @@ def read_failure(
     is_old = version is not None and version < FIRST_WITH_ERROR
     if is_old and isinstance(error, ClientTimeoutError):
         error.add_note(
-            "Some brokers of the 3.2 line answer a user without Describe on the "
-            "cluster with silence: look at the user's rights too (apache/kafka #12017)."
+            "Some 3.2 brokers do not answer a user without Describe on the cluster: "
+            "check the user's rights, too (apache/kafka #12017)."
         )
     return BrokerLogDirs(broker, version, error)
 
@@ -265,8 +264,8 @@ def read_absence(broker: int, make: Make = make) -> BrokerLogDirs:
         make: Makes the errors.
     """
     text = (
-        f"broker {broker} is registered but fenced or away, so that nothing is known "
-        "of its directories: look at that broker; if it is gone for good, unregister it"
+        f"broker {broker} is registered but fenced or down, so its directories are "
+        "unknown: check that broker; if it was removed, unregister it"
     )
     error = make(ClientNotConnectedError, text, api=API, broker=broker)
     return BrokerLogDirs(broker, None, error)

@@ -1,4 +1,4 @@
-"""Offsets of partitions, as ListOffsets answers them: a value or an error for each."""
+"""Reports of offsets: a value or an error for each partition."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
-#: Times that are markers, and the version of ListOffsets from which on each is one;
-#: below it is an ordinary time (KIP-734, KIP-405, KIP-1005, KIP-1023).
+#: Special times, and the lowest version of ListOffsets that knows each; a lower version
+#: reads it as an ordinary time (KIP-734, KIP-405, KIP-1005, KIP-1023).
 SPECIAL_TIMES = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, -4: 8, -5: 9, -6: 11}
 #: From this version of ListOffsets on there is an isolation level.
 FIRST_WITH_ISOLATION = 2
@@ -30,10 +30,10 @@ ISOLATION_LEVELS = {
 
 
 def lowest_version(times: Iterable[int], isolation: int) -> int:
-    """Return the lowest version of ListOffsets in which a question is understood.
+    """Return the lowest version of ListOffsets that understands a request.
 
     Args:
-        times: What is asked for: milliseconds, or :data:`SPECIAL_TIMES`.
+        times: The requested times: milliseconds, or :data:`SPECIAL_TIMES`.
         isolation: 0 or 1.
     """
     least = FIRST_WITH_ISOLATION if isolation == READ_COMMITTED else 1
@@ -42,17 +42,18 @@ def lowest_version(times: Iterable[int], isolation: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffset:
-    """An offset in a partition, or why there is none.
+    """An offset in a partition, or an error.
 
     Attributes:
-        offset: The offset; None with an error, and where no record is as late as the
-            time that was asked for.
-        timestamp: Of the record there, in seconds since 1970, where a time was asked
-            for.
+        offset: The offset; None with an error, or if no record is as late as the
+            requested time.
+        timestamp: The timestamp of that record, in seconds since 1970, if a time was
+            requested.
         error: Why there is no offset.
-        is_local_only: The broker left remote segments out, so the record may not be
-            the one that was asked for (KAFKA-17552); None where it is not known.
-        leader_epoch: Of the record there; None where the broker does not tell.
+        is_local_only: The broker omitted remote segments, so another record may be the
+            right one (KAFKA-17552); None if unknown.
+        leader_epoch: The leader epoch of that record, or None if the broker does not
+            report it.
     """
 
     offset: int | None = None
@@ -83,7 +84,7 @@ class OffsetsReport:
 
     @property
     def errors(self) -> list[KafkaGuardError]:
-        """What a broker refused."""
+        """The errors of brokers."""
         return [each.error for each in self.partitions.values() if each.error]
 
     @property
@@ -92,9 +93,9 @@ class OffsetsReport:
         return not self.errors
 
     def raise_for_errors(self) -> None:
-        """Raise the gravest error, if there is any; the others are its notes.
+        """Raise the most severe error, if there is one, with the others as notes.
 
         Raises:
-            KafkaGuardError: Something is missing.
+            KafkaGuardError: The report is not complete.
         """
         raise_gravest(self.errors)

@@ -1,8 +1,7 @@
-"""Readers that stand still although there is more to read (KIP-1007).
+"""Detect consumers that make no progress although there are records (KIP-1007).
 
-Clients keep a Fetch error of a tiered partition to themselves and ask again without
-end. So it must be inferred: a position that does not move, confirmed by a question of
-our own.
+Clients hide a Fetch error of a tiered partition and retry forever. So it must be
+inferred from a position that does not move, and confirmed by a Fetch of the guard.
 """
 
 from __future__ import annotations
@@ -16,20 +15,21 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard.errors import KafkaGuardError
 
-#: Seconds without progress until a partition is looked at.
+#: Seconds without progress until a partition is checked.
 PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteStorageEvent:
-    """A reader of a tiered partition stands still, or moves again.
+    """A consumer of a tiered partition makes no progress, or continues.
 
     Attributes:
         topic: The topic.
         partition: The partition.
-        position: Where the reader is.
-        standing: For how many seconds it has been there.
-        error: What a Fetch there is answered; None: the reader can go on.
+        position: The consumer's position.
+        standing: Seconds without progress.
+        error: The error of a Fetch at this position, or None if the consumer can
+            continue.
     """
 
     topic: str
@@ -40,15 +40,15 @@ class RemoteStorageEvent:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the reader can go on."""
+        """Whether the consumer can continue."""
         return self.error is None
 
 
 class Progress:
-    """Remembers since when each reader has been where it is.
+    """Tracks how long each position has not changed.
 
     Args:
-        patience: Seconds without progress until a partition counts as standing still.
+        patience: Seconds without progress until a partition is reported.
     """
 
     def __init__(self, patience: float = PATIENCE_S) -> None:
@@ -58,14 +58,14 @@ class Progress:
     def note(
         self, positions: Mapping[TopicPartition, int], now: float
     ) -> dict[TopicPartition, float]:
-        """Take positions in.
+        """Record positions.
 
         Args:
-            positions: All that are read at the moment; others are forgotten.
-            now: Seconds that only ever grow.
+            positions: All current positions; other partitions are forgotten.
+            now: The time, in monotonic seconds.
 
         Returns:
-            For how long partitions stand still, where that is too long.
+            The seconds without progress of partitions that exceed the limit.
         """
         since: dict[TopicPartition, tuple[int, float]] = {}
         for place, position in positions.items():

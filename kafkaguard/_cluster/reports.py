@@ -1,4 +1,4 @@
-"""What reports about a cluster share: places, and errors that wait to be raised."""
+"""Shared parts of reports: partitions, and errors to raise later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """Return the name as Kafka's folders have it."""
+        """Return the name of the partition's folder, such as ``orders-0``."""
         return f"{self.topic}-{self.partition}"
 
 
@@ -27,7 +27,7 @@ def as_partition(value: Any) -> TopicPartition:
     """Read a partition from a pair, or from any client's ``TopicPartition``.
 
     Raises:
-        TypeError: It is neither.
+        TypeError: It is neither of these.
     """
     pair = value[:2] if isinstance(value, tuple) else _pair_of(value)
     if [type(part) for part in pair] != [str, int]:
@@ -39,21 +39,21 @@ def _pair_of(value: Any) -> tuple[Any, ...]:
     return getattr(value, "topic", None), getattr(value, "partition", None)
 
 
-#: Makes an error of a code or a class, a text and a place; each client's module
-#: ``errors`` has one for its users.
+#: Makes an error from a code or a class, a text and a place; each client's ``errors``
+#: has one.
 Make = Callable[..., KafkaGuardError]
 
 
 def make(
     error: int | type[KafkaGuardError], message: str | None = None, /, **place: Any
 ) -> KafkaGuardError:
-    """Make an error that is no client's."""
+    """Make an error that belongs to no client."""
     cls = for_code(error) if isinstance(error, int) else error
     return cls(message, **place)
 
 
 def raise_gravest(errors: Iterable[KafkaGuardError]) -> None:
-    """Raise the error that is hardest to mend; the others go along as notes."""
+    """Raise the most severe error, with the others as notes."""
     from kafkaguard._verdicts.verdict import Action
 
     severity = {action: rank for rank, action in enumerate(Action)}

@@ -1,1 +1,1 @@
-"""What every room uses: checks of arguments and words."""
+"""Helpers that all packages use."""

@@ -1,4 +1,4 @@
-"""Addresses of brokers, as people write them."""
+"""Addresses of brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers hand over, looked at before anything is asked of a broker.
+"""Checks of callers' arguments.
 
 Each function returns the value in the form that is worked with, or refuses it with one
 sentence: the argument, what it takes, and the type of what was given (never its value
@@ -86,7 +86,7 @@ def milliseconds(argument: str, given: Any) -> int:
     """Read a time as Kafka has it, in milliseconds; parts of one are dropped.
 
     Raises:
-        TypeError: It is no number.
+        TypeError: It is not a number.
         ValueError: It is more than Kafka's int64 holds, or has no end.
     """
     if not isinstance(given, Real) or isinstance(given, bool):
@@ -122,7 +122,7 @@ def seconds(argument: str, given: Any) -> float:
     """Read a time to wait.
 
     Raises:
-        TypeError: It is no number.
+        TypeError: It is not a number.
         ValueError: It is not above 0, or has no end.
     """
     if not isinstance(given, Real) or isinstance(given, bool):

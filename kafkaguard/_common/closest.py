@@ -1,4 +1,4 @@
-"""The known name that a misspelt one was meant to be."""
+"""The closest known name to a misspelt one."""
 
 from __future__ import annotations
 

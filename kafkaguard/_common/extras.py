@@ -1,4 +1,4 @@
-"""Packages that come with an extra: what to say where one is not installed."""
+"""The error for a package that is not installed: it names the extra."""
 
 from __future__ import annotations
 

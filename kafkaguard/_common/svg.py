@@ -1,4 +1,4 @@
-"""Small pictures, as SVG documents."""
+"""Small SVG pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text from outside, written so that it can only be read: names, paths, brokers' words.
+"""Text from outside, escaped: names, paths, texts of brokers.
 
 A group may be called ``[/red]`` or hold an escape sequence, a line break or a mark that
 turns the writing direction. A terminal, a log or a picture would act on it.

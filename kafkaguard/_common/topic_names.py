@@ -1,4 +1,4 @@
-"""Names that a topic can have; nobody is asked about another."""
+"""Valid topic names."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What becomes of polling, of partitions that cannot be read, and of commits."""
+"""The state machine of guarded consumers: reads, waits, resets, commits."""

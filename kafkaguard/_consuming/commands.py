@@ -1,4 +1,4 @@
-"""What the machine orders: each command is carried out by a driver or a shell."""
+"""Commands of the consumer machine, which a driver or a shell executes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AskRange:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Read at this position on a connection of our own; then call ``probed``."""
+    """Read at this position on a connection of the guard; then call ``probed``."""
 
     place: TopicPartition
     position: int | None

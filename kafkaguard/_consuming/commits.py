@@ -1,4 +1,4 @@
-"""One commit that somebody waits for: what is tried again, and what is told at the end.
+"""A commit that the caller waits for: what is repeated, and the final error.
 
 A broker answers a commit partition by partition, and keeps what it accepted. So only
 the partitions that were refused are tried again, while they are still owned. A group
@@ -69,7 +69,7 @@ def failed_event(
         policy: The policy in force.
         errors: What was refused, at least one.
         kind: Who made the commit.
-        client: The library in between.
+        client: The client library.
     """
     error = max(errors.values(), key=lambda each: _SEVERITY[each.verdict.action])
     return CommitFailedEvent(
@@ -84,7 +84,7 @@ def failed_event(
 
 
 def may_pass(errors: Mapping[TopicPartition, KafkaGuardError]) -> bool:
-    """Tell whether a consumer may read on after a commit of its own that failed.
+    """Return whether a consumer may read on after a commit of its own that failed.
 
     It is told, and the next one may succeed. What the client retries or rejoins for
     is its own to see, and one that is fenced must stop.
@@ -97,10 +97,10 @@ class CommitRun:
 
     Args:
         policy: How long to wait between attempts.
-        random: Gives numbers from 0 to below 1.
+        random: Returns random numbers from 0 to below 1.
         places: What is to be committed.
         until: When the caller wants it to end, on the clock of ``now``.
-        client: The library in between.
+        client: The client library.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class CommitRun:
         owned: Collection[TopicPartition] | None,
         now: float,
     ) -> Again | None:
-        """Take in an answer.
+        """Record an answer.
 
         Args:
             errors: What was refused; all else that was asked is committed.
@@ -162,7 +162,7 @@ class CommitRun:
         return Again(self._open, self._wait)
 
     def _is_unclear(self, errors: Mapping[TopicPartition, KafkaGuardError]) -> bool:
-        """Tell whether asking for each partition alone can say more."""
+        """Return whether asking for each partition alone can say more."""
         actions = {self._ruling(error).action for error in errors.values()}
         return len(errors) > 1 and not actions & _ABOUT_THE_GROUP
 

@@ -1,4 +1,4 @@
-"""What consumers tell ``on_event``: one frozen object an event."""
+"""Events of guarded consumers: one frozen class for each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PartitionEvent(Event):
     Attributes:
         topic: The topic.
         partition: The partition; -1: the whole topic.
-        position: The offset of the next record to read; None: not known.
+        position: The offset of the next record to read; None if unknown.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""The machine of one consumer: which partition waits, until when, and who is told.
+"""The state machine of one consumer: which partition waits, and until when.
 
 No I/O, no clock, no client. The driver hands it facts (a read was refused, a partition
 stands still, a question was answered) with the time, and carries out its commands.
@@ -97,7 +97,7 @@ class Refusal:
     Attributes:
         code: The error code.
         api: The request: ``"Fetch"`` or ``"ListOffsets"``.
-        position: The offset that was to be read; None: not known.
+        position: The offset that was to be read; None if unknown.
         error: The error, where the client made one without a code of a broker (its
             connection broke).
     """
@@ -130,8 +130,8 @@ class ConsumerMachine:
     Args:
         policy: How long to wait, and what to do about resets.
         make: Makes errors that are the client's, too.
-        random: Gives numbers from 0 to below 1.
-        client: The library in between.
+        random: Returns random numbers from 0 to below 1.
+        client: The client library.
         shows_answers: Whether the client shows what each read is answered. If not, only
             probes do, and a hold is a pause, which the user's own pauses share.
     """
@@ -171,7 +171,7 @@ class ConsumerMachine:
         return frozenset(self._user_paused)
 
     def is_waiting(self, place: TopicPartition) -> bool:
-        """Tell whether a partition cannot be read at the moment."""
+        """Return whether a partition cannot be read at the moment."""
         return place in self._episodes
 
     # --- reads ------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class ConsumerMachine:
     def refused(
         self, place: TopicPartition, refusal: Refusal, now: float
     ) -> list[Command]:
-        """Take in that a read was refused."""
+        """Record that a read was refused."""
         if refusal.code == OUT_OF_RANGE and refusal.api == FETCH:
             return self._out_of_range(place, refusal, now)
         episode = self._open(place, refusal, now)
@@ -188,7 +188,7 @@ class ConsumerMachine:
     def answered(
         self, place: TopicPartition, position: int | None, now: float
     ) -> list[Command]:
-        """Take in that a read succeeded; free of charge where nothing waits."""
+        """Record that a read succeeded; free of charge where nothing waits."""
         episode = self._episodes.get(place)
         if episode is None or episode.is_probed:
             return []
@@ -330,7 +330,7 @@ class ConsumerMachine:
         )
 
     def denied(self, topics: Collection[str]) -> list[Command]:
-        """Take in which topics of the consumer's may not even be looked up.
+        """Record which topics of the consumer's may not even be looked up.
 
         There is no read of them that could be refused, so the next poll raises it,
         again and again; it is told once.
@@ -353,7 +353,7 @@ class ConsumerMachine:
     def handed_over(
         self, place: TopicPartition | None, error: KafkaGuardError
     ) -> list[Command]:
-        """Take in an error that the client hands over in place of a record.
+        """Record an error that the client hands over in place of a record.
 
         It stays there, unless the client is of no use until a human or a new client
         mends it.
@@ -374,7 +374,7 @@ class ConsumerMachine:
     # --- settings of topics -----------------------------------------------------------
 
     def facts_found(self, topic: str, facts: TopicFacts | None) -> list[Command]:
-        """Take in a topic's settings; None: they cannot be had.
+        """Record a topic's settings; None: they is not available.
 
         What was refused meanwhile is judged again, and told.
         """
@@ -390,7 +390,7 @@ class ConsumerMachine:
         return commands
 
     def _forget_facts(self, topic: str) -> None:
-        """Settings may change; they are asked for anew in the next episode."""
+        """Settings may change; they are asked for again in the next episode."""
         if not any(place.topic == topic for place in self._episodes):
             self._facts.pop(topic, None)
 
@@ -409,7 +409,7 @@ class ConsumerMachine:
     def range_found(
         self, place: TopicPartition, earliest: int, latest: int, now: float
     ) -> list[Command]:
-        """Take in where a partition's log begins and ends."""
+        """Record where a partition's log begins and ends."""
         episode = self._episodes.get(place)
         if episode is None or episode.refusal.code != OUT_OF_RANGE:
             return []
@@ -441,7 +441,7 @@ class ConsumerMachine:
     def range_unknown(
         self, place: TopicPartition, error: KafkaGuardError, now: float
     ) -> list[Command]:
-        """Take in that nobody can say where the log begins and ends."""
+        """Record that nobody can say where the log begins and ends."""
         episode = self._episodes.get(place)
         if episode is None or episode.refusal.code != OUT_OF_RANGE:
             return []
@@ -466,7 +466,7 @@ class ConsumerMachine:
         return [LetReset(place), *self._free(place, episode)]
 
     def moved(self, place: TopicPartition, position: int, now: float) -> list[Command]:
-        """Take in that the user has set the position of a client that shows no reads.
+        """Record that the user has set the position of a client that shows no reads.
 
         What was wrong with the old one is over.
         """
@@ -481,9 +481,9 @@ class ConsumerMachine:
         error = episode.error
         return self._make(
             error.verdict.error_class,
-            f"offset {episode.refusal.position} was asked for, the log has {earliest} "
-            f"to {latest}; the policy says on_offset_reset: raise, so seek to where "
-            "reading shall go on",
+            f"offset {episode.refusal.position} was requested, the log has {earliest} "
+            f"to {latest}, and the policy says on_offset_reset: raise. Seek to the "
+            "offset where you want to go on",
             code=error.code,
             api=error.api,
             topic=place.topic,
@@ -496,7 +496,7 @@ class ConsumerMachine:
     def stand(
         self, readers: Mapping[TopicPartition, Reader], now: float
     ) -> list[Command]:
-        """Take in where all readers are, of a client that swallows what it is answered.
+        """Record where all readers are, of a client that swallows what it is answered.
 
         Returns:
             Probes for those that stand still before the end of their log.
@@ -512,7 +512,7 @@ class ConsumerMachine:
     def probed(
         self, place: TopicPartition, refusal: Refusal | None, now: float
     ) -> list[Command]:
-        """Take in what a probe was answered; None: the position can be read.
+        """Record what a probe was answered; None: the position can be read.
 
         Also what waiting does not mend is told and raised: the client may say so once,
         or not at all. An answer that comes after a rebalance counts for nothing.
@@ -539,7 +539,7 @@ class ConsumerMachine:
     # --- assignment and the user's own pauses -----------------------------------------
 
     def assigned(self, places: Collection[TopicPartition]) -> list[Command]:
-        """Take in the whole assignment: what is not in it is forgotten.
+        """Record the whole assignment: what is not in it is forgotten.
 
         Returns:
             Holds for what still waits: a rebalance may have lifted them.
@@ -558,11 +558,11 @@ class ConsumerMachine:
         ]
 
     def user_pauses(self, places: Iterable[TopicPartition]) -> None:
-        """Take in that the user pauses partitions."""
+        """Record that the user pauses partitions."""
         self._user_paused.update(places)
 
     def user_resumes(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Take in that the user resumes partitions.
+        """Record that the user resumes partitions.
 
         Returns:
             Those that the client may resume; the others still wait.

@@ -1,4 +1,4 @@
-"""Readers that stand still, of a client that keeps to itself what a read is answered.
+"""Detect consumers without progress, for clients that hide the errors of reads.
 
 librdkafka tries a partition that cannot be read again and again, and says nothing. So
 it is inferred from a position that does not move, and confirmed by a probe.
@@ -57,7 +57,7 @@ class StandingReaders:
     def note(
         self, readers: Mapping[TopicPartition, Reader], now: float
     ) -> list[TopicPartition]:
-        """Take in where all readers are; others are forgotten.
+        """Record where all readers are; others are forgotten.
 
         Returns:
             Those that have stood still for long enough to ask why.
@@ -80,7 +80,7 @@ class StandingReaders:
             del self._watches[place]
 
     def looked(self, place: TopicPartition, now: float) -> bool:
-        """Take in that a reader was looked at; the next look comes later each time.
+        """Record that a reader was looked at; the next look comes later each time.
 
         Returns:
             Whether that look was still wanted.

@@ -1,1 +1,1 @@
-"""What becomes of each record that is sent."""
+"""The delivery state machine: the outcome of each record that is sent."""

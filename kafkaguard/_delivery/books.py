@@ -1,4 +1,4 @@
-"""The counts between two reports."""
+"""Counts of outcomes between two reports."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Outcome
     from kafkaguard._delivery.shell import LetterLimit
 
-#: From so many outcomes on, ``dead_letter.limit.ratio`` counts.
+#: The number of outcomes from which ``dead_letter.limit.ratio`` applies.
 RATIO_FROM = 1000
 
 
 class Books:
-    """Counts outcomes, and whether dead letters are too many.
+    """Counts outcomes, and checks the limit of dead letters.
 
     Attributes:
-        letters_in_a_row: Records set aside since the last one that was delivered.
+        letters_in_a_row: Records dead-lettered since the last delivered one.
     """
 
     def __init__(self) -> None:
@@ -44,21 +44,21 @@ class Books:
             self._outcomes.append(outcome)
 
     def superseded(self) -> None:
-        """Count a record that failed since a later one of its key has overtaken it."""
+        """Count a record that was overtaken by a later one of its key."""
         self._superseded += 1
 
     def beyond(self, limit: LetterLimit | None) -> str | None:
-        """Say why there may be no further dead letter; None: there may, and it counts.
+        """Return why no further dead letter is allowed, or None if one is.
 
         Args:
-            limit: What the policy says.
+            limit: The policy's limit.
         """
         if limit is not None:
             if limit.consecutive is not None and (
                 self.letters_in_a_row >= limit.consecutive
             ):
                 return (
-                    f"{limit.consecutive} records in a row were set aside "
+                    f"{limit.consecutive} records in a row were dead-lettered "
                     "(dead_letter.limit.consecutive), so this one was not"
                 )
             total = self._all + self._since
@@ -69,7 +69,7 @@ class Books:
                 and (letters > limit.ratio * total)
             ):
                 return (
-                    f"{self._letters} of {total} records were set aside, and "
+                    f"{self._letters} of {total} records were dead-lettered, and "
                     f"dead_letter.limit.ratio is {limit.ratio:g}, so this one was not"
                 )
         self._letters += 1
@@ -83,11 +83,11 @@ class Books:
 
     @property
     def has_unseen(self) -> bool:
-        """Whether a report would carry errors that nobody has looked at yet."""
+        """Whether a report would have errors that the application has not checked."""
         return any(not outcome.seen for outcome in self._outcomes)
 
     def report(self, pending: int) -> DeliveryReport:
-        """Close the books: what happened since the last report."""
+        """Return the counts since the last report, and start new ones."""
         unseen = [outcome for outcome in self._outcomes if not outcome.seen]
         for outcome in unseen:
             outcome.seen = True

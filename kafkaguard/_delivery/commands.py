@@ -1,8 +1,8 @@
-"""What the delivery machine has its driver do.
+"""Commands of the delivery machine, which a driver executes.
 
-A driver carries commands out in their order, without its lock. Those marked *reply*
-may take long; what came of them is told to the machine by the call that is named. One
-such command for a topic, and one for the client, is out at a time.
+A driver executes commands in order, without its lock. Commands marked *reply* may take
+long; the driver reports their result by calling the named method. At most one such
+command for a topic, and one for the client, is running.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HoldSends:
-    """Let new sends of a topic wait; None: of every topic, the client is replaced.
+    """Hold new sends of a topic, or of all topics (None) while the client is replaced.
 
-    :attr:`DeliveryMachine.holds` says at every moment what is held, and is what a send
-    looks at. *Reply*, for a topic: ``held``, once no send of it is under way. None
-    needs no reply; have the client take in nothing more (``shell.shut``).
+    :attr:`DeliveryMachine.holds` has the held topics, and each send checks it. *Reply*,
+    for a topic: ``held``, once no send of it is running. With None there is no reply;
+    the client accepts no more records (``shell.shut``).
     """
 
     topic: str | None
@@ -37,15 +37,15 @@ class FreeSends:
 
 @dataclass(frozen=True, slots=True)
 class SendNow:
-    """Have the client send what it has taken in without lingering."""
+    """Let the client send its buffered records without lingering."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Hand records over, in this order, past the hold: again, or a dead letter.
+    """Give records to the client in this order, despite the hold.
 
-    Each goes to ``record.place``, whose partition may be None. *Reply*: ``sent``, with
-    a token or an exception for each.
+    They are records to send again, or dead letters. Each is for ``record.place``, whose
+    partition may be None. *Reply*: ``sent``, with a token or an exception for each.
     """
 
     topic: str
@@ -53,8 +53,19 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Have the client fail what waits behind a failed batch, and was never sent.
+
+    It comes back as ``failed``: else it would overtake what is sent again. Batches that
+    wait are those of the same place.
+    """
+
+    behind: Batch
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Have the client fail batches whose time is over; they come back as ``failed``."""
+    """Let the client fail batches whose time is over; it reports them as ``failed``."""
 
     batches: tuple[Batch, ...]
 
@@ -63,7 +74,7 @@ class GiveUp:
 class HearOut:
     """Wait for the answers to what the dead client has sent.
 
-    *Reply*: ``heard_out``, when all are there or ``until`` (monotonic seconds).
+    *Reply*: ``heard_out``, when all have arrived or at ``until`` (monotonic seconds).
     """
 
     until: float
@@ -71,31 +82,31 @@ class HearOut:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the dead client; what it still holds comes back as ``failed``.
+    """Stop the dead client; it reports its remaining batches as ``failed``.
 
-    *Reply*: ``stopped``, once no send is under way that has looked before the hold: it
-    would come to the successor before older records. None of its batches is open then.
+    *Reply*: ``stopped``, once no send is running that began before the hold: its record
+        would reach the successor before older records. Then no batch of the client is
+        open.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class AskAnswers:
-    """Say what was heard of batches after they were given up. *Reply*: ``answered``."""
+    """Ask for late answers to batches that were given up. *Reply*: ``answered``."""
 
     batches: tuple[Batch, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Build a successor and put it in use.
+    """Build a successor and use it.
 
     *Reply*: ``replaced`` or ``not_replaced``.
 
     Attributes:
-        locking_out: A batch of this dead client, or of one before it, that may be
-            written yet. The successor shuts it out, where it can: by the batch's
-            producer id, with an epoch newer than the batch's and the dead client's.
-            None: there is none.
+        locking_out: A batch of this or an earlier dead client that can still be
+            written, or None. The successor prevents that if possible: it uses the
+            batch's producer id with a newer epoch (KIP-360).
     """
 
     locking_out: Batch | None
@@ -110,21 +121,21 @@ class AskLimit:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """A record has its outcome, ``record.outcome``: wake who waits, run callbacks."""
+    """A record has its final outcome: complete its future, run its callbacks."""
 
     record: Record
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetFacts:
-    """What is known of a topic is wrong: look it up again."""
+    """The known facts of a topic are wrong: look them up again."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Hand an event to the hooks of ``guard(on_event=...)``."""
+    """Call the hook of ``guard(on_event=...)`` with an event."""
 
     event: Event
 
@@ -141,6 +152,7 @@ Command: TypeAlias = (
     | FreeSends
     | SendNow
     | Send
+    | TakeBack
     | GiveUp
     | HearOut
     | Stop

@@ -1,7 +1,7 @@
-"""Dead letters: why a record was set aside, said in its headers.
+"""Dead letters: the reasons, and the headers that say them.
 
-A dead letter that is sent back to its topic and refused once more becomes a dead letter
-again, any number of times: what its headers said before is replaced, not added to.
+A dead letter can be sent to its topic again and refused again, any number of times. Its
+headers are then replaced, not extended.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ PARTITION = f"{PREFIX}partition"
 CODE = f"{PREFIX}code"
 ERROR = f"{PREFIX}error"
 MESSAGE = f"{PREFIX}message"
-#: The file of a line that could not be read.
+#: The header with the file of a malformed line.
 SOURCE = f"{PREFIX}source"
 VALUE_BYTES = f"{PREFIX}value_bytes"
-#: How often the record was set aside, and where it was going at first: both from the
+#: How often the record was dead-lettered, and its first topic and partition: from the
 #: second time on.
 ATTEMPTS = f"{PREFIX}attempts"
 FIRST_TOPIC = f"{PREFIX}first_topic"
 FIRST_PARTITION = f"{PREFIX}first_partition"
-#: With its place in the record, from 0: a header that had no name.
+#: A header without a name, with its position from 0.
 NAMELESS = f"{PREFIX}header."
 
-#: How much of a value is kept that is too large for the dead-letter topic as well.
+#: The bytes that are kept of a value that is too large for the dead-letter topic.
 CUT_BYTES = 1024
 
-#: What each refusal says anew.
+#: The headers that each refusal replaces.
 _REPLACED = frozenset(
     {REASON, TOPIC, PARTITION, CODE, ERROR, MESSAGE}
     | {ATTEMPTS, FIRST_TOPIC, FIRST_PARTITION}
@@ -52,18 +52,18 @@ _REPLACED = frozenset(
 
 
 class Reason(StrEnum):
-    """Why a record was refused; beside these, the name of the broker's own error."""
+    """Why a record was refused; for refusals of a broker, Kafka's name of the error."""
 
     NULL_KEY = "NULL_KEY"
     """It has no key and its topic is compacted."""
     TOO_LARGE = "TOO_LARGE"
-    """It is larger than its topic takes."""
+    """It is larger than its topic allows."""
     NULL_TOPIC = "NULL_TOPIC"
     """It names no topic."""
     DEAD_LETTER_TOPIC = "DEAD_LETTER_TOPIC"
-    """It names the topic that takes the dead letters."""
+    """It names the dead-letter topic."""
     UNKNOWN_TOPIC = "UNKNOWN_TOPIC"
-    """It names a topic that there is not."""
+    """It names a topic that does not exist."""
     UNKNOWN_PARTITION = "UNKNOWN_PARTITION"
     """It names a partition that its topic does not have."""
     NAMELESS_HEADER = "NAMELESS_HEADER"
@@ -95,14 +95,14 @@ def reason_headers(
     error: KafkaGuardError | None = None,
     dialect: Dialect = "own",
 ) -> list[Header]:
-    """Make the headers that say why a record was refused, and where it was going.
+    """Make the headers with the reason, topic and partition of a refused record.
 
     Args:
         reason: One of :class:`Reason`, or the name of the broker's error.
-        topic: The topic that it was meant for; None if it named none.
-        partition: The partition, where it was known.
-        error: What the broker or the client said.
-        dialect: Whose headers.
+        topic: The record's topic; None if it named none.
+        partition: The partition, if it is known.
+        error: The error of the broker or the client.
+        dialect: The kind of headers.
 
     Returns:
         Names and values; of kafkaguard's own all names begin with ``kafkaguard.``, and
@@ -125,7 +125,7 @@ def reason_headers(
 def read_headers(headers: Iterable[Header] | None) -> dict[str, str]:
     """Read the headers of a dead letter: ``{"reason": "NULL_KEY", "topic": ...}``.
 
-    Headers that the record had before are left out.
+    Other headers of the record are left out.
     """
     return {
         name.removeprefix(PREFIX): (value or b"").decode(errors="replace")
@@ -137,15 +137,15 @@ def read_headers(headers: Iterable[Header] | None) -> dict[str, str]:
 def without_reasons(
     headers: Iterable[Header], dialect: Dialect = "own"
 ) -> tuple[list[Header], list[Header]]:
-    """Part what a record's headers said of earlier refusals from all others.
+    """Separate the headers of earlier refusals from the record's other headers.
 
     Args:
-        headers: A record's; those of a dead letter that is sent again among them.
-        dialect: In which the next refusal is said.
+        headers: The record's headers, with those of a dead letter that is sent again.
+        dialect: The kind of headers of the next refusal.
 
     Returns:
-        The others; and what is said of earlier refusals for good: how many there were,
-        and where the record was going at first.
+        The other headers, and the permanent facts of earlier refusals: their number,
+        and the first topic and partition.
     """
     ours = _REPLACED | names_of(dialect)
     headers = list(headers)
@@ -162,7 +162,7 @@ def without_reasons(
     return others, history + [h for h in headers if h[0] in origins_of(dialect)]
 
 
-#: What holds for a dead letter that its topic would refuse.
+#: The verdict for a dead letter that its topic would refuse.
 NO_ROOM = Verdict(
     Action.CONFIGURE,
     retriable=False,
@@ -172,8 +172,8 @@ NO_ROOM = Verdict(
         "dead-letter-too-large",
         "raise max.message.bytes of the dead-letter topic; this record was not sent",
         "Kafka's topic setting max.message.bytes",
-        "Key and headers of a refused record alone are more than the dead-letter topic "
-        "takes; only a value can be cut.",
+        "Key and headers of a refused record alone are larger than the dead-letter "
+        "topic allows; only a value can be cut.",
     ),
 )
 
@@ -192,14 +192,14 @@ def letter(
     """Make the dead letter of a record.
 
     Args:
-        record: What was refused; its key and its other headers are kept.
+        record: The refused record; its key and its other headers are kept.
         error: Why.
         topic: The dead-letter topic.
-        limit: The largest batch, in bytes, that it takes; None: not known.
+        limit: The largest batch of that topic in bytes, or None if unknown.
         errors: Makes the client's errors.
-        partition: Where the record was going. Default: as the error says.
-        reason: Why, in a word. Default: as the error says.
-        dialect: Whose headers say so.
+        partition: The record's partition. Default: the error's.
+        reason: The reason. Default: the error's.
+        dialect: The kind of headers.
 
     Raises:
         MessageTooLargeError: Key and headers alone do not fit; the text has the sizes.
@@ -231,7 +231,7 @@ def letter(
 
 
 def letter_for(topic: str | None) -> str:
-    """Name a dead letter by the topic that its record was meant for."""
+    """Name a dead letter by its record's topic, for messages."""
     record = "a record without a topic" if topic is None else f"a record for {topic}"
     return f"the dead letter of {record}"
 
@@ -243,20 +243,21 @@ def fitting(
     why: list[Header],
     limit: int | None,
 ) -> tuple[bytes | None, list[Header]]:
-    """Put a dead letter together so that its topic takes it.
+    """Build a dead letter that its topic accepts.
 
     Args:
         value: The record's value.
         key: Its key, which is kept.
         headers: Its headers, which are kept, too.
-        why: The headers that say why it was refused.
-        limit: The largest batch, in bytes, that the dead-letter topic takes. Default:
-            not known, so that nothing is cut.
+        why: The headers with the reason.
+        limit: The largest batch of the dead-letter topic in bytes. Default: unknown, so
+            nothing is cut.
 
     Returns:
         The value, cut to its first :data:`CUT_BYTES` bytes or to what fits, and all
-        headers, with one for the full size of a value that was cut. Where key and
-        headers alone do not fit, it is the smallest that can be made, and too large.
+        headers, with one for the full size of a value that was cut. If key and headers
+        alone do not fit, the result is the smallest possible letter, which is too
+        large.
     """
     headers = list(headers)
     whole = [*headers, *why]

@@ -1,4 +1,4 @@
-"""The client in use: alive, dying, replaced, or lost."""
+"""The state of the client: alive, dying, replaced, or lost."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from kafkaguard._delivery.table import CLIENTS, ClientEvent, ClientState
 if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Batch, Place
 
-#: Seconds that requests on their way have to be answered.
+#: Seconds to wait for answers to sent requests.
 ANSWER_S = 5.0
-#: Seconds until building is tried again: at first, and at most.
+#: Seconds until building is tried again: the first and the longest wait.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 10.0
 
 
 class ClientLife:
-    """Where the client in use stands.
+    """The state of the client in use.
 
     Attributes:
         state: Its state.
-        cause: Of what it died.
-        where: The place whose answer killed it, if it was one.
-        locking_out: The last batch of a dead client that may be written yet. It stays
-            when the successor dies as well, which may not have written everywhere.
-        error: Why no successor could be built the last time.
-        not_before: When building may be tried again, while it is paused.
+        cause: The error that killed it.
+        where: The partition whose answer killed it, if there was one.
+        locking_out: The last batch of a dead client that can still be written. It is
+            kept when the successor dies, too, because that may not have written to all
+            partitions.
+        error: Why the last attempt to build a successor failed.
+        not_before: The time of the next attempt to build, while it is paused.
     """
 
     def __init__(self) -> None:
@@ -40,40 +41,40 @@ class ClientLife:
 
     @property
     def is_alive(self) -> bool:
-        """Whether records can be handed over."""
+        """Whether the client accepts records."""
         return self.state is ClientState.ALIVE
 
     @property
     def may_answer(self) -> bool:
-        """Whether answers may come yet for what it has given up."""
+        """Whether answers to batches that it gave up may still arrive."""
         return self.state in (ClientState.HEARING, ClientState.STOPPING)
 
     def happens(self, event: ClientEvent) -> None:
-        """Go on to the next state."""
+        """Change to the next state."""
         self.state = CLIENTS.after(self.state, event)
 
     def die(self, cause: BaseException, where: Place | None) -> None:
-        """Take note of its death."""
+        """Record its death."""
         self.happens(ClientEvent.DIED)
         self.cause, self.where, self._has_doubt = cause, where, False
 
     def leaves_in_doubt(self, batch: Batch) -> None:
-        """Take note of a batch that may be written yet."""
+        """Record a batch that can still be written."""
         if not (self.is_alive or self._has_doubt):
             self.locking_out, self._has_doubt = batch, True
 
     def revive(self) -> None:
-        """Take note of a successor."""
+        """Record a successor."""
         self.happens(ClientEvent.REPLACED)
         self.error, self._failures = None, 0
 
     def fail(self, error: BaseException, now: float, *, is_final: bool) -> None:
-        """Take note that building failed; the next attempt comes after a pause.
+        """Record that building failed; the next attempt follows after a pause.
 
         Args:
             error: Why.
             now: The time.
-            is_final: It is not tried again until a send asks for it.
+            is_final: No further attempt until a send requests one.
         """
         self.happens(ClientEvent.NEVER if is_final else ClientEvent.NOT_YET)
         self.error = error
@@ -82,7 +83,7 @@ class ClientLife:
         self.not_before = now + pause
 
     def epitaph(self) -> str:
-        """Say what killed it: the code, and of which partition."""
+        """Return what killed it: code and partition."""
         code = getattr(self.cause, "errno", None)
         said = type(self.cause).__name__ + ("" if code is None else f" ({code})")
         if self.where is None:

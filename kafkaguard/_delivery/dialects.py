@@ -1,7 +1,7 @@
-"""The headers in which other tools look for why a record was set aside.
+"""Header names of dead letters: kafkaguard, Spring, Connect, Streams, KIP-1191.
 
-Spring's numbers are binary, those of Kafka's own tools are text. What is only known of
-a record that was written once (its offset, its timestamp type) has no header.
+Spring's numbers are binary, those of Kafka's own tools are text. Facts that only a
+written record has (offset, timestamp type) have no header.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NAMES: dict[str, _Names] = {
 
 
 def names_of(dialect: Dialect) -> frozenset[str]:
-    """Return the names of a dialect's headers; of our own: none."""
+    """Return the header names of a dialect; for kafkaguard's own, none."""
     if dialect == "own":
         return frozenset()
     names = _NAMES[dialect]
@@ -65,7 +65,7 @@ def names_of(dialect: Dialect) -> frozenset[str]:
 
 
 def origins_of(dialect: Dialect) -> frozenset[str]:
-    """Return those that say where a record was going at first."""
+    """Return the header names for the first topic and partition of a record."""
     if dialect == "own":
         return frozenset()
     return frozenset({_NAMES[dialect].topic, _NAMES[dialect].partition})
@@ -79,14 +79,14 @@ def foreign_headers(
     partition: int | None,
     error: KafkaGuardError | None,
 ) -> list[tuple[str, bytes | None]]:
-    """Say why a record was set aside, and where it was going, in a dialect.
+    """Make the headers of a dead letter in another tool's dialect.
 
     Args:
         dialect: Any but ``"own"``.
-        reason: Why, in a word.
-        topic: The topic that it was meant for.
-        partition: The partition, where it was known.
-        error: What the broker or the client said.
+        reason: The reason.
+        topic: The record's topic.
+        partition: The record's partition, if it is known.
+        error: The error of the broker or the client.
     """
     names = _NAMES[dialect]
     found: list[tuple[str, bytes | None]] = []

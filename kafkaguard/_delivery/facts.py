@@ -1,4 +1,4 @@
-"""What a shell tells the delivery machine: batches, refusals, answers. No judgement."""
+"""Facts that a shell reports to the delivery machine. No decisions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
 Header = tuple[str, bytes | None]
-#: Where a record stands among those of its place: the batch's position, its index.
+#: The order of a record in its partition: position of the batch, index in it.
 Order = tuple[tuple[int, ...], int]
 
 
 class Place(NamedTuple):
-    """Where records go; ``partition`` is None until the client tells it."""
+    """Topic and partition; ``partition`` is None until the client reports it."""
 
     topic: str
     partition: int | None = None
@@ -24,10 +24,10 @@ class Raw(NamedTuple):
     """A record's bytes, after serialisers.
 
     Attributes:
-        key: The key; None: it has none.
-        value: The value; None: a delete marker.
+        key: The key, or None without a key.
+        value: The value, or None for a delete marker.
         headers: Names and values; a value may be null.
-        timestamp_ms: Milliseconds since 1970; None: the client sets it.
+        timestamp_ms: Milliseconds since 1970, or None if the client sets it.
     """
 
     key: bytes | None
@@ -38,22 +38,24 @@ class Raw(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a client can do and tell at all.
+    """What a client can do and can report.
 
     Attributes:
-        client: The library, as errors name it.
+        client: The name of the library in errors.
         delivery_timeout: Seconds that the client gives a record.
-        timeout_setting: What that setting is called.
-        largest_request: The most bytes of a record that the client takes; None: no
-            such bound is known.
-        compresses: The client compresses batches, so a record's size in the topic is
-            known only to :meth:`ProducerShell.size_alone`.
-        idempotent: It numbers its batches.
-        transactional: It has a ``transactional.id``: nothing is sent again, and no
-            successor is built but by the application's next transaction.
-        hears_late: It hears answers for batches that it has given up already, so these
-            wait for :class:`AskAnswers`.
+        timeout_setting: The name of that setting.
+        largest_request: The largest record in bytes that the client accepts, or None if
+            unknown.
+        compresses: The client compresses batches, so only the client knows a record's
+            size in the topic, by :meth:`ProducerShell.size_alone`.
+        idempotent: Its batches have sequence numbers.
+        transactional: It has a ``transactional.id``: no record is sent again, and a
+            successor is built only by the application's next transaction.
+        hears_late: It receives answers to batches that it has given up, so these wait
+            for :class:`AskAnswers`.
         replaceable: A successor can be built.
+        takes_back: What waits behind a failed batch can be taken from it again.
+        margin: Seconds beyond ``delivery_timeout`` in which it keeps that by itself.
     """
 
     client: str
@@ -65,32 +67,34 @@ class Traits:
     transactional: bool = False
     hears_late: bool = False
     replaceable: bool = True
+    takes_back: bool = False
+    margin: float = 0.0
 
 
 class Batch:
-    """Records that a client sends together; a shell derives its own from this.
+    """Records that a client sends together; the base class of each shell's batches.
 
-    A client that shows no batches has windows instead: all records of a topic between
-    two looks. Of a batch the machine is told twice: ``began``, and how it ended.
+    A client without visible batches has windows instead: all records of a topic between
+    two polls. A shell reports each batch twice: ``began``, and its end.
 
     Args:
         place: Where its records go.
-        position: Its place in the order in which records came into ``place``: a number
-            that grows with each successor, one that grows with each batch, and for a
-            part of a batch that was split its first index there.
-        due: When its records must have their outcome, in monotonic seconds.
-        parent: The batch that was split, if this is a part of one.
+        position: Its order in ``place``: a number that grows with each successor, a
+            number that grows with each batch, and, for a part of a split batch, its
+            first index there.
+        due: When its records must have an outcome, in monotonic seconds.
+        parent: The batch that was split into this one and others, or None.
 
     Attributes:
-        orders: The true order of records in it that were sent again, by their index.
+        orders: The original order of records that were sent again, by their index.
         left: How many of its records have failed and are not settled.
         unwritten: Indexes of its records that failed and were certainly not written.
-        ended: How it ended; None while it is open.
-        parts: What it was split into.
-        next_look: When to look whether it has its outcome.
+        ended: Its end, or None while it is open.
+        parts: The batches that it was split into.
+        next_look: The time of the next check whether it has an outcome.
         counted: How many of its records were counted as delivered while it was open.
-        base_offset: The offset of its first record; a shell sets it before it tells
-            that the batch was accepted, where that is known.
+        base_offset: The offset of its first record, if known; a shell sets it before it
+            reports ``accepted``.
     """
 
     __slots__ = (
@@ -129,7 +133,7 @@ class Batch:
         self.base_offset: int | None = None
 
     def where(self, index: int) -> tuple[int | None, int | None]:
-        """Return partition and offset of a record that was accepted; None: not known.
+        """Return partition and offset of an accepted record, or None if unknown.
 
         Args:
             index: The record's.
@@ -138,56 +142,63 @@ class Batch:
         return self.place.partition, offset
 
     @property
+    def waits(self) -> bool:
+        """Whether it waits in a client that is well, for a leader or a connection.
+
+        Asked for when its time is over, by which a client gives a batch up by itself.
+        """
+        return False
+
+    @property
     def count(self) -> int:
-        """How many records it has; it may still grow. Read whenever it is needed."""
+        """The number of its records, which may still grow."""
         raise NotImplementedError
 
     def may_hold(self, index: int) -> bool:
-        """Tell whether a record of it was written or may be."""
+        """Return whether one of its records was or may have been written."""
         return self.ended != "split" and index not in self.unwritten
 
     def tokens(self) -> Sequence[Hashable]:
-        """Return what the client knows each record by, in order.
+        """Return the client's tokens of the records, in order.
 
-        Asked for only while records that were sent again are on their way.
+        Called only while records that were sent again have no outcome.
         """
         raise NotImplementedError
 
     def keys(self) -> Sequence[bytes | None] | None:
-        """Return each record's key, in order; None if they cannot be told.
+        """Return the records' keys, in order, or None if they are unknown.
 
-        Asked for only after a failure, also when the batch was accepted long ago.
+        Called only after a failure, also for a batch that was accepted long ago.
         """
         raise NotImplementedError
 
     def raws(self) -> Sequence[Raw] | None:
-        """Return each record's bytes, in order; None if they cannot be told.
+        """Return the records' bytes, in order, or None if they are unknown.
 
-        Asked for only after the batch has failed.
+        Called only after the batch has failed.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """That a record failed, as far as its client tells.
+    """The failure of a record, as the client reports it.
 
     Attributes:
-        token: What the client knows the record by.
+        token: The client's token of the record.
         index: Its place in its batch.
         cause: The client's own exception or error object.
-        blame: ``"record"``: the answer names this record, or the client would not take
-            it. ``"mate"``: it names others of its batch. ``"batch"``: it is about the
-            whole batch. ``"client"``: there is no answer, the client gave up or its
-            time was over. ``"unknown"``: the client does not tell these apart.
-        sent: ``"never"``, ``"maybe"``: it was sent, and no answer came;
-            ``"answered"``.
-        first_try: The batch was sent once; None: not known.
-        was_unanswered: An earlier time that the client sent it had no answer, so it may
-            have been written, whatever the last answer says.
-        expired: It failed since its time was over.
-        null_key: The record has no key, after serialisers; None: not known.
-        partition: The partition that the client chose, where the batch does not say.
+        blame: ``"record"``: the answer names this record, or the client refused it.
+            ``"mate"``: the answer names other records of the batch. ``"batch"``: the
+            answer is about the whole batch. ``"client"``: there is no answer, because
+            the client gave up. ``"unknown"``: the client does not distinguish these.
+        sent: ``"never"``; ``"maybe"``: sent, without an answer; ``"answered"``.
+        first_try: Whether the batch was sent once only; None if unknown.
+        was_unanswered: An earlier attempt of the client had no answer, so the record
+            may have been written, whatever the last answer is.
+        expired: It failed because its time was over.
+        null_key: Whether the record has no key, after serialisers; None if unknown.
+        partition: The partition that the client chose, if the batch does not have it.
     """
 
     token: Hashable
@@ -204,12 +215,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client heard of a batch that it had given up.
+    """A late answer to a batch that the client had given up.
 
     Attributes:
-        base_offset: The offset of its first record, which was written; None: it was
-            not, or that is not known.
-        refusals: Why it was refused, for each of its records that failed.
+        base_offset: The offset of its first record, or None if it was not written or
+            that is unknown.
+        refusals: The refusals of its records that failed.
     """
 
     base_offset: int | None = None

@@ -1,21 +1,28 @@
-"""What becomes of one record that has failed: held, set aside, dropped, or settled."""
+"""The end of a record that has failed: held, dead-lettered, dropped, or settled."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from kafkaguard._delivery import commands, dead_letters
+from kafkaguard._delivery.attempts import NEVER, describe
 from kafkaguard._delivery.facts import Place
 from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
     PURGED_IN_FLIGHT,
     add_words,
     may_be_set_aside,
+    may_pass,
 )
 from kafkaguard._delivery.records import Outcome, Record
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard._delivery.table import RECORDS, RecordEvent, RecordState
-from kafkaguard._retries.events import DeadLetterEvent, RejectEvent, RetryEvent
+from kafkaguard._retries.events import (
+    DeadLetterEvent,
+    RejectEvent,
+    RetryEvent,
+    WaitEvent,
+)
 from kafkaguard._retries.machine import CallContext
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError, MessageTooLargeError
@@ -23,6 +30,7 @@ from kafkaguard.errors import KafkaGuardError, MessageTooLargeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from kafkaguard._delivery.attempts import Attempts
     from kafkaguard._delivery.books import Books
     from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.facts import Batch, Traits
@@ -30,30 +38,34 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Ending
     from kafkaguard._delivery.shell import ClientErrors, Policy
     from kafkaguard._retries.events import Event
-    from kafkaguard._retries.machine import InDoubt, OnReject, Ruling
+    from kafkaguard._retries.machine import InDoubt, OnReject, Ruling, Step
 
-_NO_BYTES = "its bytes cannot be had"
+_NO_BYTES = "the record's bytes cannot be read"
 _CLOSED = "the producer was closed before it was confirmed"
 
 
 class Fates:
-    """All records that have failed, or are dead letters, and are not settled.
+    """All failed records and dead letters that are not settled.
 
     Args:
-        traits: What the client can do and tell.
-        policy: What the user decides.
+        traits: The client's traits.
+        policy: The policy.
         errors: Makes the client's errors.
         books: Counts the outcomes.
         limits: What topics take.
         emit: Gives a command to the driver.
-        hold: Lets a record wait until its topic's next round.
+        hold: Lets a record wait until its topic's next round, which begins no sooner
+            than at the time that may be given, too.
         shorten: Told of a batch of which nothing is left to settle.
 
     Attributes:
+        attempts: What the policy says of attempts and waits.
         open: The records.
         transaction_failure: The first failure of a record of a transaction.
         has_hole: A record of a transaction failed on its way.
     """
+
+    attempts: Attempts
 
     def __init__(
         self,
@@ -64,7 +76,7 @@ class Fates:
         limits: Limits,
         *,
         emit: Callable[[Command], None],
-        hold: Callable[[Record], None],
+        hold: Callable[..., None],
         shorten: Callable[[Batch], None],
     ) -> None:
         self.open: dict[Record, None] = {}
@@ -96,7 +108,7 @@ class Fates:
         return self._by_token.get(token)
 
     def handed_over(self, record: Record, token: Hashable) -> None:
-        """Take note that the client has a record again."""
+        """Record that the client has a record again."""
         self.happens(record, RecordEvent.HANDED_OVER)
         if not record.is_letter:
             if record.token is not record.first_token:
@@ -111,11 +123,62 @@ class Fates:
     # --- what becomes of one ----------------------------------------------------------
 
     def send_again(self, record: Record) -> None:
-        """Let a record wait to be sent again."""
+        """Let a record wait to be sent again, with the topic's next round."""
         self.happens(record, RecordEvent.HOLD)
         topic = record.place.topic
         self.tell(RetryEvent, topic, number=2, wait=0.0, action=Action.RETRY)
         self._hold(record)
+
+    def try_again(self, record: Record, error: KafkaGuardError, now: float) -> bool:
+        """Let a record wait for its next attempt, if the policy has one.
+
+        Args:
+            record: One that was not written.
+            error: Why.
+            now: The time.
+        """
+        ruling = self._ruling(error)
+        step = self._step(record, error, now)
+        if step.kind != "again":
+            if record.attempts is not None:
+                add_words(error, describe(step, record.attempts, self._policy.name))
+            return False
+        assert record.attempts is not None
+        self.happens(record, RecordEvent.HOLD)
+        topic = record.place.topic
+        if ruling.action is Action.WAIT:
+            self.tell(WaitEvent, topic, wait=step.wait)
+        else:
+            number = record.attempts.attempts + 1
+            action = ruling.action
+            self.tell(RetryEvent, topic, number=number, wait=step.wait, action=action)
+        self._hold(record, now + step.wait)
+        return True
+
+    def _step(self, record: Record, error: KafkaGuardError, now: float) -> Step:
+        if not may_pass(error):
+            return NEVER
+        return self.attempts.failed(record, error, self._ruling(error), now)
+
+    def allows(self, error: KafkaGuardError) -> bool:
+        """Tell whether a record that has failed so is tried again by the policy."""
+        return may_pass(error) and self.attempts.allows(self._ruling(error))
+
+    def wait_after(
+        self, call: Record, error: KafkaGuardError, now: float
+    ) -> float | None:
+        """Return for how long a call waits for its next try; None: there is none."""
+        step = self._step(call, error, now)
+        topic = call.place.topic
+        self.attempts.handed_over(topic)
+        if step.kind != "again":
+            return None
+        self.tell(WaitEvent, topic, wait=step.wait)
+        return step.wait
+
+    def give_time(self, record: Record, error: KafkaGuardError) -> None:
+        """Give a record that waits for others the time of the policy, if it is more."""
+        self.attempts.extend(record, self._ruling(error))
 
     def ask_size(self, record: Record) -> None:
         """Let a record wait until its topic's limit is known."""
@@ -230,7 +293,7 @@ class Fates:
         if topic == error.topic and record.reason is None:
             return (
                 "dead_letter.topic is the record's own topic, which would refuse it "
-                "again: name another one"
+                "again: name another topic"
             )
         return self._books.beyond(self._policy.dead_letter.limit)
 
@@ -258,7 +321,7 @@ class Fates:
         self._hold(letter)
 
     def _room(self, topic: str, error: KafkaGuardError) -> int | None:
-        """Return how many bytes a letter may have; compression may help in a topic."""
+        """Return the size limit of a dead letter; compression may help in a topic."""
         most, client = self._limits.most(topic), self._traits.largest_request
         if self._traits.compresses and error.code != MESSAGE_TOO_LARGE:
             most = None
@@ -277,7 +340,7 @@ class Fates:
         ):
             if number is not None:
                 where.append(f"{name} {number}")
-        add_words(origin.error, f"it was put into {', '.join(where)}")
+        add_words(origin.error, f"its dead letter is in {', '.join(where)}")
         self.tell(
             DeadLetterEvent,
             origin.error.topic,
@@ -302,7 +365,7 @@ class Fates:
     # --- the end ----------------------------------------------------------------------
 
     def give_up(self, why: str, now: float) -> None:
-        """Settle all records: nobody waits for them any longer."""
+        """Settle all records at the end."""
         self._is_closed = True
         for record in sorted(self.open, key=lambda each: not each.is_letter):
             if record.state is RecordState.SETTLED:
@@ -329,7 +392,7 @@ class Fates:
     def _doubtful(self, record: Record, why: str) -> KafkaGuardError:
         return self._errors.make(
             PURGED_IN_FLIGHT,
-            f"it was sent again, and no answer came ({why}): it may have been written",
+            f"it was sent again and got no answer ({why}): it may have been written",
             api="Produce",
             topic=record.place.topic,
             partition=record.place.partition,
@@ -341,12 +404,12 @@ class Fates:
         return CallContext(api="Produce", topic=topic, client=self._traits.client)
 
     def tell_rejected(self, error: KafkaGuardError, on_reject: OnReject) -> None:
-        """Make it an event that a record was refused; other failures are none."""
+        """Make an event for a refused record; other failures make none."""
         if error.verdict.action is Action.REJECT:
             self.tell(RejectEvent, error.topic, error=error.name, on_reject=on_reject)
 
     def tell(self, event: type[Event], topic: str | None, **known: object) -> None:
-        """Tell the hooks of an event."""
+        """Report an event to the hooks."""
         name, policy_id = self._policy.name, self._policy.policy_id
         made = event(
             policy=name,
@@ -362,8 +425,8 @@ class Fates:
             self._warned.add(topic)
             self._emit(
                 commands.Warn(
-                    f"policy {self._policy.name} drops records of topic {topic} that "
-                    f"are refused; the first one with {error.name}. Later ones are "
+                    f"policy {self._policy.name} drops refused records of topic "
+                    f"{topic}; the first one failed with {error.name}. Later ones are "
                     "only counted (DeliveryReport.dropped)"
                 )
             )

@@ -1,4 +1,4 @@
-"""What a failed record's outcome is, from what its client told. Pure functions."""
+"""The outcome of a failed record, by what its client reported. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from kafkaguard.errors import (
     ClientTimeoutError,
     ClusterAuthorizationFailedError,
     InvalidRecordKeyError,
+    KafkaGuardError,
 )
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Place, Refusal, Traits
+    from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._verdicts.verdict import TopicFacts, Verdict
-    from kafkaguard.errors import KafkaGuardError
 
-#: librdkafka's code for "dropped while it was on its way"; Kafka has none.
+#: librdkafka's code for a record that was purged in flight; Kafka has none.
 PURGED_IN_FLIGHT = -151
 MESSAGE_TOO_LARGE = 10
 _INVALID_RECORD = 87
-#: What brokers answer for a null key on a compacted topic, today's and old ones; and
-#: for a timestamp that a topic does not take.
+#: Answers to a null key on a compacted topic (of current and of old brokers), and to a
+#: timestamp that the topic does not accept.
 _REFUSED_RECORD = frozenset({_INVALID_RECORD, 2, 32})
-#: For a batch that is too large as a whole: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
+#: The batch is too large: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
 _REFUSED_BATCH = frozenset({MESSAGE_TOO_LARGE, 18})
 #: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
 _SEQUENCE_ERRORS = frozenset({45, 59})
-#: What holds for each record of a transaction that has failed (KIP-1050).
+#: The verdict for each record of a failed transaction (KIP-1050).
 ABORT = classify(120, api="EndTxn")
 #: There is no answer.
 IN_DOUBT = classify(ClientTimeoutError(), api="Produce")
-#: The client did not get to it; the record may be sent by another one.
+#: The client did not send it; another client may.
 NOT_SENT = classify(ClientTimeoutError(), api="Produce", phase="enqueue")
 _STOPS = frozenset({Action.FENCED, Action.CONFIGURE})
 
@@ -55,24 +56,26 @@ class Judgement:
             was not written.
         unsent: It certainly was never sent, and its client is to blame.
         in_flight: Its client gave it up while it was on its way.
+        later: It certainly was not written, and may be, later: as the policy says.
     """
 
     error: KafkaGuardError
     innocent: bool = False
     unsent: bool = False
     in_flight: bool = False
+    later: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known beside a refusal.
+    """Facts that belong to a refusal.
 
     Attributes:
-        place: Where the record was going.
-        count: How many records its batch had.
-        alone: It was sent alone, to find out whether it is to blame.
-        facts: What is known of the topic.
-        fits: Alone it is no larger than its topic takes; None: not known.
+        place: The record's topic and partition.
+        count: The number of records in its batch.
+        alone: Whether it was sent alone, to find out whether it is to blame.
+        facts: Facts about the topic.
+        fits: Whether the record alone is within the topic's limit; None if unknown.
     """
 
     place: Place
@@ -86,7 +89,7 @@ class Judge:
     """Judges the failures of one client.
 
     Args:
-        traits: What the client can do and tell.
+        traits: The client's traits.
         errors: Makes its errors.
     """
 
@@ -95,13 +98,15 @@ class Judge:
         self._errors = errors
 
     def judge(self, refusal: Refusal, known: Known) -> Judgement:
-        """Decide what a refusal means for its record."""
+        """Decide the meaning of a refusal for its record."""
         if refusal.expired:
-            return Judgement(self._timed_out(refusal, known))
+            error = self._timed_out(refusal, known)
+            return Judgement(error, later=refusal.sent == "never")
         if refusal.blame == "client":
             return self._given_up(refusal, known)
         if refusal.sent == "never":
-            return Judgement(self._translated(refusal, known))
+            error = self._translated(refusal, known)
+            return Judgement(error, later=may_pass(error))
         return self._answered(refusal, known)
 
     def _answered(self, refusal: Refusal, known: Known) -> Judgement:
@@ -114,12 +119,12 @@ class Judge:
         if is_mate:
             return Judgement(self._mate(refusal, known), innocent=True)
         error = self._refused(refusal, known)
-        # A hole in the sequence is the client's fault: the record was not looked at.
+        # A hole in the sequence is the client's fault, not the record's.
         hole = error.code in _SEQUENCE_ERRORS and refusal.first_try is True
         again = refusal.blame == "unknown" and not known.alone
-        verdict = error.verdict
-        innocent = hole or (again and verdict.retriable and verdict.written == "no")
-        return Judgement(error, innocent=innocent, unsent=hole)
+        innocent = hole or (again and may_pass(error))
+        later = refusal.first_try is True and not hole and may_pass(error)
+        return Judgement(error, innocent=innocent, unsent=hole, later=later)
 
     # --- the client gave up -----------------------------------------------------------
 
@@ -132,7 +137,9 @@ class Judge:
             return Judgement(self._errors.translate(cause, **_place(known)))
         why = f"the producer gave up ({type(cause).__name__})"
         if sent:
-            text = f"{why} while this record was on its way: it may have been written"
+            text = (
+                f"{why} while this record had no answer yet: it may have been written"
+            )
             error = self._errors.make(
                 PURGED_IN_FLIGHT, text, original=cause, **_place(known)
             )
@@ -146,7 +153,7 @@ class Judge:
     def _timed_out(self, refusal: Refusal, known: Known) -> KafkaGuardError:
         sent = refusal.sent != "never"
         happened = (
-            "it was sent, and no answer came: it may have been written"
+            "it was sent and got no answer: it may have been written"
             if sent
             else "no broker could be reached for it: it was not written"
         )
@@ -167,22 +174,25 @@ class Judge:
             verdict = ABORT
         return self._errors.translate(
             refusal.cause,
-            message="its transaction has failed; nothing of that is shown to readers",
+            message=(
+                "its transaction has failed, so consumers of committed records never "
+                "see it"
+            ),
             verdict=verdict,
             **_place(known),
         )
 
     def not_in_time(self, error: KafkaGuardError) -> KafkaGuardError:
-        """Judge a record that could not be sent again before its time was over.
+        """Judge a record whose time was over before it could be sent again.
 
         Args:
-            error: Why it was not delivered at first.
+            error: Its first error.
         """
         if error.verdict.written != "no":
             return error
         late = self._errors.make(
             ClientTimeoutError,
-            f"no outcome within {self._time}, since it had to be sent again; it was "
+            f"no outcome within {self._time}, because it had to be sent again; it was "
             "not written",
             api="Produce",
             topic=error.topic,
@@ -200,7 +210,7 @@ class Judge:
     # --- a broker's answer ------------------------------------------------------------
 
     def _is_mate(self, refusal: Refusal, known: Known) -> bool:
-        """Tell whether the batch or another record was refused, and not this record."""
+        """Return whether the batch or another record was refused, not this record."""
         if refusal.blame == "mate":
             return True
         if refusal.blame == "record" or known.alone:
@@ -221,7 +231,7 @@ class Judge:
 
     def _mate(self, refusal: Refusal, known: Known) -> KafkaGuardError:
         why = (
-            "its batch was larger than the topic takes"
+            "its batch was larger than the topic allows"
             if _code_of(refusal) in _REFUSED_BATCH
             else "another record of the same batch was refused"
         )
@@ -234,17 +244,19 @@ class Judge:
         )
 
     def _in_doubt(self, refusal: Refusal, known: Known) -> KafkaGuardError:
-        """Judge a refusal of a batch that may have been written by then."""
+        """Judge a refusal of a batch that may have been written before."""
         return self._errors.translate(
             refusal.cause,
-            message="it was refused when the client sent it again; the answer to an "
-            "earlier time did not come, so it may have been written",
+            message=(
+                "it was refused when the client sent it again; an earlier attempt got "
+                "no answer, so it may have been written"
+            ),
             verdict=IN_DOUBT,
             **_place(known),
         )
 
     def _refused(self, refusal: Refusal, known: Known) -> KafkaGuardError:
-        # An answer about the record itself says better what its topic takes.
+        # An answer about the record itself is more exact about the topic's limit.
         is_vague = refusal.blame == "unknown" and not known.alone
         context: dict[str, Any] = {
             "null_key": refusal.null_key,
@@ -264,14 +276,27 @@ class Judge:
         context = {"transactional": self._traits.transactional, "idempotent": False}
         return self._errors.translate(refusal.cause, context=context, **_place(known))
 
+    def not_taken(self, why: BaseException, record: Record) -> KafkaGuardError:
+        """Judge a record that the client did not take in again."""
+        if isinstance(why, KafkaGuardError):
+            return why
+        topic, partition = record.place
+        return self._errors.translate(
+            why,
+            context={"phase": "enqueue"},
+            api="Produce",
+            topic=topic,
+            partition=partition,
+        )
+
     # --- what the machine decides by itself -------------------------------------------
 
     def superseded(self, error: KafkaGuardError) -> KafkaGuardError:
-        """Make the error of a record that a later one of its key has overtaken."""
+        """Make the error of a record that was overtaken by a later one of its key."""
         late = self._errors.make(
             SupersededError,
-            "it failed only with its batch, but a later record of its key was accepted "
-            "or is on its way, so it was not sent again",
+            "it failed only with its batch, but a later record of its key was "
+            "accepted or is being sent, so it was not sent again",
             api="Produce",
             topic=error.topic,
             partition=error.partition,
@@ -281,32 +306,37 @@ class Judge:
 
 
 def ends_all(cause: Any) -> bool:
-    """Tell whether a new client would not help: fenced, or not let in at all."""
+    """Return whether a new client would not help: fenced, or not authorized."""
     verdict: Verdict = classify(cause, api="Produce")
     return verdict.action is Action.FENCED or issubclass(
         verdict.error_class, (AuthenticationError, ClusterAuthorizationFailedError)
     )
 
 
+def may_pass(error: KafkaGuardError) -> bool:
+    """Tell whether a record was not written, and the same one may be, later."""
+    return error.verdict.retriable and error.verdict.written == "no"
+
+
 def is_null_key_refusal(error: KafkaGuardError) -> bool:
-    """Tell whether the broker refused a missing key."""
+    """Return whether the broker refused a missing key."""
     return isinstance(error, InvalidRecordKeyError)
 
 
 def is_too_large(refusal: Refusal) -> bool:
-    """Tell whether the broker refused a batch, or a record in it, for its size."""
+    """Return whether the broker refused a batch or a record for its size."""
     return _code_of(refusal) in _REFUSED_BATCH
 
 
 def may_be_set_aside(error: KafkaGuardError) -> bool:
-    """Tell whether an error is about the record: no other one is set aside."""
+    """Return whether an error is about the record, so that it may be dead-lettered."""
     return error.verdict.action is Action.REJECT and not isinstance(
         error, ClientStateError
     )
 
 
 def add_words(error: KafkaGuardError, words: str) -> None:
-    """Add to what an error says."""
+    """Add text to an error."""
     said = error.summary or (None if error.broker_message else error.original_text)
     error.summary = f"{said}; {words}" if said else words
 

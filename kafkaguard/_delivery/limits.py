@@ -1,4 +1,4 @@
-"""What topics take, as far as the machine was told, and what is too large for them."""
+"""Size limits of topics, and records that are too large for them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Raw
 
 SETTING = "max.message.bytes"
-#: Seconds that an answer, or that there was none, is kept.
+#: Seconds that an answer, or its absence, is cached.
 TTL_S = 60.0
-#: Seconds that an answer is good enough to refuse a record that no broker has seen.
+#: Seconds within which an answer may be used to refuse a record before it is sent.
 FRESH_S = 1.0
 
 
@@ -22,11 +22,11 @@ class Limits:
     """The largest batches of topics.
 
     Args:
-        size_alone: Returns the bytes of a batch with one record, compressed; None: that
-            cannot be known.
+        size_alone: Returns the compressed bytes of a batch with one record, or None if
+            unknown.
 
     Attributes:
-        asked: Topics that the driver asks about.
+        asked: Topics that the driver is looking up.
     """
 
     def __init__(self, size_alone: Callable[[Raw], int | None]) -> None:
@@ -35,23 +35,23 @@ class Limits:
         self._known: dict[str, tuple[float, int | None]] = {}
 
     def most(self, topic: str) -> int | None:
-        """Return what a topic takes, in bytes; None if that is not known."""
+        """Return the largest batch of a topic in bytes, or None if unknown."""
         return self._known.get(topic, (0.0, None))[1]
 
     def is_known(self, topic: str, now: float, max_age: float = TTL_S) -> bool:
-        """Tell whether there is no need to ask."""
+        """Return whether the limit is known."""
         if topic not in self._known:
             return False
         told, most = self._known[topic]
         return now - told < (TTL_S if most is None else max_age)
 
     def told(self, topic: str, most: int | None, now: float) -> None:
-        """Take note of an answer."""
+        """Record an answer."""
         self.asked.discard(topic)
         self._known[topic] = (now, most)
 
     def size_beyond(self, topic: str, raw: Raw) -> int | None:
-        """Return the bytes of a batch with this record, if its topic takes less."""
+        """Return the bytes of a batch with this record, if they exceed the limit."""
         most = self.most(topic)
         if most is None or batch_size(raw.key, raw.value, raw.headers) <= most:
             return None
@@ -59,13 +59,13 @@ class Limits:
         return size if size is not None and size > most else None
 
     def fits(self, topic: str, raw: Raw | None) -> bool | None:
-        """Tell whether a record alone is small enough; None: not known."""
+        """Return whether a record alone is within the limit; None if unknown."""
         if raw is None or self.most(topic) is None:
             return None
         return self.size_beyond(topic, raw) is None
 
     def describe(self, topic: str, raw: Raw | None) -> str:
-        """Say what is too large, for what, and what can be done."""
+        """Describe what is too large, for which limit, and what to do."""
         most = self.most(topic)
         size = None if raw is None else self._size_alone(raw)
         is_size = "is too large" if size is None else f"makes a batch of {size} bytes"

@@ -1,7 +1,7 @@
-"""Batches on their way, in the order in which their records came, place by place.
+"""Batches without an answer, in the order of their records, by partition.
 
-A batch stays in its line until nothing before it is open: a record that failed early is
-compared with what was accepted after it.
+A batch stays in its line while an earlier batch is open, because a record that failed
+is compared with the records that were accepted after it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Batch, Order, Place
     from kafkaguard._delivery.records import Record
 
-#: Seconds until a batch that was given up is looked at again.
+#: Seconds until a batch that was given up is checked again.
 LOOK_AGAIN_S = 1.0
 _PAST_ALL = 1 << 62
 
 
 class Lines:
-    """All batches that are open, or stand after one that is.
+    """All open batches, and the batches after them.
 
     Attributes:
         open: Batches without an outcome, in the order in which they began.
-        again: Records that were sent again and are on their way, by their token.
+        again: Records that were sent again and have no outcome, by their token.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Lines:
         self._open_in: Counter[str] = Counter()
 
     def begin(self, batch: Batch) -> None:
-        """Take in a batch; of one that was split all parts together replace it."""
+        """Add a batch; all parts of a split batch together replace it."""
         self.open[batch] = None
         self._lines[batch.place].append(batch)
         self._open_in[batch.place.topic] += 1
@@ -49,13 +49,13 @@ class Lines:
             self.end(parent)
 
     def end(self, batch: Batch) -> None:
-        """Take note that a batch is no longer open."""
+        """Record that a batch is no longer open."""
         del self.open[batch]
         self._open_in[batch.place.topic] -= 1
         self.shorten(batch.place)
 
     def shorten(self, place: Place) -> None:
-        """Forget the batches at the front of a line about which all is settled."""
+        """Remove settled batches at the front of a line."""
         line = self._lines[place]
         done = 0
         for batch in line:
@@ -72,7 +72,7 @@ class Lines:
         return not self._open_in[topic]
 
     def overdue(self, now: float) -> list[Batch]:
-        """List the open batches whose time is over; each once a while."""
+        """List the open batches whose time is over, each at intervals."""
         late = [batch for batch in self.open if batch.next_look <= now]
         for batch in late:
             batch.next_look = now + LOOK_AGAIN_S
@@ -83,18 +83,21 @@ class Lines:
         return min((batch.next_look for batch in self.open), default=None)
 
     def hasten(self, topic: str) -> None:
-        """Let no batch have more time than a record in it that was sent again."""
+        """Let no batch have more time than a record in it that was sent again.
+
+        An attempt of the policy has the client's own time, wherever it begins.
+        """
         for batch in self.open:
             if batch.place.topic == topic:
                 mine = map(self.again.get, batch.tokens())
-                dues = [record.due for record in mine if record is not None]
+                dues = [r.due for r in mine if r is not None and r.attempts is None]
                 batch.due = min([batch.due, *dues])
                 batch.next_look = min(batch.next_look, batch.due)
 
     def take_again(
         self, batch: Batch, failed: Collection[int]
     ) -> Iterator[tuple[int, Record]]:
-        """Take out the accepted records of a batch that were sent again."""
+        """Remove and return the accepted records of a batch that were sent again."""
         for index, token in enumerate(batch.tokens()):
             if index not in failed and (record := self.again.pop(token, None)):
                 batch.orders[index] = record.order
@@ -103,15 +106,15 @@ class Lines:
     def newest(
         self, place: Place, keys: Collection[bytes]
     ) -> tuple[dict[bytes, Order], Order | None]:
-        """Find the newest record of each key that was written, or may be.
+        """Find the newest record of each key that was or may have been written.
 
         Args:
-            place: Where.
-            keys: Of which keys.
+            place: Topic and partition.
+            keys: The keys.
 
         Returns:
-            The place of the newest in the true order, by key; and that of the newest
-            batch of which the keys cannot be told: it may hold any of them.
+            The original order of the newest record, by key; and the order of the newest
+            batch with unknown keys, which may have any of them.
         """
         newest: dict[bytes, Order] = {}
         unknown: Order | None = None
@@ -145,7 +148,7 @@ class Lines:
         """Count the records of batches, and of their parts, that have no outcome.
 
         Returns:
-            Those that never failed, and those that did.
+            The number of records that never failed, and of those that did.
         """
         fresh = failed = 0
         for batch in batches:
@@ -159,7 +162,7 @@ class Lines:
         return fresh, failed
 
     def _fresh(self, batch: Batch) -> int:
-        """Count the records that never failed; others are counted by themselves."""
+        """Count the records that never failed; others are counted separately."""
         fresh = batch.count - batch.counted
         if not self.again:
             return fresh

@@ -1,11 +1,11 @@
-"""The delivery machine: what becomes of each record that is sent, decided once.
+"""The delivery machine: every decision about a record that is sent.
 
 It does nothing itself: no I/O, no lock, no clock, no thread, no client. A driver holds
 one lock around it, tells it what a client tells (each method is a fact), and carries
 out the commands that these calls return. The life of a refused batch::
 
     failed()    judged record by record (`judging`); each is settled, set aside or held
-    held()      ... once no send of the topic is under way, and its batches have ended:
+    held()      ... once no send of the topic is running, and its batches have ended:
     sent()      handed over in the old order (`rounds`), with new tokens
     accepted()  settled as delivered; the sends of the topic are free again
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard._delivery import commands
+from kafkaguard._delivery.attempts import Attempts
 from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.death import ANSWER_S, ClientLife
 from kafkaguard._delivery.fates import Fates
@@ -47,6 +48,7 @@ from kafkaguard.errors import ClientTimeoutError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from kafkaguard._delivery.attempts import Shared
     from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.facts import (
         Answer,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     )
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ClientErrors, Policy
+    from kafkaguard._retries.events import Event
     from kafkaguard._retries.machine import OnReject
     from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard.errors import KafkaGuardError
@@ -69,11 +72,13 @@ class DeliveryMachine:
     """See the module.
 
     Args:
-        traits: What the client can do and tell.
-        policy: What the user decides.
+        traits: The client's traits.
+        policy: The policy.
         errors: Makes the client's errors.
         size_alone: ``ProducerShell.size_alone``, which does no I/O.
         facts: Returns what is known of a topic at this moment, without asking.
+        shared: What the attempts of the policy share with others; None: none are made,
+            whoever has this machine makes them.
 
     Attributes:
         holds: The topics whose sends wait; None among them: all. A send looks at it
@@ -88,6 +93,7 @@ class DeliveryMachine:
         *,
         size_alone: Callable[[Raw], int | None],
         facts: Callable[[str], TopicFacts | None] = lambda _: None,
+        shared: Shared | None = None,
     ) -> None:
         self._traits = traits
         self._policy = policy
@@ -98,6 +104,7 @@ class DeliveryMachine:
         self._books = Books()
         self._limits = Limits(size_alone)
         self._client = ClientLife()
+        self._attempts = Attempts(traits, shared, self._tell)
         self._rounds = Rounds(
             policy,
             errors,
@@ -105,6 +112,7 @@ class DeliveryMachine:
             self._lines,
             self._limits,
             self._client,
+            self._attempts,
             self._emit,
         )
         self._fates = self._rounds.fates = Fates(
@@ -117,6 +125,7 @@ class DeliveryMachine:
             hold=self._rounds.add,
             shorten=self._shorten,
         )
+        self._fates.attempts = self._attempts
         self.holds = self._rounds.holds
         #: By the batch that a dying client gave up.
         self._unanswered: dict[Batch, list[Record]] = {}
@@ -124,6 +133,9 @@ class DeliveryMachine:
 
     def _emit(self, command: Command) -> None:
         self._out.append(command)
+
+    def _tell(self, event: type[Event], topic: str | None, **known: object) -> None:
+        self._fates.tell(event, topic, **known)
 
     def _shorten(self, batch: Batch) -> None:
         if batch.ended is not None:
@@ -143,11 +155,11 @@ class DeliveryMachine:
     # --- batches ----------------------------------------------------------------------
 
     def began(self, batch: Batch) -> None:
-        """Take note that the client has begun a batch."""
+        """Record that the client has begun a batch."""
         self._lines.begin(batch)
 
     def accepted(self, batch: Batch, now: float) -> Sequence[Command]:
-        """Take note that the broker took all of a batch.
+        """Record that the broker took all of a batch.
 
         Args:
             batch: Which. One that has ended is left alone.
@@ -155,7 +167,8 @@ class DeliveryMachine:
         """
         if batch.ended is not None:
             return _NOTHING
-        if not (self._rounds.topics or self._lines.again):
+        self._attempts.succeeded(now)
+        if not (self._rounds.topics or self._lines.again or self._out):
             batch.ended = "accepted"
             self._books.delivered(batch.count - batch.counted)
             self._lines.end(batch)
@@ -176,7 +189,7 @@ class DeliveryMachine:
     def failed(
         self, batch: Batch, refusals: Sequence[Refusal], now: float
     ) -> Sequence[Command]:
-        """Take note that records of a batch have failed; its others were accepted.
+        """Record that records of a batch have failed; its others were accepted.
 
         Args:
             batch: Which. One that has ended is left alone.
@@ -194,9 +207,16 @@ class DeliveryMachine:
         if topic is not None and topic.is_sending:
             # It may hold records whose new tokens are not known yet.
             topic.deferred.append((batch, refusals))
-            return _NOTHING
-        self._end(batch, refusals, now)
+        else:
+            self._end(batch, refusals, now)
+        if refusals and self._is_overtaken(batch):
+            self._emit(commands.TakeBack(batch))
         return self._go_on(now)
+
+    def _is_overtaken(self, batch: Batch) -> bool:
+        """Tell whether what waits in the client behind a batch would overtake it."""
+        is_held = batch.place.topic in self.holds and None not in self.holds
+        return self._traits.takes_back and is_held
 
     def _end(self, batch: Batch, refusals: Sequence[Refusal], now: float) -> None:
         batch.ended = "failed" if refusals else "accepted"
@@ -309,6 +329,13 @@ class DeliveryMachine:
         if error.verdict.written != "no":
             record.doubt = record.doubt or error
             self._client.leaves_in_doubt(batch)
+        if judgement.unsent:
+            self._fates.give_time(record, error)
+        # Without any rescue nobody else sends again what its client never sent.
+        is_left = judgement.unsent and self._policy.rescue == "never"
+        if (judgement.later or is_left) and self._tries_again(record, error, now):
+            record.is_suspect = False
+            return
         if batch is not record.batch and not judgement.unsent:
             record.resent += 1
         if self._may_go_again(record, judgement, now):
@@ -321,8 +348,14 @@ class DeliveryMachine:
         else:
             self._fates.end(record, error, now)
 
+    def _tries_again(self, record: Record, error: KafkaGuardError, now: float) -> bool:
+        """Let a record wait for the policy's next attempt, if it has one."""
+        if self._is_closing or record.raw is None or record.doubt is not None:
+            return False
+        return self._fates.try_again(record, error, now)
+
     def _may_go_again(self, record: Record, judgement: Judgement, now: float) -> bool:
-        """Tell whether a record is sent again, by the policy and what is known."""
+        """Return whether a record is sent again, by the policy and what is known."""
         if (
             self._is_closing
             or self._traits.transactional
@@ -341,7 +374,8 @@ class DeliveryMachine:
 
     def _lacks_limit(self, record: Record, error: KafkaGuardError) -> bool:
         """Tell whether an error is to say how much the topic takes, and does not."""
-        if error.code != MESSAGE_TOO_LARGE or record.is_letter:
+        is_too_large = error.code == MESSAGE_TOO_LARGE
+        if not is_too_large or error.verdict.written != "no" or record.is_letter:
             return False
         self._rounds.oversize.add(record.place.topic)
         return not self._is_closing
@@ -366,12 +400,12 @@ class DeliveryMachine:
         *,
         reason: str | None = None,
     ) -> tuple[Record, Sequence[Command]]:
-        """Take note that ``send`` refuses a record before the client has it.
+        """Record that ``send`` refuses a record before the client has it.
 
         Args:
             token: What the application's future is known by.
             place: Where it was going.
-            raw: Its bytes; None: they cannot be had, and the error says so.
+            raw: Its bytes; None: they is not available, and the error says so.
             error: Why.
             now: The time.
             reason: Why, in a word, where its own check refuses it, which no broker
@@ -381,11 +415,36 @@ class DeliveryMachine:
         record = Record(token, None, 0, place, due, raw)
         record.error, record.reason = error, reason
         self._fates.take_in(record)
-        self._fates.end(record, error, now)
+        if not (self.keeps(error) and self._tries_again(record, error, now)):
+            self._fates.end(record, error, now)
         return record, self._go_on(now)
 
+    def keeps(self, error: KafkaGuardError) -> bool:
+        """Tell whether a record that ``send`` refuses so waits for another attempt.
+
+        A shell asks before it serialises the record for ``refused_at_once``.
+        """
+        return not self._is_closing and self._fates.allows(error)
+
+    def wait_after(
+        self, call: Record, error: KafkaGuardError, now: float
+    ) -> float | None:
+        """Return for how many seconds a call that was refused waits for the next try.
+
+        For a client whose calls wait for themselves; nobody else knows of the record.
+
+        Args:
+            call: Stands for it: ``due`` is when the call began and the client's time.
+            error: Why nothing was sent.
+            now: The time.
+
+        Returns:
+            None: there is no further try.
+        """
+        return None if self._is_closing else self._fates.wait_after(call, error, now)
+
     def raised(self, error: KafkaGuardError) -> Sequence[Command]:
-        """Take note that ``send`` raises an error, which is in no report."""
+        """Record that ``send`` raises an error, which is in no report."""
         self._fates.tell_rejected(error, "raise")
         return self._go_on(0.0)
 
@@ -394,7 +453,7 @@ class DeliveryMachine:
     def died(
         self, cause: BaseException, place: Place | None, now: float
     ) -> Sequence[Command]:
-        """Take note that the client in use delivers nothing from now on."""
+        """Record that the client in use delivers nothing from now on."""
         if self._client.is_alive and self._is_worth_replacing(cause):
             self._die(cause, place, now)
         return self._go_on(now)
@@ -521,7 +580,7 @@ class DeliveryMachine:
         self._rounds.drop_all()
 
     def wanted(self, now: float) -> Sequence[Command]:
-        """Take note that a send waits while :attr:`lost`: try to build one again."""
+        """Record that a send waits while :attr:`lost`: try to build one again."""
         if self._client.state is ClientState.LOST and not self._is_closing:
             self._client.happens(ClientEvent.WANTED)
             self._try_again(now)
@@ -540,7 +599,7 @@ class DeliveryMachine:
     # --- replies for a topic ----------------------------------------------------------
 
     def held(self, topic: str, now: float) -> Sequence[Command]:
-        """Reply to HoldSends: no send of the topic is under way."""
+        """Reply to HoldSends: no send of the topic is running."""
         self._rounds.held(topic, now)
         return self._go_on(now)
 
@@ -588,11 +647,11 @@ class DeliveryMachine:
             self._rounds.expire(record, now)
         elif was_interrupted and not self._is_closing:
             self._fates.send_again(record)  # by the successor
-        else:
+        elif not self._tries_again(record, self._judge.not_taken(why, record), now):
             self._fates.not_sent_again(record, why, now)
 
     def limit(self, topic: str, most: int | None, now: float) -> Sequence[Command]:
-        """Reply to AskLimit: the topic's largest batch in bytes; None: not known."""
+        """Reply to AskLimit: the topic's largest batch in bytes; None if unknown."""
         self._limits.told(topic, most, now)
         for record in list(self._fates.open):
             if record.state is RecordState.SIZING and record.place.topic == topic:
@@ -622,9 +681,10 @@ class DeliveryMachine:
     def tick(self, now: float) -> Sequence[Command]:
         """Do what is due."""
         if overdue := self._lines.overdue(now):
-            stuck = ClientTimeoutError("it is stuck")
-            if self._client.is_alive and self._is_worth_replacing(stuck):
-                self._die(stuck, overdue[0].place, now)
+            stuck = [batch for batch in overdue if not batch.waits]
+            cause = ClientTimeoutError("it is stuck")
+            if stuck and self._client.is_alive and self._is_worth_replacing(cause):
+                self._die(cause, stuck[0].place, now)
             self._emit(commands.GiveUp(tuple(overdue)))
         self._rounds.expire_all(now)
         self._try_again(now)
@@ -659,11 +719,11 @@ class DeliveryMachine:
         return self._fates.has_hole
 
     def spoil_transaction(self, error: KafkaGuardError) -> None:
-        """Take note of a record that was never handed over: the rest is incomplete."""
+        """Record a record that was never handed over: the rest is incomplete."""
         self._fates.transaction_failure = self._fates.transaction_failure or error
 
     def recreated(self) -> Sequence[Command]:
-        """Take note that a new client takes over the ``transactional.id``."""
+        """Record that a new client takes over the ``transactional.id``."""
         self._fates.tell(RecreateEvent, None)
         return self._go_on(0.0)
 
@@ -694,6 +754,11 @@ class DeliveryMachine:
         return self.left(self.open_work())
 
     @property
+    def seconds(self) -> float:
+        """How long a record may be without its outcome, but for a margin."""
+        return self._traits.delivery_timeout + self._attempts.seconds
+
+    @property
     def is_troubled(self) -> bool:
         """Whether a record has failed and is not settled, or the client is replaced."""
         return bool(self.holds or self._rounds.topics or self._fates.open)
@@ -703,9 +768,9 @@ class DeliveryMachine:
         return sum(not record.is_letter for record in self._fates.open.copy())
 
     def has_unseen(self) -> bool:
-        """Tell whether a report would carry errors that nobody has looked at yet."""
+        """Return whether a report would have errors that nobody has checked."""
         return self._books.has_unseen
 
     def report(self, pending: int) -> DeliveryReport:
-        """Close the books: what became of records since the last report."""
+        """Return the counts since the last report."""
         return self._books.report(pending)

@@ -1,4 +1,4 @@
-"""A record that did not arrive at the first try, and what became of it.
+"""A record that failed at its first attempt, and its state.
 
 Only such records have one of these, so the others cost nothing.
 """
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from kafkaguard._delivery.facts import Batch, Order, Place, Raw
+    from kafkaguard._retries.machine import Machine
     from kafkaguard.errors import KafkaGuardError
 
 Ending = Literal["delivered", "failed", "in_doubt", "dead_lettered", "dropped"]
@@ -46,10 +47,11 @@ class Record:
         index: Its place in that.
         place: Where it goes.
         due: When it must have its outcome, in monotonic seconds.
-        raw: Its bytes; None: they cannot be had, so it is never sent again.
+        raw: Its bytes; None: they is not available, so it is never sent again.
         origin: Of a dead letter, the record that it is about.
 
     Attributes:
+        first_due: ``due`` at first; the policy may give it more time.
         first_token: The token that the application's future has.
         state: Where it stands.
         error: Why it failed the last time.
@@ -57,6 +59,7 @@ class Record:
         doubt: The error of an attempt that may have been written; it has the last word
             over a later one that was not.
         resent: How often it was sent again and answered.
+        attempts: Those of the policy; None: it was not sent again by its word.
         is_suspect: It was refused again and may be to blame: it is sent with fewer.
         is_alone: It was sent alone, so an answer is about itself.
         reason: Why it is refused, in a word, where its error does not say it.
@@ -65,10 +68,12 @@ class Record:
     """
 
     __slots__ = (
+        "attempts",
         "batch",
         "doubt",
         "due",
         "error",
+        "first_due",
         "first_token",
         "index",
         "is_alone",
@@ -99,7 +104,7 @@ class Record:
         self.batch = batch
         self.index = index
         self.place = place
-        self.due = due
+        self.due = self.first_due = due
         self.raw = raw
         self.origin = origin
         self.state = RecordState.JUDGED
@@ -107,6 +112,7 @@ class Record:
         self.outcome: Outcome | None = None
         self.doubt: KafkaGuardError | None = None
         self.resent = 0
+        self.attempts: Machine | None = None
         self.is_suspect = self.is_alone = False
         self.reason: str | None = None
         self.letter_error: KafkaGuardError | None = None
@@ -119,7 +125,7 @@ class Record:
 
     @property
     def key(self) -> bytes | None:
-        """Its key; also None where its bytes cannot be had."""
+        """Its key; also None where its bytes is not available."""
         return None if self.raw is None else self.raw.key
 
     @property

@@ -1,4 +1,4 @@
-"""What became of records: each one's outcome, and the report of all of them."""
+"""Outcomes of records, and the report of all of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DeliveryReport:
         failed: Records that were not written.
         in_doubt: Records that may have been written.
         pending: Records whose outcome was still open when the time was up.
-        errors: Failures that nobody has looked at yet, at most 1000.
+        errors: Failures that the application has not checked, at most 1000.
         dead_lettered: Rejected records that are in their dead-letter topic.
         dropped: Rejected records that the policy drops.
         superseded: Of those that failed, the ones that a later record of their key has
@@ -80,9 +80,9 @@ class CallbackError(ClientStateError):
 
 _CALLBACK_RAISED = RuleInfo(
     "callback-raised",
-    "mend the callback; the outcomes of the records are what the report says",
+    "correct the callback; the report has the outcomes of the records",
     "kafka-python: Future.success logs what a callback raises and goes on",
-    "An exception in a callback would be lost, or disturb other records.",
+    "An exception in a callback would be lost, or would affect other records.",
 )
 _MEND_IT: dict[bool, Verdict] = {
     all_delivered: Verdict(
@@ -113,9 +113,9 @@ class DeliveryFailed(KafkaGuardError):  # noqa: N818 - the outcome of a flush, i
         counts = Counter(_kind(error) for error in report.errors)
         parts = [f"{n} x {kind}" for kind, n in counts.most_common()]
         if len(report.errors) == MAX_ERRORS:
-            parts[-1] += f", of the first {MAX_ERRORS} that nobody looked at"
+            parts[-1] += f", of the first {MAX_ERRORS} that were not checked"
         if report.pending:
-            parts.append(f"{report.pending} still pending when the time was up")
+            parts.append(f"{report.pending} still pending at the end of the time limit")
         return (
             f"{'; '.join(parts)} (delivered {report.delivered}, failed "
             f"{report.failed}, in doubt {report.in_doubt}, pending {report.pending}"
@@ -137,5 +137,5 @@ _SEVERITY = {action: rank for rank, action in enumerate(Action)}
 
 
 def worst(errors: Iterable[KafkaGuardError]) -> KafkaGuardError | None:
-    """Return the error whose verdict is the gravest; None if there is none."""
+    """Return the error whose verdict is the most severe; None if there is none."""
     return max(errors, key=lambda e: _SEVERITY[e.verdict.action], default=None)

@@ -1,9 +1,10 @@
-"""Records that are sent again: one topic's rounds, in the old order of each key.
+"""Records of one topic that are sent again, in the order of each key.
 
 A round::
 
     [a record is held]  HoldSends; once no send is under way, what is in flight settles
-    [nothing is open]   records with a key are handed over in their old order
+    [nothing is open]   the policy's wait, where it says that they go again
+    [it is over]        records with a key are handed over in their old order
     [all have outcome]  then those without a key, on their own: the broker may refuse
                         them with all that is in the same batch
     [all have outcome]  FreeSends
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 #: Seconds that batches have to come to an end before the next records are handed over.
 SETTLE_S = 5.0
+_HAS_DUE = frozenset({TopicState.SETTLING, TopicState.PAUSED, TopicState.WAITING})
 
 
 class Topic:
@@ -43,6 +45,7 @@ class Topic:
         away: How many of them the client has.
         was_interrupted: The client has died since the driver began to hand them over.
         until: When their outcome is not waited for any longer.
+        not_before: When the next ones may be handed over, by the policy's waits.
         deferred: Batches that ended while records were handed over, with the refusals.
     """
 
@@ -53,10 +56,13 @@ class Topic:
         self.away = 0
         self.was_interrupted = False
         self.until = float("inf")
+        self.not_before = -float("inf")
         self.deferred: list[tuple[Batch, Sequence[Refusal]]] = []
         self._waiting: list[Record] = []
         #: The next one comes last.
         self._groups: list[list[Record]] = []
+        #: Those added that are not dead letters at their first try; some wait no more.
+        self._others: list[Record] = []
 
     def happens(self, event: TopicEvent) -> None:
         """Go on to the next state."""
@@ -64,17 +70,26 @@ class Topic:
 
     @property
     def is_sending(self) -> bool:
-        """Whether the driver hands records over."""
+        """Whether the driver gives records to the client."""
         return self.state is TopicState.SENDING
 
     @property
     def has_due(self) -> bool:
-        """Whether it goes on when ``until`` is over."""
-        return self.state in (TopicState.SETTLING, TopicState.WAITING)
+        """Whether it goes on by itself some time."""
+        return self.state in _HAS_DUE
+
+    @property
+    def next_due(self) -> float:
+        """When it goes on at the latest."""
+        if self.state is TopicState.PAUSED:
+            return self.not_before
+        return self.until
 
     def add(self, record: Record) -> None:
         """Let a record wait."""
         self._waiting.append(record)
+        if not record.is_letter or record.resent or record.attempts is not None:
+            self._others.append(record)
 
     def held(self) -> Iterator[Record]:
         """Find the records that wait."""
@@ -83,9 +98,20 @@ class Topic:
                 if record.state is RecordState.HELD:
                     yield record
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record waits any more."""
+        return not any(self.held())
+
     def has_only_letters(self) -> bool:
-        """Whether what waits are dead letters that were never sent."""
-        return all(r.is_letter and not r.resent for r in self.held())
+        """Whether what waits are dead letters that were never sent.
+
+        Asked for each record that is added: so it looks only at those that it drops.
+        """
+        others = self._others
+        while others and others[-1].state is not RecordState.HELD:
+            others.pop()
+        return not others
 
     def next_group(self) -> list[Record]:
         """Take the records that are sent next; none: nothing waits."""

@@ -1,7 +1,8 @@
-"""The rounds of all topics: who waits for what, and what is handed over next."""
+"""Rounds of all topics: what waits, and which records are sent again next."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from kafkaguard._delivery import commands
@@ -13,6 +14,7 @@ from kafkaguard._delivery.table import RecordEvent, RecordState, TopicEvent, Top
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkaguard._delivery.attempts import Attempts
     from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.death import ClientLife
     from kafkaguard._delivery.facts import Place
@@ -28,12 +30,13 @@ class Rounds:
     """The topics of which records wait to be sent again.
 
     Args:
-        policy: What the user decides.
+        policy: The policy.
         errors: Makes the client's errors.
         judge: Makes those that the machine gives by itself.
         lines: Batches in their order.
         limits: What topics take.
         client: Whether records can be handed over.
+        attempts: Knows whether the breaker is open.
         emit: Gives a command to the driver.
 
     Attributes:
@@ -54,6 +57,7 @@ class Rounds:
         lines: Lines,
         limits: Limits,
         client: ClientLife,
+        attempts: Attempts,
         emit: Callable[[Command], None],
     ) -> None:
         self.holds: set[str | None] = set()
@@ -65,14 +69,21 @@ class Rounds:
         self._lines = lines
         self._limits = limits
         self._client = client
+        self._attempts = attempts
         self._emit = emit
         self._warned: set[str] = set()
 
-    def add(self, record: Record) -> None:
-        """Let a record wait for the next group of its topic's round."""
+    def add(self, record: Record, not_before: float = -math.inf) -> None:
+        """Let a record wait for the next group of its topic's round.
+
+        Args:
+            record: The record.
+            not_before: When that group may be handed over.
+        """
         name = record.place.topic
         topic = self.topics.setdefault(name, Topic(name))
         topic.add(record)
+        topic.not_before = max(topic.not_before, not_before)
         if not self._client.is_alive:
             if topic.state is TopicState.OPEN:
                 self.stall(topic)
@@ -95,7 +106,7 @@ class Rounds:
         self._emit(commands.HoldSends(topic.name))
 
     def held(self, name: str, now: float) -> None:
-        """Take note that no send of a topic is under way."""
+        """Record that no send of a topic is running."""
         topic = self.topics.get(name)
         if topic is not None and topic.state is TopicState.HOLDING:
             topic.happens(TopicEvent.HELD)
@@ -114,7 +125,7 @@ class Rounds:
     def _go_on(self, topic: Topic, now: float) -> None:
         if self._lacks_hold(topic):
             self._begin(topic)
-        if not self._is_ready(topic, now):
+        if not self._is_ready(topic, now) or self._pauses(topic, now):
             return
         group = self._next_group(topic, now)
         if not group:
@@ -123,6 +134,7 @@ class Rounds:
         is_first = topic.state is TopicState.OPEN
         topic.happens(TopicEvent.LETTERS if is_first else TopicEvent.SEND)
         topic.group, topic.was_interrupted = group, False
+        self._attempts.handed_over(topic.name)
         for record in group:
             self.fates.happens(record, RecordEvent.SEND)
         self._emit(commands.Send(topic.name, tuple(group)))
@@ -139,7 +151,22 @@ class Rounds:
             return False
         if topic.state is TopicState.SETTLING:
             return self._lines.is_quiet(topic.name) or now >= topic.until
+        if topic.state is TopicState.PAUSED:
+            return now >= topic.not_before or topic.is_empty
         return not topic.away or now >= topic.until
+
+    def _pauses(self, topic: Topic, now: float) -> bool:
+        """Let a topic wait as long as the policy or the breaker says."""
+        if topic.state is TopicState.OPEN or topic.is_empty:
+            return False
+        if topic.not_before <= now:
+            wait = self._attempts.wait(topic.name, now)
+            if not wait:
+                return False
+            topic.not_before = now + wait
+        if topic.state is not TopicState.PAUSED:
+            topic.happens(TopicEvent.PAUSE)
+        return True
 
     def _close(self, topic: Topic) -> None:
         if topic.state is not TopicState.OPEN:
@@ -184,7 +211,7 @@ class Rounds:
     def expire(self, record: Record, now: float) -> None:
         """End a record whose time was over before it could be sent again."""
         if record.is_letter:
-            self.fates.not_sent_again(record, "its time was over", now)
+            self.fates.not_sent_again(record, "its time limit was over", now)
             return
         assert record.error is not None
         self.fates.end(record, self._judge.not_in_time(record.error), now)
@@ -286,7 +313,7 @@ class Rounds:
             return
         for topic in self.topics.values():
             if topic.has_due and topic.name not in self._limits.asked:
-                yield topic.until
+                yield topic.next_due
 
     def expire_all(self, now: float) -> None:
         """End the waiting records whose time is over."""

@@ -1,4 +1,4 @@
-"""What a driver needs of a client, and the machine of its surroundings: protocols."""
+"""Protocols that a client's shell and its driver implement."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Shell(Protocol):
     ) -> None:
         """Tell of each batch from now on, in any thread.
 
-        ``began`` comes before the batch can be sent; a fault of ours in it must not
+        ``began`` comes before the batch can be sent; A bug of the guard in it must not
         fail the send. Where a batch kills its client, ``died`` comes before its
         ``failed``. ``fault`` is told what of ours went wrong, for the log.
         """
@@ -127,17 +127,23 @@ class Shell(Protocol):
         None: it is compressed, and that size cannot be known.
         """
 
+    def take_back(self, behind: Batch) -> None:
+        """Fail what waits behind a batch that has failed, and was never sent.
+
+        Asked for where ``traits.takes_back`` says that the client can do it.
+        """
+
     def give_up(self, batch: Batch) -> None:
         """Fail a batch, of which nothing more is sent if it was not sent yet."""
 
     def shut(self) -> None:
-        """Take in nothing more."""
+        """Record nothing more."""
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
         """Say what was heard of batches after they were given up."""
 
     def may_pass(self, error: BaseException) -> bool:
-        """Tell whether building a successor may succeed later."""
+        """Return whether building a successor may succeed later."""
 
 
 class ProducerShell(Shell, Protocol):
@@ -165,10 +171,10 @@ class ProducerShell(Shell, Protocol):
         """Have the application's future find a record; called with the lock held."""
 
     def is_own_thread(self) -> bool:
-        """Tell whether the caller is the client's thread; called with or without it."""
+        """Return whether the caller is the client's own thread."""
 
     def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
 
     def hear_out(self, until: float) -> None:
         """Wait for the answers to what was sent, until monotonic seconds."""
@@ -203,23 +209,17 @@ class AwaitedShell(Shell, Protocol):
             Exception: The client did not take it.
         """
 
-    def take_back(self, behind: Batch) -> None:
-        """Fail what waits behind a batch that has failed, and was never sent.
-
-        It comes back as ``failed``: else it would overtake what is sent again.
-        """
-
     def settle(self, record: Record) -> None:
         """Settle the application's future of a record, which has its outcome."""
 
     def note_seen(self) -> None:
-        """Take note of the failures that the application has looked at."""
+        """Record the failures that the application has looked at."""
 
     def note_told(self) -> None:
-        """Take note that the failures until now were told in a report."""
+        """Record that the failures until now were told in a report."""
 
     async def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
 
     async def hear_out(self, until: float) -> None:
         """Wait for the answers to what was sent, until monotonic seconds."""

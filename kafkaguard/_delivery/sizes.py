@@ -1,4 +1,4 @@
-"""How large a record is in a topic: Kafka's record format, version 2.
+"""The size of a record in a topic: Kafka's record format, version 2.
 
 A batch has a header of 61 bytes; a record in it has its length, attributes, two deltas,
 and key, value and headers, each behind its length. All numbers are of variable length.

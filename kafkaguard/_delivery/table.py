@@ -17,21 +17,21 @@ class RecordState(StrEnum):
     """Where a record stands that has failed at least once, or a dead letter."""
 
     JUDGED = "JUDGED"
-    """It has failed, or is a new dead letter; what becomes of it is being decided."""
+    """It has failed, or is a new dead letter; its next step is being decided."""
     SIZING = "SIZING"
-    """It waits to be told how much its topic takes."""
+    """It waits until the topic's size limit is known."""
     UNANSWERED = "UNANSWERED"
-    """A dying client gave it up on its way; the answer may come yet."""
+    """A dying client gave it up after sending it; the answer may still arrive."""
     HELD = "HELD"
     """It waits to be sent again."""
     SENDING = "SENDING"
-    """The driver hands it over."""
+    """The driver is giving it to the client."""
     AGAIN = "AGAIN"
     """The client has it again."""
     SET_ASIDE = "SET_ASIDE"
     """It waits for the outcome of its dead letter."""
     SETTLED = "SETTLED"
-    """It has its outcome."""
+    """It has its final outcome."""
 
 
 class RecordEvent(StrEnum):
@@ -52,17 +52,19 @@ class TopicState(StrEnum):
     """What a topic's sends and held records wait for."""
 
     OPEN = "OPEN"
-    """Nothing: sends are free."""
+    """Nothing: sends are not held."""
     HOLDING = "HOLDING"
-    """Sends that are under way; new ones wait from here to OPEN."""
+    """Calls of send that have begun; new ones wait from here to OPEN."""
     SETTLING = "SETTLING"
-    """Batches on their way."""
+    """Batches without an answer."""
+    PAUSED = "PAUSED"
+    """The wait of the policy, or the circuit breaker."""
     SENDING = "SENDING"
-    """The driver, which hands records over."""
+    """The driver, which gives the records to the client."""
     WAITING = "WAITING"
-    """The outcome of the records that were handed over."""
+    """The outcome of the records that were sent again."""
     STALLED = "STALLED"
-    """A client: the one in use is dead."""
+    """A new client: the one in use is dead."""
 
 
 class TopicEvent(StrEnum):
@@ -71,6 +73,7 @@ class TopicEvent(StrEnum):
     TROUBLE = "TROUBLE"
     LETTERS = "LETTERS"
     HELD = "HELD"
+    PAUSE = "PAUSE"
     SEND = "SEND"
     HANDED_OVER = "HANDED_OVER"
     NOTHING_LEFT = "NOTHING_LEFT"
@@ -83,17 +86,17 @@ class ClientState(StrEnum):
 
     ALIVE = "ALIVE"
     HEARING = "HEARING"
-    """It is dead; answers to what it has sent are waited for."""
+    """It is dead; the machine waits for answers to what it has sent."""
     STOPPING = "STOPPING"
-    """It is being ended."""
+    """It is being stopped."""
     ANSWERING = "ANSWERING"
-    """What it heard in the end is asked for."""
+    """The machine asks for the last answers that it received."""
     BUILDING = "BUILDING"
     """A successor is being built."""
     PAUSED = "PAUSED"
     """Building failed; it is tried again after a pause."""
     LOST = "LOST"
-    """There is no successor; the next send asks for one."""
+    """There is no successor; the next send requests one."""
 
 
 class ClientEvent(StrEnum):
@@ -174,15 +177,20 @@ TOPICS: Table[TopicState, TopicEvent] = Table(
         # The first sending of dead letters: none of them has been overtaken.
         (_T.OPEN, _TE.LETTERS): _T.SENDING,
         (_T.HOLDING, _TE.HELD): _T.SETTLING,
+        (_T.SETTLING, _TE.PAUSE): _T.PAUSED,
         (_T.SETTLING, _TE.SEND): _T.SENDING,
         (_T.SETTLING, _TE.NOTHING_LEFT): _T.OPEN,
         (_T.SENDING, _TE.HANDED_OVER): _T.WAITING,
+        (_T.WAITING, _TE.PAUSE): _T.PAUSED,
         (_T.WAITING, _TE.SEND): _T.SENDING,
         (_T.WAITING, _TE.NOTHING_LEFT): _T.OPEN,
+        (_T.PAUSED, _TE.SEND): _T.SENDING,
+        (_T.PAUSED, _TE.NOTHING_LEFT): _T.OPEN,
         # Records that fail while only dead letters were sent must hold the sends first.
         (_T.WAITING, _TE.TROUBLE): _T.HOLDING,
         (_T.HOLDING, _TE.DIED): _T.STALLED,
         (_T.SETTLING, _TE.DIED): _T.STALLED,
+        (_T.PAUSED, _TE.DIED): _T.STALLED,
         (_T.WAITING, _TE.DIED): _T.STALLED,
         (_T.OPEN, _TE.DIED): _T.STALLED,
         (_T.STALLED, _TE.REPLACED): _T.SETTLING,

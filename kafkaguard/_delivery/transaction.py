@@ -1,4 +1,4 @@
-"""How a transaction ends: ``with producer.transaction():`` of any client. No I/O here.
+"""The end of a transaction block, for all clients. No I/O.
 
 ``begin``, the body, ``commit``; each call is made again while its verdict says so. The
 coordinator carries a commit or an abort out once, so one whose answer was lost is asked
@@ -54,7 +54,7 @@ class TransactionRun:
 
     Args:
         policy: How hard to try.
-        random: Gives numbers from 0 to below 1.
+        random: Returns random numbers from 0 to below 1.
     """
 
     def __init__(self, policy: Policy, *, random: Callable[[], float] = random) -> None:
@@ -64,7 +64,7 @@ class TransactionRun:
         self._machine = Machine(0.0, random)
 
     def starts(self, call: Call, now: float) -> None:
-        """Take note that a call is made for the first time."""
+        """Record that a call is made for the first time."""
         self._call = call
         self._machine = Machine(now, self._random, repeatable=_PHASES[call].repeatable)
 
@@ -90,7 +90,7 @@ class TransactionRun:
         return Next("raise")
 
     def aborts_after(self, error: BaseException) -> bool:
-        """Tell whether to abort after the body has raised, or the commit has failed.
+        """Return whether to abort after the body has raised, or the commit has failed.
 
         Args:
             error: What was raised. Anything but an error of Kafka's is aborted.

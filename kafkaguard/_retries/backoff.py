@@ -1,4 +1,4 @@
-"""How long to wait: pure functions of a description, a count and a random number."""
+"""Backoff: pure functions of settings, a count and a random number."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def draw_wait(
         backoff: The description.
         number: Which failure it is, from 1.
         previous: The wait before, in seconds; 0 if there was none.
-        random: Gives numbers from 0 to below 1.
+        random: Returns random numbers from 0 to below 1.
         throttle: How long the broker asks to wait, in seconds.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What happened: one frozen object an event, and the hooks that receive them."""
+"""Events of calls and producers: one frozen class for each, and hooks."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class EventHook(Protocol):
     """
 
     def __call__(self, event: Event, /) -> object:
-        """Take in an event."""
+        """Record an event."""
 
 
 def emit(hooks: Iterable[EventHook], event: Event) -> None:

@@ -36,17 +36,17 @@ class StopReason(StrEnum):
     DEADLINE = "DEADLINE"
     """The next attempt would begin after the deadline."""
     WAITS = "WAITS"
-    """It was not accepted as often as the policy waits."""
+    """The waits that the policy allows (max_waits) are used up."""
     BUDGET = "BUDGET"
     """The retry budget of the cluster is used up."""
     BREAKER_OPEN = "BREAKER_OPEN"
-    """The cluster kept failing and is not asked for a while."""
+    """The circuit breaker is open, because the cluster kept failing."""
     REJECTED = "REJECTED"
     """It can never succeed."""
     CONFIGURE = "CONFIGURE"
-    """A human must mend configuration, credentials or ACLs."""
+    """A human must correct configuration, credentials or ACLs."""
     IN_DOUBT = "IN_DOUBT"
-    """It may have been done already, and doing it twice was not allowed."""
+    """It may have succeeded already, and the policy does not allow to do it twice."""
     FENCED = "FENCED"
     """Another instance owns the id."""
     ABORT = "ABORT"
@@ -58,7 +58,7 @@ class StopReason(StrEnum):
     REPAIR_FAILED = "REPAIR_FAILED"
     """What had to be done before the next attempt failed."""
     NESTED = "NESTED"
-    """A guard inside has tried already as hard as its policy allows."""
+    """A nested retry has used all attempts of its policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,10 @@ class CallContext:
     Args:
         api: The Kafka request that they lead to (``"Produce"``).
         topic: The topic concerned.
-        client: The library in between (``"confluent-kafka"``).
+        client: The client library (``"confluent-kafka"``).
         cluster: The cluster's id or bootstrap servers: who shares budget and breaker.
         null_key: Whether the record has no key.
-        facts: What is known of the topic.
+        facts: Facts about the topic.
         idempotent: Whether the producer is.
         transactional: Whether a transaction is open.
         phase: Where in its life the call is; see ``classify``.
@@ -162,7 +162,7 @@ class Machine:
 
     Args:
         started: The time of the first attempt.
-        random: Gives numbers from 0 to below 1.
+        random: Returns random numbers from 0 to below 1.
         bucket: The retry budget. Default: no such bound.
         repairs: Repairs that the driver can do. Without one for ABORT, REJOIN or
             RECREATE these stop; without one for REFRESH the wait must do.
@@ -197,7 +197,7 @@ class Machine:
     def failed(
         self, verdict: Verdict, ruling: Ruling, now: float, throttle: float = 0.0
     ) -> Step:
-        """Take in a failure and say what is next.
+        """Record a failure and say what is next.
 
         Args:
             verdict: What the failure means.
@@ -235,7 +235,7 @@ class Machine:
         return None
 
     def paused(self, wait: float, ruling: Ruling, now: float) -> Step:
-        """Take in that the breaker is open for ``wait`` seconds, and wait for it."""
+        """Record that the breaker is open for ``wait`` seconds, and wait for it."""
         wait = max(wait, ruling.backoff.floor)
         if now + wait >= self.deadline(ruling):
             return Step("stop", reason=StopReason.BREAKER_OPEN)
@@ -283,7 +283,7 @@ class Machine:
 
 
 def _is_plain(verdict: Verdict, ruling: Ruling) -> bool:
-    """Tell whether the verdict itself says that another attempt does no harm.
+    """Return whether the verdict itself says that another attempt does no harm.
 
     An override that makes RETRY of something else says no such thing.
     """
@@ -291,7 +291,7 @@ def _is_plain(verdict: Verdict, ruling: Ruling) -> bool:
 
 
 def _in_doubt(verdict: Verdict, action: Action) -> bool:
-    """Tell whether another attempt may do something twice."""
+    """Return whether another attempt may do something twice."""
     if action in _UNDONE:
         return False
     return action is Action.IN_DOUBT or verdict.written == "maybe"

@@ -1,1 +1,1 @@
-"""What an answer means: signals, rules, verdicts, topic facts, API names."""
+"""Classification: signals, rules, verdicts, topic facts, API names."""

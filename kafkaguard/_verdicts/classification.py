@@ -61,7 +61,7 @@ def classify(
             not known; for our own exceptions the one that they carry.
         client: The library that reported it. Default: told from the exception.
         null_key: Whether the record concerned has no key. Default: not known.
-        facts: What is known of the topic. Default: nothing.
+        facts: Facts about the topic. Default: nothing.
         idempotent: Whether the producer is. Default: not known, counts as not.
         transactional: Whether a transaction was open. Default: False.
         phase: ``"enqueue"``: raised before the client took the record. ``"single"``:

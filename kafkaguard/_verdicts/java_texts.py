@@ -1,4 +1,4 @@
-"""Texts of Java's client and of Spark's Kafka source that say more than their class.
+"""Texts of Java's client and of Spark's Kafka source that tell more than the class.
 
 Java's ``TimeoutException`` stands for much. While metadata is waited for nothing has
 been sent, so that is no delivery in doubt (``KafkaProducer.waitOnMetadata``).

@@ -1,4 +1,4 @@
-"""A request of Kafka's, as people name it."""
+"""Names of Kafka's requests, as people write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client's exception says: a code of the broker, or a condition of the client.
+"""Signals: the code or the condition that a client's exception reports.
 
 No client is imported here. kafka-python's and aiokafka's exceptions are told by the
 names of their classes, confluent-kafka's by the methods of their ``KafkaError``.

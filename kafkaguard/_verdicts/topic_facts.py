@@ -1,4 +1,4 @@
-"""What is known about topics: looked up once, kept for a while, never required.
+"""Facts about topics: looked up once, cached, never required.
 
 A look-up is advisory. Whatever goes wrong with it, the answer is "not known", the
 record goes to the broker, and one warning says what is missing.
@@ -34,8 +34,8 @@ NOTHING_KNOWN = TopicFacts()
 #: What helps, by what went wrong.
 REMEDIES: dict[type[KafkaGuardError], str] = {
     AuthorizationError: "Grant the ACL DescribeConfigs on the topic. ",
-    AuthenticationError: "Mend the credentials. ",
-    InvalidTopicError: "No topic can have this name: mend it. ",
+    AuthenticationError: "Correct the credentials. ",
+    InvalidTopicError: "This is not a valid topic name: correct it. ",
 }
 
 
@@ -50,7 +50,7 @@ class TopicFactsCache:
     Args:
         declared: Facts that the caller vouches for; they neither expire nor drop out.
         ttl: Seconds that a fact is trusted.
-        clock: Seconds that only ever grow.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -151,9 +151,9 @@ class _Lookup:
                 return
             self._warned.add(topic)
         _log.warning(
-            "cleanup.policy of topic %s could not be looked up (%s): records without a "
-            "key are left to the broker. %sDeclare topics={%r: "
-            "TopicFacts(compacted=...)} to do without the look-up.",
+            "cleanup.policy of topic %s could not be looked up (%s): the broker "
+            "checks records without a key. %sTo avoid the look-up, declare "
+            "topics={%r: TopicFacts(compacted=...)}.",
             topic,
             why,
             remedy,
@@ -262,6 +262,6 @@ class AwaitedFactsLookup(_Lookup):
             del self._running[topic]
 
     def close(self) -> None:
-        """End the look-ups that are under way."""
+        """End the look-ups that are running."""
         for task in self._running.values():
             task.cancel()

@@ -1,4 +1,4 @@
-"""The words of a verdict: what to do about an answer, and which rule said so."""
+"""Verdicts: what to do about an error, and the rule that decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each client does with an error: as recorded, and as Java's table says."""
+"""What each client does with an error by itself, as recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command reaches a cluster: the options that all such commands share."""
+"""Connection options that all commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The content of a message, for people and for programs."""
+"""The content of a Kafka message, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The group of all commands: each is a module that is imported when it is called."""
+"""The group of all commands; each module is imported on demand."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Problem(click.ClickException):
     is_flag=True,
     envvar="KAFKAGUARD_DEBUG",
     show_envvar=True,
-    help="Print the traceback of whatever ends a command.",
+    help="Print the traceback if a command fails.",
 )
 def cli(*, debug: bool) -> None:
     """Explain Kafka's errors, measure lag, check policies, test with real brokers."""

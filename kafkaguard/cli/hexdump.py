@@ -1,4 +1,4 @@
-"""From what a person copies out of a terminal to bytes."""
+"""Bytes from hexadecimal digits, as copied from a terminal."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def _digits(line: str, *, canonical: bool) -> str:
 
 
 def is_text(data: bytes) -> bool:
-    """Say whether this can only be text: messages of Kafka always hold a zero byte."""
+    """Return whether this is text: Kafka messages always have a zero byte."""
     return data.isascii() and b"\0" not in data

@@ -1,4 +1,4 @@
-"""The Java that PySpark starts ends with the command, whenever Ctrl-C comes.
+"""Stop the Java process of PySpark at the end of a command.
 
 PySpark tells of the process once Java has reported back, which takes seconds. A Ctrl-C
 before that leaves nobody who knows it: PySpark removes the folder to which Java is to

@@ -1,4 +1,4 @@
-"""A picture of lag over time, as SVG: one line a group."""
+"""A picture of lag over time (SVG)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lag report as a table for people, and as data for programs."""
+"""A lag report as a table and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences as they stand in the logs of clients and brokers, and what they are about.
+"""Sentences in the logs of clients and brokers, and the errors that they mean.
 
 Of librdkafka, Java's client and broker, Spark and others; each is a pattern, since
 names and numbers stand in them. The first that fits decides.

@@ -1,4 +1,4 @@
-"""From what a person pastes to an error: a code, a name, a text or a traceback."""
+"""Find an error in a code, a name, a text or a traceback."""
 
 from __future__ import annotations
 

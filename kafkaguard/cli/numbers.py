@@ -1,4 +1,4 @@
-"""Numbers on the command line: finite, and within bounds that the refusal names."""
+"""Numbers on the command line: finite and within bounds."""
 
 from __future__ import annotations
 

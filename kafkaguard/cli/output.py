@@ -1,4 +1,4 @@
-"""What commands print for people: text is text, and never markup.
+"""Output of commands: plain text, without markup.
 
 Names, paths and brokers' words come from outside. Where the output goes into a pipe or
 a file nothing is folded, so that what is looked for can be found. A table that is wider

@@ -1,4 +1,4 @@
-"""Progress for people: a line on stderr whenever something changed."""
+"""Progress of commands: a line on stderr for each change."""
 
 from __future__ import annotations
 

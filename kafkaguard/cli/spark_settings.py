@@ -1,4 +1,4 @@
-"""Spark's settings in a pipeline file: what is wrong before Spark starts, and after."""
+"""Spark settings in a pipeline file: checks before and after Spark starts."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def check_settings(settings: Mapping[str, str]) -> None:
         if not name.startswith(_PREFIX):
             raise MistakeError(
                 ("spark", name),
-                "this is no setting of Spark: their names begin with 'spark.' "
+                "this is not a Spark setting: their names begin with 'spark.' "
                 "(those of Hadoop with 'spark.hadoop.')",
             )
     if _MEMORY in settings and not _is_enough(settings[_MEMORY]):
         raise MistakeError(
             ("spark", _MEMORY),
-            f"{settings[_MEMORY]!r} is not enough, or no size for Java: write it as "
-            "'512m' or '4g'; Spark needs 450m at least",
+            f"{settings[_MEMORY]!r} is too small, or not a size that Java accepts: "
+            "write it as '512m' or '4g'; Spark needs at least 450m",
         )
 
 

@@ -1,4 +1,4 @@
-"""What went wrong: one class for each of the broker's error codes.
+"""Error classes: one for each of the broker's error codes.
 
 ::
 
@@ -16,7 +16,7 @@
         +-- ApplicationRecoverableError KIP-1050
         +-- UnrecognisedCodeError       a number from the future; it is kept
 
-The class is Kafka's word about the code. What to do is the word of
+The class is Kafka's classification of the code. What to do is in
 :attr:`KafkaGuardError.verdict`, which also knows the request that was answered.
 """
 

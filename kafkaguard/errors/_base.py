@@ -1,4 +1,4 @@
-"""The trunks of the error tree, and what every error carries."""
+"""Base classes of all errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class MadeAtRunTime(type):
-    """The metaclass of classes that no module holds, so that they pickle all the same.
+    """The metaclass of classes made at run time, so that they can be pickled.
 
     Such a class remembers its ``recipe``: the function and the arguments that make it
     (again, in another process).
@@ -31,17 +31,17 @@ copyreg.pickle(MadeAtRunTime, _recipe)
 def _restore(
     cls: type[KafkaGuardError], args: tuple[Any, ...], state: dict[str, Any]
 ) -> KafkaGuardError:
-    """Build an error without running an ``__init__``: a client's may want more."""
+    """Build an error without ``__init__``: a client's may need other arguments."""
     error = cls.__new__(cls, *args)
     error.__dict__.update(state)
     return error
 
 
 class KafkaGuardError(Exception):
-    """What a broker answered, or what a client said in its place.
+    """An error of a broker, or a condition that a client reports.
 
-    The class is Kafka's word about the code. What to do is the word of
-    :attr:`verdict`, which also knows the request that was answered.
+    The class is Kafka's classification of the code. What to do is in :attr:`verdict`,
+    which also depends on the request.
 
     Args:
         message: What happened, for people. Default: nothing beyond code and place.
@@ -50,12 +50,12 @@ class KafkaGuardError(Exception):
         topic: The topic concerned.
         partition: The partition concerned.
         broker: The id of the broker that answered.
-        client: The library in between (``"kafka-python"``, ``"confluent-kafka"``,
+        client: The client library (``"kafka-python"``, ``"confluent-kafka"``,
             ``"aiokafka"``).
         broker_message: The broker's own text.
-        original: The client's exception. Its type and text are kept as strings,
-            since pickling drops ``__cause__``.
-        verdict: What to do. Default: worked out from the other arguments when asked.
+        original: The client's exception. Its type and text are kept as strings, because
+            pickling drops ``__cause__``.
+        verdict: What to do. Default: classified from the other arguments on first use.
     """
 
     code: int | None = None
@@ -63,8 +63,8 @@ class KafkaGuardError(Exception):
     #: ``"broker"`` for a code that came (or would come) over the wire, ``"client"``
     #: for a condition that the client library found by itself.
     origin: ClassVar[str] = "broker"
-    #: Where a guarded admin's creation finds it there: how it differs from what was
-    #: asked for, an empty text if it does not; None: nobody looked.
+    #: For a guarded admin's create whose object exists: how it differs from the
+    #: request, or an empty text; None if it was not compared.
     differences: str | None = None
 
     def __init__(  # noqa: PLR0913 - one for each attribute
@@ -109,7 +109,7 @@ class KafkaGuardError(Exception):
 
     @property
     def given_verdict(self) -> Verdict | None:
-        """The verdict of the guard that raised it, which knew more than it says."""
+        """The verdict of the guard that raised it, which knew further facts."""
         return self._verdict
 
     @property
@@ -125,7 +125,7 @@ class KafkaGuardError(Exception):
         return ", ".join(str(part) for part in parts if part)
 
     def __str__(self) -> str:
-        """Say in one line what happened, where, and what to do next."""
+        """Return in one line what happened, where, and what to do next."""
         head = self.name if self.code is None else f"{self.name} ({self.code})"
         place = f" [{self.place}]" if self.place else ""
         said = [t for t in (self.summary, self.broker_message) if t]
@@ -145,9 +145,9 @@ def _qualified(cls: type) -> str:
 
 
 class RetriableError(KafkaGuardError):
-    """Kafka's table says that the same request may succeed later.
+    """The same request may succeed later, by Kafka's own table.
 
-    Whether *this* request should be repeated is the verdict's word.
+    Whether *this* request should be repeated is in the verdict.
     """
 
 

@@ -1,4 +1,4 @@
-"""librdkafka says: its local codes, and the class of what each of them means.
+"""librdkafka's local codes, each with its error class.
 
 The broker's codes start at -1 and go up, librdkafka's own go down from -137. Numbers
 and names are those of ``confluent_kafka.KafkaError``; a test compares them.

@@ -1,6 +1,6 @@
-"""Classes made at run time: of a number without a class, and of two parents.
+"""Error classes made at run time: for unknown codes, and with two parents.
 
-Both are cached, so the same request gives the same class, and both pickle.
+Both are cached and can be pickled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BY_NAME = {cls.name: cls for cls in BY_CODE.values()}
-# confluent-kafka's C module calls itself by a name that cannot be imported.
+# The name of confluent-kafka's C module cannot be imported.
 _REAL_MODULES = {"cimpl": "confluent_kafka.cimpl"}
 
 
@@ -31,8 +31,7 @@ def for_code(code: int) -> type[KafkaGuardError]:
 
     Args:
         code: A code of the broker (-1 and up) or a local one of librdkafka (-137 and
-            down). For a number that nobody knows the class is a fatal one of its own
-            that keeps the number.
+            down). An unknown number has its own fatal class, which keeps the number.
 
     Raises:
         TypeError: ``code`` is not an int.
@@ -94,7 +93,7 @@ def module_of(cls: type) -> str:
 
 
 def _dual_again(ours: type[KafkaGuardError], path: str) -> type[KafkaGuardError]:
-    """Make a dual class in another process, or ours alone where theirs is missing."""
+    """Make a dual class in another process, or only ours if theirs is missing."""
     module, _, name = path.partition(":")
     try:
         theirs = getattr(importlib.import_module(module), name)

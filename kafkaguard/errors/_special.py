@@ -1,4 +1,4 @@
-"""Errors without a code: Kafka's own, and those that a client makes itself."""
+"""Errors without a code: Kafka's own, and conditions of clients."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NoError(KafkaGuardError):
 
 
 class AnswersOfOthers(Protocol):
-    """What the other partitions of a call were answered."""
+    """The answers for the other partitions of a call."""
 
     @property
     def partitions(self) -> Mapping[Any, Any]:
@@ -53,11 +53,11 @@ class AnswersOfOthers(Protocol):
 class RemoteStorageNotReadyError(RetriableError):
     """The broker is still reading the metadata of remote (tiered) storage.
 
-    There is no code for it: a broker answers 9 or -1, and only the request and the
-    topic tell (KIP-1007). Other partitions of the same request are not concerned.
+    It has no code: a broker answers 9 or -1, and only request and topic show what it
+    means (KIP-1007). Other partitions of the same request are not affected.
 
     Attributes:
-        report: What the others were answered, where a guarded consumer's call for
+        report: The answers for the other partitions, if a guarded consumer's call for
             several partitions raises this.
     """
 
@@ -66,10 +66,10 @@ class RemoteStorageNotReadyError(RetriableError):
 
 
 class InvalidRecordKeyError(InvalidRecordError):
-    """A record without a key was meant for a compacted topic (KIP-135).
+    """A record for a compacted topic has no key (KIP-135).
 
-    Brokers answer 87 (old ones 2) and with it fail the whole batch, so a guard raises
-    this before anything is sent.
+    Brokers answer 87 (old ones 2) and fail the whole batch, so the guard raises this
+    error before anything is sent.
     """
 
     name = "INVALID_RECORD_KEY"
@@ -83,7 +83,7 @@ class ClientConnectionError(RetriableError):
 
 
 class ClientNotConnectedError(ClientConnectionError):
-    """There was no connection to begin with, so nothing was sent."""
+    """No connection could be made, so nothing was sent."""
 
     name = "CLIENT_NOT_CONNECTED"
 
@@ -96,7 +96,7 @@ class ClientTimeoutError(RetriableError):
 
 
 class CallInterruptedError(FatalError):
-    """The caller itself ended the call: a cancelled task, Ctrl-C, an exit."""
+    """The caller ended the call: a cancelled task, Ctrl-C, an exit."""
 
     name = "CALL_INTERRUPTED"
     origin = "client"
@@ -117,21 +117,21 @@ class ClientMetadataError(RetriableError):
 
 
 class BatchMateRefusedError(RetriableError):
-    """Its batch was refused, for another record or as a whole; it was not looked at."""
+    """The record's batch was refused because of another record, or as a whole."""
 
     name = "BATCH_MATE_REFUSED"
     origin = "client"
 
 
 class PartitionNotThereError(FatalError):
-    """A partitioner chose a partition that is not there; nothing was sent."""
+    """A partitioner chose a partition that does not exist; nothing was sent."""
 
     name = "PARTITION_NOT_THERE"
     origin = "client"
 
 
 class RecordPurgedError(FatalError):
-    """The client dropped the record, because it was told to or because it closed."""
+    """The client dropped the record, because of purge() or because it was closed."""
 
     name = "RECORD_PURGED"
     origin = "client"
@@ -152,7 +152,7 @@ class ClientClosedError(FatalError):
 
 
 class ClientFencedError(FatalError):
-    """The client learnt that another instance took over its id."""
+    """Another instance uses the client's id now."""
 
     name = "CLIENT_FENCED"
     origin = "client"
@@ -173,21 +173,21 @@ class ClientConfigurationError(FatalError):
 
 
 class ClientProtocolError(FatalError):
-    """The client could not read what the other side sent."""
+    """The client could not read an answer."""
 
     name = "CLIENT_PROTOCOL"
     origin = "client"
 
 
 class ClientStateError(FatalError):
-    """The call does not fit the state that the client is in."""
+    """The call is not allowed in the client's current state."""
 
     name = "CLIENT_STATE"
     origin = "client"
 
 
 class ClientNoticeError(FatalError):
-    """A notice that the client hands over like an error, and that is none."""
+    """A notice that the client reports like an error, and that is none."""
 
     name = "CLIENT_NOTICE"
     origin = "client"

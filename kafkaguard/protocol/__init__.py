@@ -1,4 +1,4 @@
-"""Kafka's messages as dicts and bytes.
+"""Kafka messages as dicts and bytes.
 
 ``broker_registration`` is one of them, ``message(name)`` any other. The schemas are
 those of kafka-python's protocol engine, loaded at first use, and our own where it has

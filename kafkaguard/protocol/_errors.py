@@ -1,4 +1,4 @@
-"""The one error of this package, and the form in which it travels up the layout."""
+"""``ProtocolError``, and how it collects the path of a field."""
 
 from __future__ import annotations
 

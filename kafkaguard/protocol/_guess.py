@@ -1,4 +1,4 @@
-"""What a message may be, when only its bytes are there."""
+"""Find the API and version of a message from its bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def guess_request(data: bytes) -> tuple[Message, int]:
         ProtocolError: It starts with no number of a message that is known here.
     """
     if len(data) < _SIZE:
-        raise ProtocolError(f"{len(data)} bytes are no message of Kafka", offset=0)
+        raise ProtocolError(f"{len(data)} bytes are not a Kafka message", offset=0)
     key = int.from_bytes(data[:2], "big", signed=True)
     try:
         found = message(key)

@@ -1,4 +1,4 @@
-"""From a schema and a version to the layout that reads and writes."""
+"""Build the layout of a message from its schema and version."""
 
 from __future__ import annotations
 

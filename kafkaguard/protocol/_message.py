@@ -1,4 +1,4 @@
-"""A message of Kafka, both directions, every version."""
+"""A Kafka message: request and response, in every version."""
 
 from __future__ import annotations
 

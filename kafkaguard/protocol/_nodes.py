@@ -1,4 +1,4 @@
-"""How arrays and structs lie in the bytes, and what of the content goes where."""
+"""Encode and decode arrays and structs."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ class Absent:
             return
         if self.slot.bytes_of(content) != self.slot.written:
             raise MalformedError(
-                f"not in this version, only in {self.versions}, and its value may not "
-                "be dropped: leave it out, or write another version"
+                f"this version lacks the field, which only {self.versions} have, and "
+                "its value must not be lost: leave it out, or write another version"
             ).inside(self.slot.name)
 
 

@@ -1,4 +1,4 @@
-"""How single values lie in the bytes."""
+"""Encode and decode single values."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ class Length:
             raise MalformedError(null or f"a negative length, {length}", start)
         if length * unit > source.left:
             raise MalformedError(
-                f"a length of {length} needs {length * unit} bytes at least, "
-                f"{source.left} are left: the input is cut off, or it is of another "
+                f"a length of {length} needs at least {length * unit} bytes, and "
+                f"{source.left} are left: the input is truncated, or has another "
                 "version",
                 start,
             )
@@ -151,7 +151,7 @@ class Length:
         most = 2 ** (8 * self.size - 1) - 1 if self.size else _COMPACT_MAX
         number = -1 if length is None else length
         if number > most:
-            raise MalformedError(f"a length of {number}, and {most} is the most")
+            raise MalformedError(f"a length of {number}, and the maximum is {most}")
         if self.size:
             target += number.to_bytes(self.size, "big", signed=True)
         else:

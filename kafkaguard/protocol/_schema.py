@@ -1,4 +1,4 @@
-"""Kafka's message schemas: those of kafka-python's protocol engine, and our own."""
+"""Schemas of messages: kafka-python's and kafkaguard's own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Versions:
     last: int
 
     def __contains__(self, version: int) -> bool:
-        """Say whether a version is in it."""
+        """Return whether a version is in it."""
         return self.first <= version <= self.last
 
 

@@ -1,4 +1,4 @@
-"""Bytes with a position and an end, beyond which nothing is read."""
+"""Bytes with a position and an end."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Source:
         start = self.position
         if size > self.end - start:
             raise MalformedError(
-                f"{size} bytes needed, {self.end - start} are left: the input is cut "
-                "off, or it is of another version",
+                f"{size} bytes needed, {self.end - start} are left: the input is "
+                "truncated, or has another version",
                 start,
             )
         self.position = start + size
@@ -77,7 +77,7 @@ class Source:
         if self.left:
             raise MalformedError(
                 f"{self.left} bytes too many: the input is longer than the message, or "
-                "it is of another version",
+                "has another version",
                 self.position,
             )
 

@@ -1,4 +1,4 @@
-"""Bytes that are no message of Kafka's: who speaks another protocol here.
+"""Recognise bytes of other protocols, such as TLS and HTTP.
 
 A message begins with its size, four bytes. Whatever else comes is read as a size too,
 which is how "GET " becomes ``Invalid receive (size = 1195725856)`` in a broker's log.

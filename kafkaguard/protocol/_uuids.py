@@ -1,4 +1,4 @@
-"""Kafka's ids in each of the forms that people and programs write them."""
+"""Kafka's ids, in all forms in which they are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BrokerRegistration (62): how a broker makes itself known to the controller.
+"""BrokerRegistration (62): a broker registers with the controller.
 
 Fields of the request: ``broker_id``, ``cluster_id``, ``incarnation_id`` (uuid),
 ``listeners`` (``name``, ``host``, ``port``, ``security_protocol``), ``features``

@@ -1,4 +1,4 @@
-"""Real brokers and real faults, for your tests and ours."""
+"""Real brokers and faults for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures for your tests: a real broker, a topic, users, and faults on the wire.
+"""pytest fixtures: a real broker, a topic, users, and faults.
 
 pytest loads this by itself where kafkaguard is installed; nothing of Kafka is imported
 and nothing is started before a test asks for a fixture.

@@ -1,4 +1,4 @@
-"""What the user decides: retry policies, where they come from, and presets."""
+"""Retry policies, their sources, and presets."""
 
 from kafkaguard._consuming.events import (
     CommitFailedEvent,

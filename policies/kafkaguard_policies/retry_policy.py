@@ -1,4 +1,4 @@
-"""The retry policy: its settings, what they mean, and the calls that run under it."""
+"""``RetryPolicy``: settings, and calls under them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 class RetryPolicy(RuledPolicy):
-    """How hard to try, and what happens to what cannot succeed.
+    """How often and how long to try, and what happens to rejected records.
 
     Frozen: a policy never changes; ``replace`` makes another one. All durations are
-    seconds, as a number or a ``timedelta``. Every value has a bound; where one may be
-    removed, the value is the word ``unbounded``.
+    seconds, as a number or a ``timedelta``. Every value has a bound. To remove it,
+    where that is possible, give ``unbounded``.
 
     Example:
         >>> RetryPolicy(max_attempts=3, deadline=10).max_attempts
@@ -44,9 +44,10 @@ class RetryPolicy(RuledPolicy):
         """Return the schedule of waits: a table, JSON and a picture.
 
         Args:
-            action: The kind of failure: RETRY, REFRESH and the repairs count
-                attempts; WAIT does not. After what ends a call there is no wait, and
-                ``ending`` says why. Overrides by nothing but the action count.
+            action: The kind of failure: RETRY, REFRESH and the repairs count attempts;
+                WAIT does not. If the action ends the call there is no wait, and
+                ``ending`` says why. Only overrides that select by action alone are
+                used.
             seed: Of the random numbers; the same seed gives the same preview.
             runs: How many schedules are drawn for averages and percentiles.
             limit: How many waits are shown at most.
@@ -61,7 +62,7 @@ class RetryPolicy(RuledPolicy):
         deadline: float | timedelta | None = None,
         **kwargs: Any,
     ) -> T:
-        """Call a function, and again as this policy says.
+        """Call a function and retry it under this policy.
 
         Args:
             fn: The function.
@@ -71,12 +72,13 @@ class RetryPolicy(RuledPolicy):
             kwargs: Its keyword arguments.
 
         Returns:
-            What ``fn`` returned; None where its exception is no failure (IGNORE).
+            The result of ``fn``, or None if its exception is not a failure (IGNORE).
 
         Raises:
             TypeError: ``fn`` is a generator or a coroutine function, or the policy has
                 an ``attempt_timeout``.
-            Exception: What ``fn`` raised last; ``outcome_of`` tells why it ended.
+            Exception: The last exception of ``fn``; ``outcome_of`` returns why there
+                was no other attempt.
         """
         return self._retrier.run(fn, args, kwargs, deadline)
 
@@ -88,9 +90,9 @@ class RetryPolicy(RuledPolicy):
         deadline: float | timedelta | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, T]:
-        """Await a coroutine function, and again as this policy says.
+        """Await a coroutine function and retry it under this policy.
 
         As ``call``; the deadline and ``attempt_timeout`` also end an attempt that
-        hangs, with ``TimeoutError``. Cancellation passes untouched.
+        hangs, with ``TimeoutError``. Cancellation is passed on.
         """
         return self._retrier.arun(fn, args, kwargs, deadline)

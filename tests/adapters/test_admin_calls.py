@@ -181,6 +181,8 @@ async def test_failed_start_is_not_told_as_an_end(build):
     with pytest.raises(KafkaConnectionError):
         await guarded.start()
     ask = guarded.list_topics if build is AIOKafkaAdminClient else guarded.getone
-    with pytest.raises(errors.ClientClosedError, match="did not start: mend") as caught:
+    with pytest.raises(
+        errors.ClientClosedError, match="did not start: correct"
+    ) as caught:
         await ask()
     assert "was closed" not in str(caught.value)

@@ -346,6 +346,14 @@ class TestSendingAgain:
         assert outcomes(client, driver, batch) == [FAILED] * 3
         assert client.calls.count("hand_over") == 1
 
+    def test_dead_letters_are_sent_where_the_size_limit_cannot_be_asked(self, build):
+        """They do not wait for an answer that does not come."""
+        client, driver = build(on_reject="dead_letter")
+        client.breaks["ask_limit"] = RuntimeError("closed behind the guard")
+        batch = client.send("t", (b"a", b"1"))
+        client.refuse(batch, BAD)
+        assert outcomes(client, driver, batch) == ["dead_lettered"]
+
     def test_other_errors_of_a_dead_letter_say_nothing_about_the_next(self, build):
         """Each is tried."""
         client, driver = build(on_reject="dead_letter")
@@ -373,6 +381,17 @@ class TestDeath:
         assert [call for call in client.calls if call in steps] == list(steps)
         assert client.handed == [b"1", b"2"]
         assert not driver.is_held("any")
+
+    def test_a_factory_that_ends_the_program_is_no_successor(self, build):
+        """Its records have failed, and a send says that there is no client."""
+        client, driver = build()
+        client.breaks["succeed"] = SystemExit(3)
+        batch = client.send("t", (b"a", b"1"))
+        client.died(UnknownError("dead"), Place("t", 0))
+        client.refuse(batch, UnknownError(), blame="client", sent="never")
+        assert outcomes(client, driver, batch) == [FAILED]
+        with pytest.raises(e.KafkaGuardError, match="could not be replaced"):
+            driver.wait_for("t", Limit(LONG_S, "timeout"))
 
     def test_the_log_says_that_it_was_replaced_and_why(self, build, caplog):
         """When the successor is in use."""
@@ -520,18 +539,17 @@ class TestFaultsOfOurs:
     def test_every_record_is_settled_in_time_whatever_breaks(
         self, build, command, error, caplog
     ):
-        """By its due time, also where nobody carries on."""
+        """By its due time, and by the successor where there is one."""
         client, driver = build(due=0.3)
         client.breaks[command] = error
         batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
         client.died(UnknownError("dead"), Place("t", 0))
         client.refuse(batch, *[UnknownError()] * 2, blame="client", sent="never")
-        endings = {DONE} if command == "shut" else {FAILED, "in_doubt"}
+        is_told = command in ("hand_over", "succeed")
+        is_sent = not is_told and command != "send_now"  # what nobody has sent, fails
+        endings = {DONE} if is_sent else {FAILED, "in_doubt"}
         assert set(outcomes(client, driver, batch)) <= endings
         assert driver.pending() == 0
-        is_told = command == "hand_over" or (
-            command == "succeed" and isinstance(error, Exception)
-        )
         driver.outside.wait(time.monotonic() + LONG_S)
         said = "a command of the delivery machine failed" in caplog.text
         assert said is not is_told
@@ -554,7 +572,7 @@ class TestFaultsOfOurs:
         until(lambda: batch.tokens()[0] in client.records)
         assert outcomes(client, driver, batch) == ["in_doubt"]
         driver.outside.wait(time.monotonic() + LONG_S)
-        assert "what is due could not be done" in caplog.text
+        assert "a scheduled step of the delivery machine failed" in caplog.text
         assert "give_up" in client.calls
 
     def test_a_batch_that_cannot_be_followed_fails_no_send(self, build, caplog):
@@ -562,7 +580,7 @@ class TestFaultsOfOurs:
         client, driver = build()
         client.failed(None, [])
         driver.outside.wait(time.monotonic() + LONG_S)
-        assert "a batch could not be followed; it is sent" in caplog.text
+        assert "a batch could not be tracked; it is sent" in caplog.text
 
     def test_a_client_keeps_no_driver_alive(self):
         """One that nobody uses any more is told nothing."""

@@ -14,6 +14,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import errors as aiokafka_errors
 from kafkaguard import errors, guard
 from kafkaguard_adapters.aiokafka.errors import errors as aiokafka_classes
+from tests.contracts.attempts import AttemptsContract
+from tests.contracts.cases import CasesContract
 from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import ExpiryContract, ProducerContract, Writer
 from tests.contracts.rejects import RejectsContract
@@ -56,8 +58,9 @@ class AiokafkaWriter(Writer):
     def __init__(self, guarded, events, loop):
         super().__init__(guarded, events)
         self._loop = loop
-        report = guarded.report
-        guarded.report = lambda: loop.call(report)  # in its loop, as all else
+        report = getattr(guarded, "report", None)  # a bare client has none
+        if report is not None:
+            guarded.report = lambda: loop.call(report)  # in its loop, as all else
 
     def send(self, topic, value=None, key=None, **record):
         """Send by position, and return the future."""
@@ -137,9 +140,23 @@ class AiokafkaWriter(Writer):
         """Send in a loop of the child's own."""
         asyncio.run(self.guarded.send(topic, b"v", b"k"))
 
+    def deliver_in_child(self, topic):
+        """Send and stop in a loop of the child's own."""
+
+        async def deliver():
+            await self.guarded.send_and_wait(topic, b"child", b"k")
+            await self.guarded.stop()
+
+        asyncio.run(deliver())
+
 
 class AiokafkaContract(
-    ProducerContract, ExpiryContract, RejectsContract, InstrumentationContract
+    ProducerContract,
+    ExpiryContract,
+    AttemptsContract,
+    CasesContract,
+    RejectsContract,
+    InstrumentationContract,
 ):
     """The contract for this client, whatever its settings."""
 
@@ -148,6 +165,7 @@ class AiokafkaContract(
     client_error = aiokafka_errors.KafkaError
     client_refusal = aiokafka_classes.class_for(87)
     names_refused = False  # Produce v7
+    keeps_unknown_codes = False  # its class table ends with Kafka's
     settings: ClassVar = {}
 
     @contextmanager
@@ -163,6 +181,7 @@ class AiokafkaContract(
         largest=None,
         built=None,
         client_class=AIOKafkaProducer,
+        hook=None,
     ):
         """Build one in a loop, guard it, start it, and stop it in the end."""
         config = {
@@ -177,7 +196,11 @@ class AiokafkaContract(
         if largest is not None:
             config["max_request_size"] = largest
         events = []
-        options = {"policy": policy, "topics": topics, "on_event": events.append}
+        options = {
+            "policy": policy,
+            "topics": topics,
+            "on_event": hook or events.append,
+        }
 
         def factory(**config):
             built.append(client_class(**config))

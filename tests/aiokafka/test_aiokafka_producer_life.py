@@ -13,7 +13,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import errors as aiokafka_errors
 from kafkaguard import Action, DeliveryFailed, TopicFacts, errors, guard
 from kafkaguard._delivery.report import DeliveryReport, ForkedProducerError
+from kafkaguard._retries.events import WaitEvent
 from kafkaguard_policies import StackingWarning
+from tests.contracts.attempts import PATIENT
 from tests.contracts.producer import COMPACTED, read
 
 #: Seconds that nothing here may take, on the busiest machine.
@@ -62,7 +64,7 @@ class TestStart:
                 await call
         await producer.stop()
 
-    async def test_a_failed_start_is_told_as_one(self, kafka_topic):
+    async def test_b101_a_failed_start_is_told_as_one(self, kafka_topic):
         """Not as a client that was closed; and start() may be called again."""
         servers = "127.0.0.1:1"
         producer = guard(
@@ -84,7 +86,7 @@ class TestStart:
             assert before == len(other_tasks())
             await producer.send_and_wait(kafka_topic, b"v", b"k")
 
-    async def test_another_loop_is_refused(self, kafka_cluster, kafka_topic):
+    async def test_b102_another_loop_is_refused(self, kafka_cluster, kafka_topic):
         """A producer belongs to the loop in which it was built."""
         producer = guarded(kafka_cluster)
 
@@ -171,7 +173,7 @@ class TestDeath:
     """A producer that delivers nothing any more is replaced."""
 
     @pytest.mark.parametrize("idempotent", [True, False])
-    async def test_a_cancelled_sender_is_replaced(
+    async def test_b99_a_cancelled_sender_is_replaced(
         self, kafka_cluster, kafka_topic, idempotent
     ):
         """The bare client takes in records for ever, and sends none."""
@@ -346,6 +348,75 @@ class TestCalls:
             sent = await producer.send_and_wait(kafka_topic, b"v", b"0")
             assert sent.partition == 0
 
+    async def test_a_send_without_room_is_tried_again(self, kafka_topic, kafka_faults):
+        """By the policy, after the client's own time; it is delivered once."""
+        waits = asyncio.Event()
+
+        def hook(event):
+            if isinstance(event, WaitEvent):
+                waits.set()
+
+        async with guarded(
+            kafka_faults,
+            policy=PATIENT,
+            on_event=hook,
+            request_timeout_ms=1_000,
+            max_batch_size=500,
+        ) as producer:
+            await producer.send_and_wait(kafka_topic, b"first", b"k")
+            kafka_faults.take_away(0)
+            sends = [
+                asyncio.create_task(producer.send(kafka_topic, b"x" * 400, b"%d" % n))
+                for n in range(3)
+            ]
+            async with asyncio.timeout(LIMIT_S / 2):
+                await waits.wait()
+            kafka_faults.bring_back(0)
+            async with asyncio.timeout(LIMIT_S / 2):
+                found = await asyncio.gather(*await asyncio.gather(*sends))
+            assert sorted(each.offset for each in found) == [1, 2, 3]
+
+    async def test_a_partition_of_a_partitioner_that_is_not_there_is_set_aside(
+        self, kafka_cluster, kafka_topic
+    ):
+        """As the policy says, with its key, headers and time."""
+        letters = kafka_cluster.create_topic()
+        policy = {"on_reject": "dead_letter", "dead_letter": {"topic": letters}}
+        numbered = {"partitioner": lambda key, *_: 7 if key == b"k" else 0}
+        async with guarded(kafka_cluster, policy=policy, **numbered) as producer:
+            future = await producer.send(
+                kafka_topic, b"v", b"k", timestamp_ms=1234, headers=[("mine", b"1")]
+            )
+            # The dead letter has the same key, and no partition of its own either.
+            with pytest.raises(errors.PartitionNotThereError, match="partition 7"):
+                await future
+            producer.report()
+        async with guarded(
+            kafka_cluster, policy={"on_reject": "drop"}, **numbered
+        ) as producer:
+            future = await producer.send(kafka_topic, b"v", b"k")
+            assert (await producer.flush()).dropped == 1
+            with pytest.raises(errors.PartitionNotThereError):
+                await future
+
+    @pytest.mark.parametrize("partition", [99, -1])
+    async def test_a_given_partition_that_is_not_there_is_told(
+        self, kafka_cluster, kafka_topic, partition
+    ):
+        """Of both kinds: the bare client raises an AssertionError without a word."""
+        async with guarded(kafka_cluster) as producer:
+            with pytest.raises(errors.PartitionNotThereError) as caught:
+                await producer.send(kafka_topic, b"v", b"k", partition=partition)
+            error = caught.value
+            assert isinstance(error, AssertionError)
+            assert (kafka_topic, partition) == (error.topic, error.partition)
+            assert f"given partition {partition}, and the topic has" in str(error)
+            batch = producer.create_batch()
+            batch.append(key=b"k", value=b"v", timestamp=None)
+            with pytest.raises(errors.PartitionNotThereError):
+                await producer.send_batch(batch, kafka_topic, partition=partition)
+            assert (await producer.send_and_wait(kafka_topic, b"v", b"k")).offset == 0
+
     async def test_a_null_key_is_looked_for_after_the_serialiser(self, kafka_cluster):
         """One that makes None of a key is refused; one that makes a key is not."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
@@ -385,7 +456,7 @@ class TestCalls:
                 await producer.send(kafka_topic, "text", b"k")
             assert (await producer.send_and_wait(kafka_topic, b"v", b"k")).offset == 0
 
-    async def test_a_cancelled_future_is_no_error(self, kafka_cluster):
+    async def test_b100_a_cancelled_future_is_no_error(self, kafka_cluster):
         """Cancelling what send() returned does not stop the record, as in the client."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         stale = {topic: TopicFacts(compacted=False)}

@@ -125,7 +125,7 @@ class TestBlock:
             assert caught.value.verdict.action == Action.ABORT
         assert committed(kafka_cluster, topic) == []
 
-    async def test_a_commit_whose_answer_is_lost_is_asked_again(
+    async def test_b22_a_commit_whose_answer_is_lost_is_asked_again(
         self, kafka_topic, kafka_faults
     ):
         """Carried out once."""

@@ -74,6 +74,10 @@ async def test_a_client_that_has_changed_is_guarded_by_its_public_interface(
     )
     stale = kafka_cluster.create_topic(config=COMPACTED)
     topics = {stale: TopicFacts(compacted=False)}
+    # Nobody would follow the outcome, so refused records would be lost.
+    for lost in ("drop", "dead_letter"):
+        with pytest.raises(errors.ClientConfigurationError, match="on_reject: raise"):
+            guard(producer, policy={"on_reject": lost})
     with caplog.at_level(logging.WARNING, "kafkaguard"):
         guarded = guard(producer, topics=topics)
     messages = [r.getMessage() for r in caplog.records]

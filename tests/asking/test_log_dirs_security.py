@@ -184,7 +184,7 @@ def test_protocol_that_does_not_fit_the_port_ends_in_time(secured, protocol):
 @pytest.mark.parametrize(
     ("listener", "protocol", "text"),
     [
-        ("SASL_PLAIN", "PLAINTEXT", "asks for SASL or TLS"),
+        ("SASL_PLAIN", "PLAINTEXT", "requires SASL or TLS"),
         ("SASL_PLAIN", "SASL_SSL", "security protocol of this port"),
         ("PLAINTEXT", "SSL", "security protocol of this port"),
     ],

@@ -12,8 +12,12 @@ from kafka import KafkaProducer
 from aiokafka import AIOKafkaProducer
 from kafkaguard import DeliveryFailed, guard
 
-#: Seconds that a record has, and that a call may wait.
-DELIVERY_S, CALL_S = 4.0, 8.0
+#: Seconds that a record has, and that a call may wait; and that the policy tries for.
+DELIVERY_S, CALL_S, POLICY_S = 4.0, 8.0, 20.0
+POLICY = {"deadline": POLICY_S}
+#: confluent-kafka's is longer than any fault: librdkafka writes records twice once one
+#: has timed out on its way, since it then numbers anew what else is on its way.
+CONFLUENT_S = 60.0
 
 
 class KafkaPython:
@@ -21,11 +25,17 @@ class KafkaPython:
 
     Args:
         servers: Where the cluster is.
+
+    Attributes:
+        LONGEST_S: When a record must have its outcome.
     """
+
+    LONGEST_S = CALL_S + POLICY_S + DELIVERY_S
 
     def __init__(self, servers):
         self._producer = guard(
             factory=KafkaProducer,
+            policy=POLICY,
             config={
                 "bootstrap_servers": servers,
                 "linger_ms": 5,
@@ -56,17 +66,20 @@ class Confluent:
         servers: Where the cluster is.
     """
 
+    LONGEST_S = 2 * CONFLUENT_S  # one that is sent again has as long once more
+
     def __init__(self, servers):
         self._producer = guard(
             factory=Producer,
-            policy={"deadline": CALL_S},
+            policy={"deadline": CONFLUENT_S},
             config={
                 "bootstrap.servers": servers,
                 "enable.idempotence": True,
                 "linger.ms": 5,
+                "batch.size": 16_384,  # as the others; its own default is 1 MB
                 "socket.timeout.ms": 1_000,
                 "request.timeout.ms": 1_000,
-                "delivery.timeout.ms": int(DELIVERY_S * 1000),
+                "delivery.timeout.ms": int(CONFLUENT_S * 1000),
                 "reconnect.backoff.max.ms": 500,
                 "error_cb": lambda _: None,
             },
@@ -105,6 +118,8 @@ class Aiokafka:
         servers: Where the cluster is.
     """
 
+    LONGEST_S = KafkaPython.LONGEST_S
+
     def __init__(self, servers):
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="loop")
@@ -122,7 +137,7 @@ class Aiokafka:
         return future.result(seconds)
 
     async def _start(self):
-        producer = guard(factory=AIOKafkaProducer, config=self._config)
+        producer = guard(factory=AIOKafkaProducer, config=self._config, policy=POLICY)
         await producer.start()
         return producer
 

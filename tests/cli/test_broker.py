@@ -106,13 +106,13 @@ def test_people_get_tables(tmp_path):
 
 
 def test_it_ends_with_its_brokers(tmp_path):
-    """When all brokers have ended there is nothing to wait for."""
+    """When all brokers have stopped there is nothing to wait for."""
     with start(tmp_path, "--json") as process:
         facts = json.loads(process.stdout.readline())
         os.kill(facts["brokers"][0]["pid"], signal.SIGKILL)
         assert process.wait(30) == 1
         error = json.loads(process.stdout.readline())["error"]
-    assert "all brokers have ended" in error
+    assert "all brokers have stopped" in error
     assert wait_for(lambda: not list(tmp_path.iterdir()), 10)
 
 
@@ -130,9 +130,12 @@ def test_it_ends_with_its_brokers(tmp_path):
         (["--set", "num.io.threads"], "expected KEY=VALUE"),
         (["--grant", "bob:READ"], "expected USER:OPERATION:RESOURCE:NAME"),
         (["--grant", "bob:READ:TOPIC:orders"], "add the user with --user bob:"),
-        (["--compacted-topic", "a/b"], "'a/b' is no topic's name"),
+        (["--compacted-topic", "a/b"], "'a/b' is not a valid topic name"),
         (["--set", "num.io.threads=many"], "Invalid value many"),
-        (["--topic", "a/b:2"], "'a/b' is no topic's name: 1 to 249 of the characters"),
+        (
+            ["--topic", "a/b:2"],
+            "'a/b' is not a valid topic name: 1 to 249 of the characters",
+        ),
     ],
 )
 def test_mistakes_end_with_2_and_a_reason(arguments, message):

@@ -155,7 +155,7 @@ def test_long_bytes_are_shortened_for_people_only():
         (["/dev/zero"], None, "/dev/zero: more than"),
         (["zz"], None, "the argument: no such file, and no hexadecimal digits"),
         (["-"], b"", "standard input: no bytes, and no hexadecimal digits"),
-        (["00"], None, "1 bytes are no message of Kafka"),
+        (["00"], None, "1 bytes are not a Kafka message"),
         (
             ["7fff00040000"],
             None,

@@ -147,7 +147,7 @@ def shell(script):
         ("KG errors > /dev/full", 2, "cannot write the output"),
         ("LC_ALL=C PYTHONIOENCODING=ascii KG errors", 0, ""),
         ("KG errors | head -1; exit ${PIPESTATUS[0]}", 0, ""),
-        ("head -c 3000 /dev/urandom | KG explain -", 2, "is no text"),
+        ("head -c 3000 /dev/urandom | KG explain -", 2, "is not UTF-8 text"),
         ("KG explain - < /dev/null", 2, "nothing to explain"),
     ],
 )
@@ -276,4 +276,4 @@ def test_the_packaged_recording_is_the_one_in_the_documentation():
 def test_bytes_that_are_no_text_are_refused():
     """Nothing is found by chance in them."""
     result = CliRunner().invoke(cli, ["explain", "-"], input=bytes(range(256)) * 99)
-    assert (result.exit_code, "is no text" in result.output) == (2, True)
+    assert (result.exit_code, "is not UTF-8 text" in result.output) == (2, True)

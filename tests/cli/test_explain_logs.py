@@ -129,7 +129,7 @@ def test_size_that_is_one_is_no_other_protocol():
 def test_decode_names_other_protocols(given, capsys):
     """As digits, and as they are."""
     assert run(["decode", given]) == 2
-    assert "and no message of Kafka" in capsys.readouterr().err
+    assert "not a Kafka message" in capsys.readouterr().err
 
 
 def test_source_of_what_was_not_recorded_claims_no_recording(capsys):

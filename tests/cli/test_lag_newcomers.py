@@ -135,7 +135,7 @@ WRONG_SETTINGS = {
         "SASL_PLAIN",
         "alice",
         {"security_protocol": "PLAINTEXT"},
-        "asks for SASL",
+        "requires SASL",
     ),
     "TLS on plaintext": (
         "PLAINTEXT",

@@ -41,7 +41,7 @@ def listener():
 def test_a_proxy_needs_somebody_behind_it(refused):
     """A misspelt address is not found out by the first client."""
     line = refused("proxy", "--bootstrap-server", "127.0.0.1:1,nobody.invalid:9092")
-    assert "no broker takes a connection: 127.0.0.1:1 (Connection refused)" in line
+    assert "no broker accepts a connection: 127.0.0.1:1 (Connection refused)" in line
     assert "nobody.invalid:9092 (" in line
 
 
@@ -56,13 +56,13 @@ def test_a_kill_switch_must_be_possible(refused, listener, tmp_path):
     """Where there is no folder for it, nobody could make the file."""
     file = tmp_path / "none" / "pause"
     line = refused("proxy", "--bootstrap-server", listener, "--pause-file", file)
-    assert f"--pause-file {file}: there is no folder" in line
+    assert f"--pause-file {file}: its folder does not exist" in line
 
 
 @pytest.mark.parametrize("name", ["a/b", ".", "ä", "a" * 250])
 def test_a_topic_needs_a_name_that_kafka_takes(refused, name):
     """No broker is started to refuse it."""
-    assert f"{name!r} is no topic's name" in refused("broker", "--topic", name)
+    assert f"{name!r} is not a valid topic name" in refused("broker", "--topic", name)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_checkpoint_needs_a_folder(refused, tmp_path):
     file.write_text(PIPELINE)
     line = refused("pipeline", "run", file)
     wrong = tmp_path / "rows.json"
-    assert f"line 5: stream.checkpoint: {wrong} is no folder that can be" in line
+    assert f"line 5: stream.checkpoint: {wrong} is not a writable folder" in line
 
 
 def test_a_demo_needs_java(refused, monkeypatch, tmp_path):

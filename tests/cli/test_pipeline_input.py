@@ -51,7 +51,9 @@ def test_malformed_line_stops_the_job_before_anything_is_sent(run, lines, topics
     result = run(lines)
     assert result.exit_code == 1
     assert "MALFORMED: file:" in result.output
-    assert "lines.json has a line that cannot be read as its columns" in result.output
+    assert (
+        "lines.json has a line that does not fit the declared columns" in result.output
+    )
     assert "it is line 2 of the file" in result.output
     assert "none" not in result.output
 
@@ -105,7 +107,7 @@ def test_key_that_a_cast_made_null_is_told_as_such(run, csv, kafka_cluster, topi
     del pipeline["policy"]
     result = run(pipeline)
     assert result.exit_code == 1
-    assert "a cast in select.key made null of a value" in result.output
+    assert "a cast in select.key made a value null" in result.output
 
 
 def mistakes(servers, topics):
@@ -113,16 +115,16 @@ def mistakes(servers, topics):
     kafka = {"kafka.bootstrap.servers": servers, "subscribe": topics[0]}
     return [
         ("options: {headr: true}", "source.options.headr", "'header'"),
-        ("options: {header: true}\n  colums: k string", "source.colums", "'columns'"),
+        ("options: header: true\n  colums: k string", "source.colums", "'columns'"),
         ("options: {header: true, mode: PERMISSIVE}", "source.options.mode", "on_malf"),
-        ("options: {}\n  columns: k string, v int", "source", "{header: true}"),
-        ("options: {header: true}\n  columns: v int, k int", "source.columns", "k, v"),
+        ("options: {}\n  columns: k string, v int", "source", "header: true"),
+        ("options: header: true\n  columns: v int, k int", "source.columns", "k, v"),
         (
-            "options: {header: true}\n  on_malformed: skip",
+            "options: header: true\n  on_malformed: skip",
             "source.on_malformed",
             "'dead",
         ),
-        ("options: {header: true}\nselect:\n  key: ${USER}", "select.key", "its value"),
+        ("options: header: true\nselect:\n  key: ${USER}", "select.key", "its value"),
         (
             f"format: kafka\n  options: {json.dumps(kafka)}",
             "source.options.subscribe",

@@ -174,6 +174,23 @@ def test_b81_an_aio_producer_settles_its_future_and_says_what_it_ignores(
     assert asyncio.run(run()) == 0
 
 
+def test_an_aio_producer_takes_no_policy_that_would_lose_records(kafka_cluster):
+    """Nobody follows the outcome, so no refused record is set aside."""
+    config = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    config |= {"enable.idempotence": True}
+
+    async def run():
+        client = AIOProducer(config)
+        for lost in ("drop", "dead_letter"):
+            with pytest.raises(
+                errors.ClientConfigurationError, match="on_reject: raise"
+            ):
+                guard(client, config=config, policy={"on_reject": lost})
+        await client.close()
+
+    asyncio.run(run())
+
+
 def test_settings_with_which_something_would_be_lost_are_refused(kafka_cluster):
     """Only errors reported, or a callback that the guard cannot know of."""
     servers = {"bootstrap.servers": kafka_cluster.bootstrap_servers}

@@ -331,8 +331,8 @@ def test_without_settings_it_says_what_is_not_noticed(kafka_cluster, caplog):
     """A consumer keeps its settings to itself: one line says what that costs."""
     consumer = guard(Consumer(settings(kafka_cluster.bootstrap_servers)))
     consumer.close()
-    assert caplog.text.count("without config={...} partitions that cannot be read") == 1
-    assert caplog.text.count("resets of offsets are not compared with the log") == 1
+    assert caplog.text.count("without config={...} the guard cannot detect") == 1
+    assert caplog.text.count("does not compare resets of offsets with the log") == 1
 
 
 def test_a_consumer_that_the_guard_builds_keeps_nothing_to_itself(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+import uuid
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 import confluent_kafka
 from confluent_kafka import Producer
+from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrumentor
 
-from kafkaguard import guard
+from kafkaguard import errors, guard
+from tests.contracts.attempts import AttemptsContract
+from tests.contracts.cases import CasesContract
+from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import (
     CallbacksContract,
     ExpiryContract,
@@ -17,6 +22,7 @@ from tests.contracts.producer import (
     Writer,
 )
 from tests.contracts.rejects import RejectsContract
+from tests.contracts.transactions import TransactionsContract
 
 
 class Handle:
@@ -52,9 +58,9 @@ class ConfluentWriter(Writer):
         self.guarded.produce(
             topic,
             value,
-            key,
-            -1 if partition is None else partition,
-            handle,
+            key=key,
+            partition=-1 if partition is None else partition,
+            on_delivery=handle,
             timestamp=timestamp_ms or 0,
             headers=headers,
         )
@@ -77,7 +83,10 @@ class ConfluentWriter(Writer):
             assert time.monotonic() < end, "no outcome"
             self.guarded.poll(0.1)
         ((error, message),) = handle.told
-        return message.offset() if error is None else error.error
+        if error is None:
+            return message.offset()
+        bare = confluent_kafka.KafkaException(error)  # what a bare client tells
+        return getattr(error, "error", bare)
 
     def serve(self):
         """Poll."""
@@ -97,7 +106,13 @@ class ConfluentWriter(Writer):
 
 
 class TestConfluent(
-    ProducerContract, CallbacksContract, ExpiryContract, RejectsContract
+    ProducerContract,
+    CallbacksContract,
+    ExpiryContract,
+    AttemptsContract,
+    CasesContract,
+    RejectsContract,
+    InstrumentationContract,
 ):
     client_class = Producer
     client_name = "confluent-kafka"
@@ -117,9 +132,11 @@ class TestConfluent(
         delivery_timeout=None,
         largest=None,
         built=None,
-        client_class=Producer,
+        client_class=None,
+        hook=None,
     ):
         """Build one, guard it, and close it in the end."""
+        client_class = client_class or confluent_kafka.Producer  # of this moment
         config = {
             "bootstrap.servers": servers,
             "linger.ms": linger * 1000,
@@ -132,11 +149,16 @@ class TestConfluent(
                 "delivery.timeout.ms": round(delivery_timeout * 1000),
                 "request.timeout.ms": round(delivery_timeout * 1000 / 3),
                 "reconnect.backoff.max.ms": 200,
+                "topic.metadata.propagation.max.ms": 200,
             }
         if largest is not None:
             config["message.max.bytes"] = largest
         events = []
-        options = {"policy": policy, "topics": topics, "on_event": events.append}
+        options = {
+            "policy": policy,
+            "topics": topics,
+            "on_event": hook or events.append,
+        }
 
         def factory(config):
             built.append(client_class(config))
@@ -148,6 +170,26 @@ class TestConfluent(
             guarded = guard(factory=factory, config=config, **options)
         with guarded:
             yield ConfluentWriter(guarded, events)
+
+    @contextmanager
+    def instrumented(self, provider, writer=None):
+        """It replaces the class; of a producer that is there it makes another one."""
+        instrumentor = ConfluentKafkaInstrumentor()
+        if writer is not None:
+            traced = instrumentor.instrument_producer(writer.guarded, provider)
+            writer.guarded = traced
+            yield
+            return
+        instrumentor.instrument(tracer_provider=provider)
+        try:
+            yield
+        finally:
+            instrumentor.uninstrument()
+
+    def lose_topic(self, writer, cluster, faults):
+        """All that it can tell is that a topic is not there (yet)."""
+        topic = f"later-{uuid.uuid4()}"
+        return topic, lambda: cluster.create_topic(topic)
 
     def own_signature(self, given):
         """A `produce` of its own, which hands the guard's callback on."""
@@ -163,4 +205,41 @@ class TestConfluent(
 class TestConfluentNotIdempotent(TestConfluent):
     """The same without idempotence."""
 
+    # It does not say whether a refusal was of the first try: once more, then it ends.
+    dips = 1
     settings: ClassVar = {"enable.idempotence": False, "retries": 0}
+
+
+class TransactionalWriter(ConfluentWriter):
+    """A guarded Producer with a transactional.id."""
+
+    def init(self):
+        """Initialise."""
+        self.guarded.init_transactions()
+
+    def abort(self):
+        """Abort."""
+        self.guarded.abort_transaction()
+
+    def transaction(self):
+        """Begin one, and end it."""
+        return self.guarded.transaction()
+
+
+class TestConfluentTransactions(TransactionsContract):
+    client_error = confluent_kafka.KafkaException
+
+    @contextmanager
+    def open_transactional(self, servers, name, *, topics=None, policy="default"):
+        """Have the guard build one, and close it in the end."""
+        config = {
+            "bootstrap.servers": servers,
+            "transactional.id": f"id-{name}",
+            "linger.ms": 20,
+        }
+        guarded = guard(factory=Producer, config=config, topics=topics, policy=policy)
+        try:
+            yield TransactionalWriter(guarded, [])
+        finally:
+            with suppress(errors.KafkaGuardError):
+                guarded.close(5)

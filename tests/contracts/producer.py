@@ -108,6 +108,11 @@ class Writer:
         """Send in a forked child."""
         self.send(topic, b"v", b"k")
 
+    def deliver_in_child(self, topic):
+        """Send in a forked child, and wait for the outcome."""
+        assert self.outcome(self.send(topic, b"child", b"k")) is not None
+        self.close()
+
 
 class ProducerContract:
     """A guarded producer."""
@@ -142,12 +147,14 @@ class ProducerContract:
         largest=None,
         built=None,
         client_class=None,
+        hook=None,
     ):
         """Return a context manager of a `Writer`, which it closes in the end.
 
         Times are in seconds, `largest` is the client's own limit in bytes, `users` is a
         cluster where user bob logs in, `built` collects the clients that a factory
-        builds, and `client_class` is a subclass of the client's class.
+        builds, `client_class` is a subclass of the client's class, and `hook` receives
+        events in place of the writer.
         """
         raise NotImplementedError
 
@@ -202,7 +209,7 @@ class ProducerContract:
 
     # --- null keys --------------------------------------------------------------------
 
-    def test_a_null_key_is_refused_before_anything_is_sent(
+    def test_b03_a_null_key_is_refused_before_anything_is_sent(
         self, kafka_cluster, kafka_faults
     ):
         """The call itself raises, of both classes, and no Produce request is made."""
@@ -589,7 +596,7 @@ class ProducerContract:
     @pytest.mark.parametrize(
         "code", ["OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"]
     )
-    def test_a_broken_sequence_does_not_end_the_producer(
+    def test_b14_b15_a_broken_sequence_does_not_end_the_producer(
         self, kafka_cluster, kafka_topic, kafka_faults, code
     ):
         """Whatever becomes of that record, the next ones are delivered."""
@@ -631,6 +638,21 @@ class ProducerContract:
             assert "factory=" in said["text"]
             assert said["took"] < MARGIN_S
             assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 1
+
+    def test_b98_a_factory_builds_a_client_of_the_childs_own(
+        self, kafka_cluster, kafka_topic
+    ):
+        """The child's record is delivered; the parent goes on with its own client."""
+        with self.open(kafka_cluster.bootstrap_servers, built=[]) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"parent", b"k")) == 0
+            said = in_child(lambda: writer.deliver_in_child(kafka_topic))
+            assert said["kind"] == "nothing", said
+            assert writer.outcome(writer.send(kafka_topic, b"parent", b"k")) == 2
+        assert [value for _, value in read(kafka_cluster, kafka_topic)] == [
+            b"parent",
+            b"child",
+            b"parent",
+        ]
 
     # --- reports ----------------------------------------------------------------------
 
@@ -776,7 +798,7 @@ class CallbacksContract:
             assert caught.value.report.delivered == 3
             assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 3
 
-    def test_a_callback_may_send(self, kafka_cluster, kafka_topic):
+    def test_b80_a_callback_may_send(self, kafka_cluster, kafka_topic):
         """Also one that is called while the producer recovers."""
         topic, stale = stale_topic(kafka_cluster)
         further = []
@@ -808,7 +830,7 @@ class ExpiryContract:
             faults.bootstrap_servers, policy=policy, delivery_timeout=self.TIME_S
         )
 
-    def test_a_record_without_an_answer_is_in_doubt_in_time(
+    def test_b17_a_record_without_an_answer_is_in_doubt_in_time(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """It may be written; and a flush raises it where nobody has looked."""

@@ -62,7 +62,7 @@ class RejectsContract:
         assert isinstance(error, errors.InvalidRecordKeyError)
         assert isinstance(error, self.client_refusal)
         assert (error.topic, error.verdict.action) == (compacted, "REJECT")
-        where = f"it was put into topic {compacted}.dlq, partition 0, offset 0"
+        where = f"its dead letter is in topic {compacted}.dlq, partition 0, offset 0"
         assert where in str(error)
         (letter,) = records(kafka_cluster, f"{compacted}.dlq")
         assert (letter.key, letter.value, letter.timestamp) == (None, b"v", 1234)
@@ -97,7 +97,7 @@ class RejectsContract:
             refused = writer.outcome(handles.pop(11))
             assert list(range(20)) == writer.outcomes(handles)
         assert isinstance(refused, errors.InvalidRecordKeyError)
-        assert "it was put into topic" in str(refused)
+        assert "its dead letter is in topic" in str(refused)
         (letter,) = records(kafka_cluster, f"{topic}.dlq")
         assert (letter.key, letter.value) == (None, b"no key")
         assert letter.headers[0] == ("h", b"1")
@@ -112,7 +112,7 @@ class RejectsContract:
             assert DeliveryReport(dead_lettered=1) == writer.flush()
             error = writer.outcome(handle)
         assert isinstance(error, errors.MessageTooLargeError)
-        assert "it was put into topic" in str(error)
+        assert "its dead letter is in topic" in str(error)
         assert read(kafka_cluster, dead) == [(b"key", TOO_LARGE)]
 
     def test_a_record_too_large_for_the_client_is_a_dead_letter(

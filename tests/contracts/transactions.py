@@ -68,7 +68,7 @@ class TransactionsContract:
                 writer.forget(topic, b"seen", b"k")
         assert committed(kafka_cluster, topic) == [b"seen"]
 
-    def test_a_commit_whose_answer_is_lost_is_asked_again(
+    def test_b22_a_commit_whose_answer_is_lost_is_asked_again(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """It was carried out; the block ends without an error."""
@@ -83,7 +83,7 @@ class TransactionsContract:
                 writer.forget(kafka_topic, b"w", b"k")
         assert committed(kafka_cluster, kafka_topic) == [b"v", b"w"]
 
-    def test_a_transaction_that_is_still_ending_is_waited_for(
+    def test_b23_a_transaction_that_is_still_ending_is_waited_for(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """Code 51, a few times."""
@@ -95,7 +95,7 @@ class TransactionsContract:
                 writer.forget(kafka_topic, b"v", b"k")
         assert committed(kafka_cluster, kafka_topic) == [b"v"]
 
-    def test_a_fenced_commit_is_final(self, kafka_cluster, kafka_topic):
+    def test_b18_a_fenced_commit_is_final(self, kafka_cluster, kafka_topic):
         """Nothing is aborted, and nobody is fenced back: the other one goes on."""
         servers = kafka_cluster.bootstrap_servers
         with (

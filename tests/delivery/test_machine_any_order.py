@@ -16,9 +16,12 @@ from hypothesis.stateful import (
 from kafka.errors import IllegalStateError, KafkaTimeoutError, for_code
 
 from kafkaguard._delivery import commands as c
+from kafkaguard._delivery.attempts import Shared
 from kafkaguard._delivery.facts import Answer, Place, Raw, Refusal, Traits
 from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.sizes import batch_size
+from kafkaguard._retries.breaker import CircuitBreaker
+from kafkaguard._retries.budget import RetryBudget
 from tests.delivery.world.batches import Item, Items
 from tests.delivery.world.words import Letters, Limit, PlainErrors, PlainPolicy
 
@@ -31,6 +34,16 @@ FAILURES = {
     "not told apart": (87, "unknown", "answered"),
     "given up unsent": (None, "client", "never"),
     "given up on its way": (None, "client", "maybe"),
+    "never sent in time": (None, "client", "never"),
+    "may pass": (19, "batch", "answered"),
+}
+SHARED = {
+    "nothing": Shared,
+    "budget": lambda: Shared(budget=RetryBudget(2.0, 0.5)),
+    "breaker": lambda: Shared(breaker=CircuitBreaker(2, 10.0, 1)),
+    "breaker that fails": lambda: Shared(
+        breaker=CircuitBreaker(2, 10.0, 1), pauses=False
+    ),
 }
 REPLIED = (c.HoldSends, c.Send, c.HearOut, c.Stop, c.AskAnswers, c.Replace, c.AskLimit)
 
@@ -44,14 +57,36 @@ class AnyOrder(RuleBasedStateMachine):
         on_reject=st.sampled_from(["raise", "dead_letter", "drop"]),
         limit=st.sampled_from([None, Limit(consecutive=1)]),
         hears_late=st.booleans(),
+        takes_back=st.booleans(),
+        attempts=st.sampled_from([1, 3, 1000]),
+        shared=st.sampled_from(["nothing", "budget", "breaker that fails", "breaker"]),
     )
-    def start(self, rescue, in_doubt, on_reject, limit, hears_late):
+    def start(
+        self, rescue, in_doubt, on_reject, limit, hears_late, takes_back, attempts,
+        shared,
+    ):  # fmt: skip
         """Begin under some policy."""
+        letters = Letters(limit)
         self.machine = DeliveryMachine(
-            Traits("model", 30.0, "delivery.timeout", hears_late=hears_late),
-            PlainPolicy(rescue, in_doubt, on_reject, Letters(limit)),
+            Traits(
+                "model",
+                30.0,
+                "delivery.timeout",
+                hears_late=hears_late,
+                takes_back=takes_back,
+                margin=1.0,
+            ),
+            PlainPolicy(
+                rescue,
+                in_doubt,
+                on_reject,
+                letters,
+                attempts=attempts,
+                deadline=100.0,
+            ),
             PlainErrors(),
             size_alone=lambda raw: batch_size(raw.key, raw.value, raw.headers),
+            shared=SHARED[shared](),
         )
         self.now, self.numbers, self.batches = 0.0, 0, 0
         self.open, self.replies = [], []
@@ -65,6 +100,10 @@ class AnyOrder(RuleBasedStateMachine):
             elif isinstance(command, c.GiveUp):
                 for batch in command.batches:
                     self.fail(batch, KafkaTimeoutError(), "client", "maybe", late=True)
+            elif isinstance(command, c.TakeBack):
+                place = command.behind.place
+                for batch in [each for each in self.open if each.place == place]:
+                    self.fail(batch, IllegalStateError(), "client", "never")
             elif isinstance(command, REPLIED) and command != c.HoldSends(None):
                 self.replies.append(command)
 
@@ -121,7 +160,9 @@ class AnyOrder(RuleBasedStateMachine):
         code, blame, sent = FAILURES[how]
         batch = self.take(data)
         cause = IllegalStateError() if code is None else for_code(code)()
-        self.fail(batch, cause, blame, sent, guilty=data.draw(st.integers(0, 3)))
+        late = how == "never sent in time"
+        guilty = data.draw(st.integers(0, 3))
+        self.fail(batch, cause, blame, sent, guilty=guilty, late=late)
 
     def fail(self, batch, cause, blame, sent, *, guilty=0, late=False):
         """Tell that all records of a batch have failed."""
@@ -134,6 +175,7 @@ class AnyOrder(RuleBasedStateMachine):
                 cause,
                 blame or ("record" if index == guilty % len(batch.items) else "mate"),
                 sent,
+                first_try=True,
                 expired=late,
                 null_key=item.raw.key is None,
             )

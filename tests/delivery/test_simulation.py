@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaguard._delivery.attempts import Attempts
 from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.death import ClientLife
 from kafkaguard._delivery.facts import Batch
@@ -13,6 +14,7 @@ from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.rescue import Topic
 from kafkaguard._delivery.rounds import Rounds
 from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS
+from kafkaguard._retries.machine import Machine, Step
 from tests.delivery.simulate import play, play_range, simulate
 
 SCHEDULES = 400
@@ -118,6 +120,25 @@ class TestABrokenMachineIsNoticed:
         """Records that are not to blame fail with the others."""
         monkeypatch.setattr(DeliveryMachine, "_may_go_again", lambda *_: False)
         assert "is good, and was told failed" in noticed()
+
+    def test_the_policy_has_no_attempts(self, monkeypatch):
+        """What was never sent fails with the client's time, whatever the policy."""
+        monkeypatch.setattr(Attempts, "allows", lambda *_: False)
+        assert "is good, and was told failed" in noticed()
+
+    def test_nobody_ends_the_attempts(self, monkeypatch):
+        """A record is sent again for ever: its time is over, and it is not told."""
+        again = Step("again", wait=1.0)
+        monkeypatch.setattr(Machine, "failed", lambda *_, **__: again)
+        assert noticed() is not None
+
+    def test_nothing_is_taken_back(self, monkeypatch):
+        """What waits behind a record that is sent again overtakes it."""
+        seeds = range(1_000)
+        monkeypatch.setattr(DeliveryMachine, "_is_overtaken", lambda *_: False)
+        overtaken = sum(play(seed)[1]["superseded"] for seed in seeds)
+        monkeypatch.undo()
+        assert overtaken > sum(play(seed)[1]["superseded"] for seed in seeds)
 
     def test_history_is_forgotten_too_early(self, monkeypatch):
         """What was accepted after a failed record is not remembered."""

@@ -11,6 +11,8 @@ from kafka import errors as kafka_errors
 from opentelemetry.instrumentation.kafka import KafkaInstrumentor
 
 from kafkaguard import errors, guard
+from tests.contracts.attempts import AttemptsContract
+from tests.contracts.cases import CasesContract
 from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import (
     CallbacksContract,
@@ -73,6 +75,8 @@ class TestKafkaPython(
     ProducerContract,
     CallbacksContract,
     ExpiryContract,
+    AttemptsContract,
+    CasesContract,
     RejectsContract,
     InstrumentationContract,
 ):
@@ -97,6 +101,7 @@ class TestKafkaPython(
         largest=None,
         built=None,
         client_class=KafkaProducer,
+        hook=None,
     ):
         """Build one, guard it, and close it in the end."""
         config = {
@@ -116,7 +121,11 @@ class TestKafkaPython(
         if largest is not None:
             config["max_request_size"] = largest
         events = []
-        options = {"policy": policy, "topics": topics, "on_event": events.append}
+        options = {
+            "policy": policy,
+            "topics": topics,
+            "on_event": hook or events.append,
+        }
 
         def factory(**config):
             built.append(client_class(**config))

@@ -279,7 +279,7 @@ class TestFaultsOfTheGuard:
             broken.setattr(shell, "SourceBatch", lambda *_: 1 / 0)
             future = producer.send(kafka_topic, b"v", b"k")
         assert future.get(10).offset == 0
-        until(lambda: "could not be followed; it is sent" in caplog.text)
+        until(lambda: "could not be tracked; it is sent" in caplog.text)
 
 
 class TestTransactions:

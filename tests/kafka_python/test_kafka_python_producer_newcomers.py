@@ -126,7 +126,7 @@ def test_more_failures_than_are_kept_are_told_as_such():
         books.settled(Outcome("failed", error))
     text = DeliveryFailed.describe(books.report(0))
     assert "1000 x CLIENT_TIMEOUT on topic t: RETRY" in text
-    assert "of the first 1000 that nobody looked at" in text
+    assert "of the first 1000 that were not checked" in text
     assert "failed 1005" in text
 
 

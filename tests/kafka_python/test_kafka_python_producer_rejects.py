@@ -272,7 +272,7 @@ class TestUndeliverable:
         producer = make(DEAD_LETTER, value_serializer=fails)
         producer.send(compacted, "s3cret")
         error = undelivered(producer)
-        assert "its bytes could not be had (LookupError)" in str(error)
+        assert "the record's bytes could not be read (LookupError)" in str(error)
         assert "s3cret" not in str(error)
 
     @pytest.mark.parametrize("policy", [DEAD_LETTER, DROP])

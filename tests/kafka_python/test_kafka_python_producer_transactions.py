@@ -491,7 +491,7 @@ def test_a_record_that_send_refuses_fails_its_transaction(kafka_cluster, make):
 def test_calls_in_a_wrong_order_are_nobodys_death(make, kafka_topic):
     """The producer is fine: nobody is told to build a new one."""
     producer = make(kafka_topic)
-    with pytest.raises(errors.ClientStateError, match=r"begin_transaction\(\) comes"):
+    with pytest.raises(errors.ClientStateError, match=r"call begin_transaction\(\)"):
         producer.commit_transaction()
     with pytest.raises(errors.KafkaGuardError, match="no transaction has") as caught:
         producer.abort_transaction()
@@ -554,7 +554,7 @@ def test_a_record_outside_a_transaction_is_told_what_is_missing(
 ):
     """It fails no transaction, since there is none."""
     producer = make("outside")
-    with pytest.raises(errors.ClientStateError, match=r"begin_transaction\(\) comes"):
+    with pytest.raises(errors.ClientStateError, match=r"call begin_transaction\(\)"):
         producer.send(kafka_topic, b"early", b"k")
     in_transaction(producer, kafka_topic, b"seen")
     assert committed(kafka_cluster, kafka_topic) == [b"seen"]

@@ -382,7 +382,7 @@ class TestTelling:
         with caplog.at_level(logging.ERROR):
             told.producer.take(source(b"a"))
         ((said, error),) = told.faults
-        assert said == "a batch could not be followed; it is sent"
+        assert said == "a batch could not be tracked; it is sent"
         assert isinstance(error, ZeroDivisionError)
 
 

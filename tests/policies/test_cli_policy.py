@@ -11,11 +11,13 @@ from click.testing import CliRunner
 from kafkaguard import load_policy
 from kafkaguard.cli.group import cli
 from kafkaguard.policies import policy_schema, preset_text, presets
+from kafkaguard_adapters.guard import _HOMES
+from kafkaguard_adapters.policy_uses import USES, obeyed_by
 
 
 def invoke(*arguments, code=0):
     """Run the command line and return what it printed."""
-    result = CliRunner().invoke(cli, arguments)
+    result = CliRunner(env={"COLUMNS": "300"}).invoke(cli, arguments)
     assert result.exit_code == code, result.output
     return result.output
 
@@ -32,7 +34,35 @@ def test_check_of_good_policies():
     """Each is named with its id."""
     output = invoke("policy", "check", "default", "admin")
     assert f"default: good (default, {load_policy('default').policy_id})" in output
-    assert len(output.splitlines()) == 2
+    assert output.count(": good (") == 2
+
+
+def test_check_says_what_each_use_obeys_and_ignores(tmp_path):
+    """Of what the file sets, overrides included; the same for people and scripts."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "max_attempts: 3\non_reject: drop\n"
+        "overrides: [{when: {code: 7}, backoff: {base: 1}}]\n"
+    )
+    rows = {
+        " ".join(line.split())
+        for line in invoke("policy", "check", str(path)).splitlines()
+    }
+    obeyed = "max_attempts, on_reject, overrides.backoff"
+    assert f"aiokafka producer {obeyed} nothing" in rows
+    assert "consumer max_attempts, overrides.backoff on_reject" in rows
+    (result,) = json.loads(invoke("policy", "check", str(path), "--json"))
+    assert result["uses"]["@retry"] == {
+        "obeys": ["max_attempts", "overrides.backoff"],
+        "ignores": ["on_reject"],
+    }
+    assert set(USES) == set(result["uses"])
+
+
+def test_every_guarded_producer_and_consumer_has_a_use():
+    """A client whose module has no use would be warned about every setting."""
+    clients = {home for home in _HOMES.values() if not home.endswith(".admin")}
+    assert set() == {home for home in clients if not obeyed_by(home)}
 
 
 def test_check_of_a_bad_policy_exits_2(wrong):

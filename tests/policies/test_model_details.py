@@ -108,10 +108,10 @@ def test_bounds_belong_to_what_is_allowed(settings):
         ("{}.dlq", "the only placeholder is {topic}"),
         ("{other}.dlq", "the only placeholder is {topic}"),
         ("{topic", "the only placeholder is {topic}"),
-        ("{topic:>5}.dlq", "no topic can be called so: "),
-        ("{topic:.1}.dlq", "the placeholder is {topic}, as it stands"),
+        ("{topic:>5}.dlq", "not a valid topic name: "),
+        ("{topic:.1}.dlq", "write the placeholder exactly as {topic}"),
         ("{topic}", "is the record's own topic, so "),
-        ("{{topic}}.dlq", "no topic can be called so: "),
+        ("{{topic}}.dlq", "not a valid topic name: "),
     ],
 )
 def test_a_pattern_of_a_topic_has_one_placeholder_as_it_stands(topic, text):

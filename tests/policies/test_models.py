@@ -130,7 +130,7 @@ def test_durations_are_seconds_or_timedeltas():
         ({"deadline": 1, "attempt_timeout": 2}, "must not be above deadline (1)"),
         ({"budget": {"capacity": 0.5}}, "allows no retry: use null"),
         ({"dead_letter": {"topic": "{topics}.dlq"}}, "the only placeholder is {topic}"),
-        ({"dead_letter": {"topic": "a b"}}, "no topic can be called so: 1 to 249"),
+        ({"dead_letter": {"topic": "a b"}}, "not a valid topic name: 1 to 249"),
         ({"overrides": [{"when": {}, "action": "RETRY"}]}, "names no failure"),
         ({"overrides": [{"when": {"code": 29}}]}, "changes nothing"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from inspect import signature
 
 import pytest
 
@@ -213,7 +214,13 @@ def test_overrides_that_are_no_list_are_said_to_be_none(tmp_path):
     assert (source, line, place, said) == (None, 2, ("overrides",), "must be a list")
 
 
-@pytest.mark.parametrize(("word", "meant"), [("off", False), (" Yes ", True)])
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        *((word, True) for word in ("1", "true", "yes", "on", " Yes ", "TRUE")),
+        *((word, False) for word in ("0", "false", "no", "off", "Off")),
+    ],
+)
 def test_the_environment_has_words_for_true_and_false(monkeypatch, word, meant):
     """As in YAML; any other word is refused."""
     monkeypatch.setenv("KAFKAGUARD_POLICY_BACKOFF__HONOUR_THROTTLE", word)
@@ -222,6 +229,32 @@ def test_the_environment_has_words_for_true_and_false(monkeypatch, word, meant):
     with pytest.raises(PolicyError, match="must be true or false") as caught:
         load_policy("env")
     assert caught.value.source == "environment"
+
+
+def test_a_topic_in_the_environment_is_a_text(monkeypatch):
+    """Also one whose name is a number."""
+    monkeypatch.setenv("KAFKAGUARD_POLICY_DEAD_LETTER__TOPIC", "2026")
+    assert load_policy("env").dead_letter.topic == "2026"
+
+
+def test_a_mistake_in_an_override_of_the_environment_has_its_place(monkeypatch):
+    """The variable has them all, so the place within it is told."""
+    monkeypatch.setenv("KAFKAGUARD_POLICY_OVERRIDES", '[{"when": {"code": "x"}}]')
+    said = " ".join(message for _, _, _, message in told("env"))
+    assert "KAFKAGUARD_POLICY_OVERRIDES overrides[0]" in said
+
+
+@pytest.mark.parametrize("ending", ["yaml", "yml"])
+def test_both_endings_of_yaml_are_files(tmp_path, ending):
+    """And neither is taken for a preset."""
+    path = tmp_path / f"a.{ending}"
+    path.write_text("max_attempts: 44\n")
+    assert load_policy(str(path)).max_attempts == 44
+
+
+def test_a_watcher_looks_every_five_seconds():
+    """Unless it is told otherwise."""
+    assert signature(PolicyWatcher).parameters["interval"].default == 5.0
 
 
 def test_a_watcher_says_what_holds_now(tmp_path, caplog):
@@ -234,3 +267,9 @@ def test_a_watcher_says_what_holds_now(tmp_path, caplog):
         watcher.reload()
     now = load_policy(path).policy_id
     assert f"policy {path}: now {now}" in caplog.text
+
+
+def test_nothing_is_printed_where_nobody_has_set_up_logging():
+    """Python prints warnings of a logger without any handler."""
+    handlers = logging.getLogger("kafkaguard.policies").handlers
+    assert any(isinstance(each, logging.NullHandler) for each in handlers)

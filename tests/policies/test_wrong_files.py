@@ -52,7 +52,7 @@ _BOMB = "a: &a [1]\n" + "".join(
         ),
         ("a.yaml", b"rescue: 1\n", "line 1: rescue: must be 'ordered', 'any_order' or"),
         ("a.yaml", b'dead_letter: {topic: "{topic}"}\n', "the record's own topic"),
-        ("a.yaml", b'dead_letter: {topic: ".."}\n', "no topic can be called so"),
+        ("a.yaml", b'dead_letter: {topic: ".."}\n', "not a valid topic name"),
         ("a.toml", b"", "must be a mapping of settings, not nothing"),
         ("a.toml", b"# nothing\n", "must be a mapping of settings, not nothing"),
         ("a.toml", b"a = " + b"[" * 3000, "is nested too deeply"),

@@ -275,15 +275,17 @@ def test_field_that_a_version_lacks_is_an_error_unless_ignorable_or_the_default(
     partition["current_leader"] = {"leader_id": 1}
     error = refused(found.serialize_response, content, 9)
     where = "responses[0].partition_responses[0].current_leader"
-    assert f"{where}: not in this version, only in v10 to v13" in str(error)
+    assert f"{where}: this version lacks the field, which only v10 to v13" in str(error)
     found = message("ListOffsets")
     found.serialize_request({"isolation_level": 0}, 1)
     dropped = found.serialize_response({"throttle_time_ms": 5}, 1)
     assert dropped == found.serialize_response({}, 1)
     error = refused(found.serialize_request, {"isolation_level": 1}, 1)
-    assert "isolation_level: not in this version, only in v2 to v11" in str(error)
+    assert "isolation_level: this version lacks the field, which only v2 to v11" in str(
+        error
+    )
     error = refused(message("LeaveGroup").serialize_request, {"member_id": "m"}, 3)
-    assert "member_id: not in this version, only in v0 to v2" in str(error)
+    assert "member_id: this version lacks the field, which only v0 to v2" in str(error)
 
 
 def test_tags_in_a_version_without_tags_are_an_error():
@@ -301,7 +303,7 @@ def test_strings_of_old_versions_end_at_32767_bytes():
     found = message("Heartbeat")
     found.serialize_request({"group_id": "ä" * 16383}, 3)
     error = refused(found.serialize_request, {"group_id": "ä" * 16384}, 3)
-    assert "group_id: a length of 32768, and 32767 is the most" in str(error)
+    assert "group_id: a length of 32768, and the maximum is 32767" in str(error)
     sent = found.serialize_request({"group_id": "ä" * 16384}, 4)
     assert found.deserialize_request(sent, 4)["group_id"] == "ä" * 16384
 
@@ -329,7 +331,7 @@ def test_bytes_of_every_kind_are_read():
     ("digits", "field", "offset", "words"),
     [
         ("0000", "broker_id", 0, "4 bytes needed, 2 are left"),
-        ("00000001 0361", "cluster_id", 4, "a length of 2 needs 2 bytes at least"),
+        ("00000001 0361", "cluster_id", 4, "a length of 2 needs at least 2 bytes"),
         ("00000001 00", "cluster_id", 4, "null, which is not allowed here"),
         ("00000001 02ff", "cluster_id", 5, "not UTF-8"),
         ("00000001 0361ff", "cluster_id", 6, "not UTF-8"),

@@ -165,7 +165,7 @@ def test_b87_log_dirs_are_left_out_where_the_version_lacks_them():
     content = {"log_dirs": [uuid4()], "previous_broker_epoch": 5}
     assert br.serialize_request(content, 1) == br.serialize_request({}, 1)
     assert br.serialize_request(content, 2) != br.serialize_request({}, 2)
-    with pytest.raises(ProtocolError, match="is_migrating_zk_broker: not in this"):
+    with pytest.raises(ProtocolError, match="is_migrating_zk_broker: this version"):
         br.serialize_request({"is_migrating_zk_broker": True}, 0)
     br.serialize_request({"is_migrating_zk_broker": False}, 0)
 

@@ -51,7 +51,7 @@ def test_a_request_is_told_by_its_first_four_bytes():
     found, version = guess_request(b"\0\x12\0\4")
     assert (found.name, version) == ("ApiVersions", 4)
     assert guess_request(b"\0\x12\xff\xff")[1] == -1
-    with pytest.raises(ProtocolError, match="3 bytes are no message") as short:
+    with pytest.raises(ProtocolError, match="3 bytes are not a Kafka message") as short:
         guess_request(b"\0\x12\0")
     assert short.value.offset == 0
     with pytest.raises(ProtocolError, match="no header of a request") as unknown:
@@ -157,7 +157,9 @@ def test_a_length_is_held_against_the_bytes_of_its_elements():
     assert length.read(Source(b"\0\2abcd"), 2) == 2
     with pytest.raises(MalformedError) as caught:
         length.read(Source(b"\0\2abc"), 2)
-    assert caught.value.problem.startswith("a length of 2 needs 4 bytes at least, 3 ")
+    assert caught.value.problem.startswith(
+        "a length of 2 needs at least 4 bytes, and 3 "
+    )
     assert caught.value.offset == 0
 
 
@@ -170,7 +172,7 @@ def test_the_longest_text_of_an_old_version(size):
     else:
         with pytest.raises(MalformedError) as caught:
             written(text, "x" * size)
-        assert caught.value.problem == "a length of 32768, and 32767 is the most"
+        assert caught.value.problem == "a length of 32768, and the maximum is 32767"
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])

@@ -24,13 +24,13 @@ from kafkaguard_adapters.spark.report import WriteReport, total
         (None, 0, 5, None),
         (Note(6, 2), 7, 5, None),
         (Note(7, 2), 7, 2, "was tried before"),
-        (None, 3, None, "there is no note of it"),
-        (Note(3, 2), 7, None, "there is no note of it"),
+        (None, 3, None, "the end offsets of an earlier try are not stored"),
+        (Note(3, 2), 7, None, "the end offsets of an earlier try are not stored"),
         (
             Note(7, 2),
             0,
             None,
-            "the checkpoint is a new one: batch 0 comes after batch 7",
+            "the checkpoint is new: batch 0 comes after batch 7",
         ),
         (Note(0, None, 7), 1, None, "batch 1 comes after batch 7"),
         (Note(7, None, 7), 8, 5, None),
@@ -83,7 +83,7 @@ def test_file_that_cannot_be_used_is_told(tmp_path):
     (tmp_path / ".checkpoint.kafkaguard.json").write_text("[]")
     before, said = Notes((tmp_path / "checkpoint").as_uri()).begin(0, 5)
     assert before is None
-    assert "not a note of a stream" in said
+    assert "does not have the stored offsets of a stream" in said
 
 
 def test_checkpoint_that_spark_made_itself_is_used_once():
@@ -102,10 +102,10 @@ def report(**known):
 @pytest.mark.parametrize(
     ("appended", "twice", "said"),
     [
-        (10, 0, "at most 0 twice"),
-        (13, 3, "at most 3 twice"),
-        (None, None, "an unknown number twice"),
-        (9, None, "an unknown number twice"),
+        (10, 0, "at most 0 duplicates"),
+        (13, 3, "at most 3 duplicates"),
+        (None, None, "an unknown number of duplicates"),
+        (9, None, "an unknown number of duplicates"),
     ],
 )
 def test_unknown_is_never_zero(appended, twice, said):
@@ -121,5 +121,5 @@ def test_keys_that_collapsed_are_warned_of_once_with_their_number():
     """One of them may be meant."""
     assert report(collapsed_keys=1).warnings == ()
     both = total("t", None, [report(collapsed_keys=1), report(collapsed_keys=3)])
-    assert both.warnings[0].startswith("4 records have the key {}: to_json leaves out")
+    assert both.warnings[0].startswith("4 records have the key {}: to_json omits")
     assert "4 records have the key {}" in str(both)

@@ -132,9 +132,9 @@ def test_beginning_that_is_given_is_kept():
         (["k", "v"], True, None),
         (["K ", "V"], True, None),
         (["v", "k"], True, "the file's header has v, k"),
-        (["k", "v", "w"], True, "declare all of its columns"),
+        (["k", "v", "w"], True, "declare all columns"),
         (["a", "1"], False, None),
-        (["k", "v"], False, "add to options: {header: true}"),
+        (["k", "v"], False, "add header: true to the options"),
         ([], True, None),
         ([], False, None),
         ([None, "v"], True, "the file's header has , v"),
@@ -169,7 +169,11 @@ def test_fate_of_malformed_lines(source, parts, fate):
     [
         ({"format": "parquet", "on_malformed": "raise"}, "on_malformed", "csv, json"),
         ({"format": "csv", "on_malformed": "dead_letter"}, "on_malformed", "a policy"),
-        ({"format": "csv", "options": {"mode": "DROPMALFORMED"}}, "mode", "set malfor"),
+        (
+            {"format": "csv", "options": {"mode": "DROPMALFORMED"}},
+            "mode",
+            "keep malfor",
+        ),
         ({"format": "csv", "options": {"Mode": "PERMISSIVE"}}, "Mode", "on_malformed"),
         (
             {"format": "json", "options": {"columnNameOfCorruptRecord": "c"}},

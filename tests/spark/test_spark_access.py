@@ -97,7 +97,9 @@ def test_client_that_may_only_see_a_topic_is_told_so_before_anything_is_sent(
     topic, dead = (seen, written) if role == "topic" else (written, seen)
     given = options(secured, "SASL_PLAIN", "bob", topic)
     given |= {"policy": json.dumps(letters_to(dead))}
-    with pytest.raises(e.TopicAuthorizationFailedError, match="grant Write") as caught:
+    with pytest.raises(
+        e.TopicAuthorizationFailedError, match="grant the ACL Write"
+    ) as caught:
         look_up(from_options(given))
     assert caught.value.topic == seen
     assert caught.value.verdict.action is Action.CONFIGURE

@@ -502,7 +502,9 @@ def test_topic_that_comes_a_moment_later_is_waited_for(kafka_cluster):
     rows = batch([("a", "1"), ("a", "2"), (None, "3")])
     with pytest.raises(e.UnknownTopicOrPartitionError) as caught:
         deliver(settings_for(kafka_cluster, topic, config=config), rows, topics=topics)
-    assert "1 attempt; policy spark ends here" in caught.value.__notes__[0]
+    assert (
+        "1 attempt; policy spark allows no further attempt" in caught.value.__notes__[0]
+    )
     later = threading.Timer(2, kafka_cluster.create_topic, (topic,), {"partitions": 1})
     later.start()
     settings = settings_for(kafka_cluster, topic, config=config, policy=policy)

@@ -82,8 +82,8 @@ def waits_of(policy, error=UNKNOWN_TOPIC):
             [1, 2],
             "BUDGET",
         ),
-        (None, [], "1 attempt; policy spark ends here (ATTEMPTS)"),
-        ("none", [], "1 attempt; policy none ends here (ATTEMPTS)"),
+        (None, [], "1 attempt; policy spark allows no further attempt (ATTEMPTS)"),
+        ("none", [], "1 attempt; policy none allows no further attempt (ATTEMPTS)"),
     ],
 )
 def test_what_was_not_written_is_sent_again_as_the_policy_says(policy, waits, reason):
@@ -101,7 +101,10 @@ def test_preset_means_what_it_says():
     found, error = waits_of("spark-sink")
     assert len(found) == 9
     assert sum(found) < 300
-    assert "10 attempts; policy spark-sink ends here (ATTEMPTS)" in error.__notes__[0]
+    assert (
+        "10 attempts; policy spark-sink allows no further attempt (ATTEMPTS)"
+        in error.__notes__[0]
+    )
 
 
 def test_override_may_send_again_what_else_would_fail_the_job():
@@ -260,7 +263,7 @@ def test_record_without_a_topic_has_no_dead_letter_named_after_it():
     """The placeholder needs a topic; the text says so."""
     driver = driver_of(Sender(), "spark-sink", topic=None)
     error = refusal(Reason.NULL_TOPIC, None)
-    with pytest.raises(e.InvalidTopicError, match="the record names no topic"):
+    with pytest.raises(e.InvalidTopicError, match="and the record has none"):
         driver.refused_at_once(Record(None, b"k", b"v"), Reason.NULL_TOPIC, error)
 
 
@@ -346,7 +349,7 @@ def test_setting_that_means_nothing_here_is_told_once(caplog):
         settings_of(letters_to("d"))
     (said,) = [record.getMessage() for record in caplog.records]
     assert said == (
-        "policy mine sets breaker, on_offset_reset, which a write of Spark's does not use"
+        "policy mine sets breaker, on_offset_reset, which a Spark write does not use"
     )
 
 
@@ -356,7 +359,7 @@ def test_attempt_of_the_client_that_is_longer_than_the_deadline_is_told(caplog):
     with caplog.at_level(logging.WARNING, "kafkaguard.spark"):
         settings_of({"deadline": 30}, config={"delivery.timeout.ms": 60_000})
     (said,) = [record.getMessage() for record in caplog.records]
-    assert "an end after 30 s" in said
+    assert "a limit of 30 s" in said
     assert "delivery.timeout.ms of 60 s" in said
 
 

@@ -159,5 +159,5 @@ def test_guard_sink_is_the_last_step(spark, name):
     """What drops rows after the check could fail the job for one that it drops."""
     df = spark.range(3).select(F.lit("v").alias("value"))
     guarded = kafkaguard.spark.guard_sink(df, "t", policy=letters_to("d"))
-    with pytest.raises(e.ClientConfigurationError, match=f"{name} first, then guard"):
+    with pytest.raises(e.ClientConfigurationError, match=f"{name} before guard_sink"):
         getattr(guarded, name)("value is not null")

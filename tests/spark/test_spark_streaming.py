@@ -183,7 +183,7 @@ def test_s37_batch_that_is_tried_again_counts_from_its_first_try(
     shutil.rmtree(tmp_path / "checkpoint")
     run(stream.writeStream.foreachBatch(function), tmp_path)
     assert [report.maybe_twice for report in seen[3:]] == [None, None]
-    assert "the checkpoint is a new one" in str(seen[3])
+    assert "the checkpoint is new" in str(seen[3])
 
 
 def test_bug_in_a_hook_does_not_break_the_stream(spark, kafka_cluster, kafka_topic):

@@ -106,7 +106,7 @@ def test_listener_tells_each_batch_once(file, caplog):
         report_file.write(line(3, 9)[20:])
     listener.onQueryTerminated(None)
     assert seen == [(1, 7), (2, 8), (3, 9)]
-    assert caplog.text.count("on_report failed") == 3
+    assert caplog.text.count("on_report raised an exception") == 3
     assert ReportListener(str(file.with_name("gone")), hook).tell() is None
 
 
@@ -118,4 +118,4 @@ def test_collapsed_keys_are_told_once_with_their_number():
         if said := collapsed_said(count):
             tell_once(topic, said, told.append)
     (said,) = told
-    assert said.startswith("3 records have the key {}: to_json leaves out")
+    assert said.startswith("3 records have the key {}: to_json omits")

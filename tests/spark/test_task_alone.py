@@ -278,7 +278,7 @@ def test_a_dead_letter_that_is_refused_says_whose_it_was(task):
     one.sender.answers[DEAD] = [DENIED]
     with pytest.raises(e.TopicAuthorizationFailedError) as caught:
         one.run([KEYLESS])
-    said = "the dead letter of a record for latest (NULL_KEY) was not accepted"
+    said = "the dead letter of a record for latest (NULL_KEY) was not delivered"
     assert (caught.value.topic, caught.value.summary) == (DEAD, said)
 
 

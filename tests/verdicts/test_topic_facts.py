@@ -181,8 +181,8 @@ class TestLookup:
     ("error", "advice"),
     [
         (errors.TopicAuthorizationFailedError(), "Grant the ACL DescribeConfigs"),
-        (errors.SaslAuthenticationFailedError(), "Mend the credentials"),
-        (errors.InvalidTopicError(), "No topic can have this name"),
+        (errors.SaslAuthenticationFailedError(), "Correct the credentials"),
+        (errors.InvalidTopicError(), "This is not a valid topic name"),
         (errors.UnsupportedVersionError(), None),
     ],
 )
@@ -196,7 +196,7 @@ def test_the_advice_fits_the_code(error, advice, caplog):
     with caplog.at_level(logging.WARNING, "kafkaguard"):
         assert lookup.facts("t") == TopicFacts()
     (warning,) = caplog.messages
-    known = ("Grant", "Mend the credentials", "No topic can")
+    known = ("Grant", "Correct the credentials", "not a valid")
     given = [each for each in known if each in warning]
     assert given == ([] if advice is None else [k for k in known if k in advice])
 

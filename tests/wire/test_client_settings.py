@@ -60,7 +60,7 @@ def test_every_setting_knows_its_line():
     [
         ("a=1\n\nsecurity.protocol\n", "line 3: write it as name=value"),
         ("=1", "line 1: write it as name=value"),
-        ("a=1\nb=2\na=3", "line 3: a stands in line 1 already"),
+        ("a=1\nb=2\na=3", "line 3: a is already set in line 1"),
     ],
 )
 def test_line_that_cannot_be_meant_is_refused(text, said):

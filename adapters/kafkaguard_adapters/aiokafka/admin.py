@@ -1,4 +1,4 @@
-"""The guarded admin: stands in for an ``aiokafka.admin.AIOKafkaAdminClient``."""
+"""The guarded ``aiokafka.admin.AIOKafkaAdminClient``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GuardedAdmin(AsyncClusterCalls, StandIn):
     _ends_with = "close"
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client."""
+        """Delegate everything else to the client."""
         found = super().__getattr__(name)
         is_call = iscoroutinefunction(found) and not name.startswith("_")
         return self._judged(found, admin_calls.REQUESTS.get(name)) if is_call else found
@@ -60,7 +60,7 @@ class GuardedAdmin(AsyncClusterCalls, StandIn):
             raise errors.make(ClientStateError, text, theirs=IllegalStateError)
 
     async def close(self) -> None:
-        """Close our own connections, then the client, within 30 s."""
+        """Close the guard's own connections, then the client, within 30 s."""
         await self._end()
 
 

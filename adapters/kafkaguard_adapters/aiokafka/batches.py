@@ -1,4 +1,4 @@
-"""aiokafka's batches as the machine sees them, and why their records fail.
+"""aiokafka's batches as facts for the delivery machine, with the errors of records.
 
 aiokafka speaks Produce up to version 7, whose answers name no records: what a broker
 refuses is the whole batch, and who is to blame is found out.
@@ -147,22 +147,22 @@ class SourceBatch(Batch):
     # --- what the client tells --------------------------------------------------------
 
     def went(self) -> None:
-        """Take note of a request."""
+        """Record a request."""
         self._was_unanswered = self.may_be_written()
         self._code, self._is_on_its_way = None, True
         self.attempts += 1
 
     def was_answered(self, code: int) -> None:
-        """Take note of an answer."""
+        """Record an answer."""
         self._code = code
 
     def was_not_sent(self) -> None:
-        """Take note that a request could not be sent."""
+        """Record that a request could not be sent."""
         self.attempts -= 1
         self._is_on_its_way = False
 
     def waits_again(self) -> None:
-        """Take note that it waits for its next request."""
+        """Record that it waits for its next request."""
         self._was_unanswered = self.may_be_written()
         self._is_on_its_way = False
 
@@ -198,8 +198,15 @@ class SourceBatch(Batch):
         """Whether its last request was answered."""
         return self._is_on_its_way and self._code is not None
 
+    @property
+    def waits(self) -> bool:
+        """Whether no request has taken it away; an idempotent one never expires."""
+        task = reading.sender_task(self.producer)
+        is_well = task is not None and not task.done()
+        return is_well and not (self._is_on_its_way or self.may_be_written())
+
     def may_be_written(self) -> bool:
-        """Tell whether any of its requests may have written it."""
+        """Return whether any of its requests may have written it."""
         if self._was_unanswered or self.is_on_its_way:
             return True
         return self._code is not None and _may_be_written(self._code)
@@ -237,14 +244,14 @@ class SourceBatch(Batch):
         return {"blame": "client", "sent": sent, "expired": expired}
 
     def _has_expired(self, cause: BaseException) -> bool:
-        """Tell whether the client has given it up, while its sender goes on."""
+        """Return whether the client has given it up, while its sender goes on."""
         task = reading.sender_task(self.producer)
         is_alive = task is not None and not task.done()
         return is_alive and not isinstance(cause, TakenBackError)
 
 
 def expired(refusals: Sequence[Refusal]) -> bool:
-    """Tell whether records failed since their time was over."""
+    """Return whether records failed since their time was over."""
     return any(refusal.expired for refusal in refusals)
 
 

@@ -1,4 +1,4 @@
-"""Building a producer: the first one of a factory, and the successor of a dead one."""
+"""Build a producer: the first one of a factory, or the successor of a dead one."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class Builder:
     ) -> None:
         cls = type(producer)
         is_known = cls.__init__ is AIOKafkaProducer.__init__
+        #: Whether the user has said how it is built.
+        self.was_given = factory is not None
         #: Whether there is a way to build it again.
         self.can_build = factory is not None or is_known
         self._factory = factory or cls

@@ -1,4 +1,4 @@
-"""The guarded consumer: stands in for an ``aiokafka.AIOKafkaConsumer``."""
+"""The guarded ``aiokafka.AIOKafkaConsumer``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.consuming import commit_loop
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import ForkSafe, again
-from kafkaguard_adapters.consuming.obeyed import OBEYED
 from kafkaguard_adapters.consuming.own_lag import own_lag
 
 if TYPE_CHECKING:
@@ -59,8 +58,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kafkaguard.consumer")
 _MS = 1000
 
-#: What it does by the policy.
-OBEYS = OBEYED
 #: What is passed on to the client, and fails inside it before it was started.
 _AWAITED = frozenset(
     {
@@ -123,7 +120,7 @@ class GuardedConsumer(ForkSafe, StandIn):
 
     Args:
         consumer: The client's consumer.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
         policy: How long to wait.
         on_event: What receives events.
     """
@@ -175,10 +172,10 @@ class GuardedConsumer(ForkSafe, StandIn):
         missing = names.missing(self.client)
         if missing:
             _log.warning(
-                "guard(): aiokafka %s has changed inside (not found: %s). What polling "
-                "and commits raise has a verdict; partitions that cannot be read do "
-                "not wait alone, and there are no events. Use aiokafka 0.14, or a "
-                "newer kafkaguard",
+                "guard(): this kafkaguard does not know aiokafka %s (other "
+                "private attributes: %s). Errors of polling and commits have a "
+                "verdict, but a partition that cannot be read does not wait alone, "
+                "and there are no events. Use aiokafka 0.14, or a newer kafkaguard",
                 __version__,
                 ", ".join(missing),
             )
@@ -199,7 +196,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._death = error
 
     async def stop(self) -> None:
-        """Close our own connections, then the client, within 30 s."""
+        """Close the guard's own connections, then the client, within 30 s."""
         await self._end()
 
     async def _end(self) -> None:
@@ -233,8 +230,8 @@ class GuardedConsumer(ForkSafe, StandIn):
         if running is not self._loop:
             raise errors.make(
                 ClientStateError,
-                f"the consumer belongs to {self._loop!r}, and this is {running!r}: "
-                "build it in the event loop that uses it",
+                f"the consumer belongs to the event loop {self._loop!r}, and the call "
+                f"came from {running!r}: build it in the event loop that uses it",
                 theirs=IllegalStateError,
             )
 
@@ -306,7 +303,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._check()
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client; what is awaited is looked at first."""
+        """Delegate everything else to the client; awaited calls are checked first."""
         found = super().__getattr__(name)
         return self._checked(found) if name in _AWAITED else found
 

@@ -1,4 +1,4 @@
-"""aiokafka's exceptions and ours, together, and the codes that it lacks.
+"""Errors that are both kafkaguard's and aiokafka's, and codes that aiokafka lacks.
 
 aiokafka shows every code that is not in its public table as ``UnknownError`` with -1,
 so the code is lost before anyone can look at it. :func:`complete_table` adds what is

@@ -1,4 +1,4 @@
-"""The guarded producer: stands in for an ``aiokafka.AIOKafkaProducer``."""
+"""The guarded ``aiokafka.AIOKafkaProducer``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.producing import forks, told
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyRule
-from kafkaguard_adapters.producing.policies import check_transactional
+from kafkaguard_adapters.producing.policies import check_transactional, shared_by
 from kafkaguard_adapters.producing.task_driver import TaskDriver
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     Args:
         producer: The client's producer.
         builder: Builds its successor, should it die.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
         cache: What is known about topics.
         policy: What becomes of records that fail, and of null keys.
         topics: Topics that it will send to, as far as they are known.
-        on_event: What receives events; None: nobody.
+        on_event: The hook for events, or None.
     """
 
     def __init__(
@@ -81,8 +81,19 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
         super().__init__(producer, view)
-        self._loop = loop = reading.loop_of(producer)
+        self._builder = builder
+        self._cache = cache
+        self._policy = policy
+        self._topics = topics
+        self._on_event = on_event
         self._is_forked = self._is_stopped = False
+        self._begin(producer)
+        forks.watch(self)
+
+    def _begin(self, producer: Any) -> None:
+        """Start with nothing on its way."""
+        view, cache, policy = self.cluster_view, self._cache, self._policy
+        self._loop = loop = reading.loop_of(producer)
         self._why_not_started: BaseException | None = None
 
         async def facts(topic: str) -> TopicFacts:
@@ -104,19 +115,24 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             check=self._check,
         )
         self._shell = AIOKafkaShell(
-            producer, builder, view.ask_topic_settings, self._sending, self._use
+            producer, self._builder, view.ask_topic_settings, self._sending, self._use
         )
-        letters = LetterTopics(policy, view.settings, errors.make, topics)
+        letters = LetterTopics(policy, view.settings, errors.make, self._topics)
         self._driver = TaskDriver(
-            self._shell, policy, cache, loop, on_event, letters.meet
+            self._shell,
+            policy,
+            cache,
+            loop,
+            self._on_event,
+            letters.meet,
+            shared=shared_by(policy, self._shell.traits, view.settings),
         )
         self._transactions = Transactions(self._shell, self._driver, policy)
         self._sending.use(self._shell, self._driver, self._transactions)
         self.send = self._sending.send
-        forks.watch(self)
 
     def _use(self, producer: Any) -> None:
-        """Take note of the client in use, and whether it is alive."""
+        """Record the client in use, and whether it is alive."""
         self.client = producer
         self._sending.use_client(producer)
         self._look_whether_usable()
@@ -141,7 +157,11 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             KafkaGuardError: What the client raises, also of its own class; or it did
                 not start within ``request_timeout_ms`` and 10 s.
         """
+        await self._pass_by()
         self._check_process()
+        await self._start()
+
+    async def _start(self) -> None:
         if self._is_stopped:
             raise self._closed("start() does not open it again")
         if reading.was_started(self.client):
@@ -153,8 +173,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         except TimeoutError as error:
             self._why_not_started = errors.make(
                 ClientTimeoutError,
-                f"the producer did not start within {within:g} s: is there a broker "
-                "that answers?",
+                f"the producer did not start within {within:g} s: check "
+                "bootstrap_servers and whether a broker answers",
             )
             raise self._why_not_started from error
         except BaseException as error:
@@ -164,11 +184,40 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         self._shell.watch(self.client)
         self._look_whether_usable()
 
+    # --- forks ------------------------------------------------------------------------
+
     def after_fork(self) -> Any:
-        """In a child: refuse every call, since the connections are the parent's."""
+        """In a child: use nothing of the parent's; return what it must keep."""
         self._is_forked = True
         self._sending.is_usable = False
-        return self.client
+        self._beginning = asyncio.Lock()
+        self.send = self._send_in_child
+        return [self._shell, self.client]
+
+    async def _send_in_child(self, *args: Any, **kwargs: Any) -> Any:
+        """Send with a producer of the child's own."""
+        await self._pass_by()
+        self._check_process()
+        return await self.send(*args, **kwargs)
+
+    async def _pass_by(self) -> None:
+        """Build and start a producer of the child's own, where it is known how."""
+        if not (self._is_forked and self._builder.was_given) or self._is_stopped:
+            return
+        async with self._beginning:
+            if not self._is_forked:
+                return  # another call has done it
+            refuse = self.send
+            try:
+                self._begin(self._builder.build())
+                await self._start()
+            finally:
+                self._is_forked = not reading.was_started(self.client)
+                if self._is_forked:
+                    self.send = refuse
+            self._look_whether_usable()
+
+    # --- whether it can be used -------------------------------------------------------
 
     def _check(self) -> None:
         """Refuse a call that the client would wait for without end.
@@ -184,7 +233,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             raise errors.make(
                 ClientStateError,
                 f"the producer did not start ({self._why_not_started}), so nothing was "
-                "sent: call start() again, and look at what it raises",
+                "sent: call start() again, and read the error that it raises",
                 theirs=IllegalStateError,
             )
         if not reading.was_started(self.client):
@@ -271,6 +320,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     async def _pass(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        if self._is_forked:
+            await self._pass_by()
         if not self._sending.is_usable or get_running_loop() is not self._loop:
             await self._sending.ready(topic_of(args, kwargs))
         client = self.client
@@ -297,6 +348,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             KafkaGuardError: What the client raises, also of its own class; or it takes
                 longer than ``request_timeout_ms`` and 10 s.
         """
+        await self._pass_by()
         await self._sending.ready(topic)
         within = self._shell.traits.delivery_timeout + MARGIN_S
         try:
@@ -307,7 +359,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         except TimeoutError as error:
             raise errors.make(
                 ClientTimeoutError,
-                f"the partitions were not told within {within:g} s",
+                f"no broker answered with the partitions within {within:g} s",
                 api="Metadata",
                 topic=topic,
             ) from error
@@ -333,7 +385,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         told.check_timeout("flush", timeout)
         self._check_process()
         if timeout is None:
-            timeout = self._shell.traits.delivery_timeout + MARGIN_S
+            timeout = self._driver.machine.seconds + MARGIN_S
         return self._report(await self._driver.wait(time.monotonic() + timeout))
 
     def report(self) -> DeliveryReport:
@@ -429,6 +481,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             KafkaGuardError: It cannot begin. FENCED: another instance has taken the
                 ``transactional_id`` over.
         """
+        await self._pass_by()
         self._check()
         await self._transactions.begin()
 
@@ -481,10 +534,7 @@ def wrap(
 ) -> GuardedProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     if reading.is_told(producer):
-        raise TypeError(
-            f"{producer!r} is guarded already, and only one guard can account for its "
-            "records: use that one"
-        )
+        raise told.guarded_already(producer)
     if reading.transactional_id(producer) is not None:
         check_transactional(policy, errors)
     complete_table()

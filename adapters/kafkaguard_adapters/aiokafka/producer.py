@@ -1,4 +1,4 @@
-"""Guarding an ``AIOKafkaProducer``: wholly, or by its public interface alone."""
+"""Guard an ``AIOKafkaProducer`` fully, or by its public interface only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import __version__
 from kafkaguard_adapters.aiokafka._private.producing import names
+from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.aiokafka.public_producer import PublicProducer
-from kafkaguard_adapters.producing.policies import OBEYED
+from kafkaguard_adapters.producing.policies import check_checks_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.producer")
-
-#: What it does by the policy.
-OBEYS = OBEYED
 
 
 def wrap(
@@ -36,11 +34,13 @@ def wrap(
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     missing = names.missing(producer)
     if missing:
+        check_checks_only(policy, errors, f"aiokafka {__version__} has changed")
         _log.warning(
-            "guard(): aiokafka %s has changed inside (not found: %s). Its records are "
-            "checked for null keys, and what is raised has a verdict; records are not "
-            "sent again, a dead producer is not replaced, and flush() makes no report. "
-            "Use aiokafka 0.14, or a newer kafkaguard",
+            "guard(): this kafkaguard does not know aiokafka %s (other "
+            "private attributes: %s). Null keys are refused and errors have a "
+            "verdict, but records are not sent again, a dead producer is not "
+            "replaced, and flush() returns no report. Use aiokafka 0.14, or a newer "
+            "kafkaguard",
             __version__,
             ", ".join(missing),
         )

@@ -1,4 +1,4 @@
-"""A producer whose inside is not the one that this package knows.
+"""A guarded producer for aiokafka versions with unknown private attributes.
 
 What the public interface allows: a record without a key is refused before anything is
 sent, and what the client raises says what to do.
@@ -102,6 +102,6 @@ class PublicProducer(AsyncClusterCalls, StandIn):
         return (await self.cluster_view.ask_topic_settings(topic)).facts
 
     async def stop(self) -> None:
-        """Close our own connections, then the client, within 30 s."""
+        """Close the guard's own connections, then the client, within 30 s."""
         self._lookup.close()
         await self._end()

@@ -1,4 +1,4 @@
-"""What ``send`` does before and after the client's own: the hot path of the guard.
+"""The guard's part of ``send``, the hot path.
 
 The guard stands inside the client, where a record comes to its batch: after the
 serialisers and the choice of a partition, whatever signature a subclass gives ``send``.
@@ -8,6 +8,8 @@ into a batch that a hold would have to wait for.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from asyncio import get_running_loop
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ from aiokafka.errors import (
 )
 
 from kafkaguard._delivery.facts import Place, Raw
+from kafkaguard._delivery.records import Record
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import (
     InvalidRecordKeyError,
@@ -34,7 +37,6 @@ from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.null_keys import is_disguise
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from kafkaguard._delivery.machine import DeliveryMachine
@@ -190,7 +192,7 @@ class Sending:
         return add_message
 
     async def _add_checked(self, tp: Any, raw: Raw, within: float) -> Any:
-        """Take in a record whose key has to be looked at, or whose topic is held."""
+        """Record a record whose key has to be looked at, or whose topic is held."""
         is_disguised, self._is_disguised = self._is_disguised, False
         if raw.key is None or is_disguised:
             refusal = await self._refusal(tp.topic, is_disguised=is_disguised)
@@ -203,7 +205,7 @@ class Sending:
         )
 
     async def add_batch(self, builder: Any, tp: Any, timeout: float) -> Any:  # noqa: ASYNC109 - the client's own signature
-        """Take in a batch of the application's own."""
+        """Record a batch of the application's own."""
         count = moving.null_keys_in(builder)
         if count:
             refusal = await self._refusal(tp.topic, is_disguised=False)
@@ -240,7 +242,9 @@ class Sending:
         except InvalidRecordKeyError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a fault of ours must fail no send
-            self.driver.fault("the check for a null key failed; it is sent", error)
+            self.driver.fault(
+                "the check for a null key failed; the batch is sent without it", error
+            )
         return None
 
     # --- what the guard or the client refuses -----------------------------------------
@@ -270,6 +274,7 @@ class Sending:
         send: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        call: Record | None = None,
     ) -> Any:
         """Deal with what a method of the client has raised that sends.
 
@@ -279,17 +284,21 @@ class Sending:
             send: What to call again where the client is being replaced.
             args: With what it was called.
             kwargs: The same.
+            call: Its attempts, if it was tried again before.
 
         Raises:
             KafkaGuardError: It did not take the record.
             Exception: Anything else that it has raised.
         """
-        if isinstance(error, PartitionNotThereError):  # whatever on_reject says
+        topic = topic_of(args, kwargs)
+        if isinstance(error, PartitionNotThereError):
             self.transactions.refused_at_once(error)
-            self.driver.raised(error)
+            raw = moving.bytes_of(error, args, kwargs)
+            if raw is not None:
+                return self._refused(error, Place(topic), raw)
+            self.driver.raised(error)  # a batch of the application's own
         if isinstance(error, KafkaGuardError):
             raise error
-        topic = topic_of(args, kwargs)
         if isinstance(error, IllegalOperation) and self.shell.is_transactional:
             raise self.transactions.refusal_of(error, topic) from error
         if not isinstance(error, KafkaError):
@@ -301,11 +310,37 @@ class Sending:
                 return await send(*args, **kwargs)
             self.check()
         refusal = self.refusal_of(error, topic)
+        if isinstance(error, KafkaTimeoutError):
+            now = time.monotonic()
+            # The call has had the client's time by now.
+            due = now + self.shell.traits.margin
+            call = call or Record(None, None, 0, Place(topic), due, None)
+            wait = self.machine.wait_after(call, refusal, now)
+            if wait is not None:
+                return await self._try_again(wait, call, send, args, kwargs)
         self.transactions.refused_at_once(refusal)
-        return self._refused(refusal, Place(topic), moving.bytes_of(error))
+        return self._refused(
+            refusal, Place(topic), moving.bytes_of(error, args, kwargs)
+        )
+
+    async def _try_again(
+        self,
+        wait: float,
+        call: Record,
+        send: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Try anew, after the policy's wait, a call for which there was no room."""
+        await asyncio.sleep(wait)
+        client = self._client
+        try:
+            return await getattr(client, send.__name__)(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - raised again, unless mended
+            return await self.not_accepted(error, client, send, args, kwargs, call)
 
     def _is_being_replaced(self, topic: str) -> bool:
-        """Tell whether a send that comes now waits, or finds another client."""
+        """Return whether a send that comes now waits, or finds another client."""
         return self.is_usable or self.driver.is_held(topic)
 
     # --- what an error means ----------------------------------------------------------
@@ -340,8 +375,8 @@ class Sending:
         if isinstance(error, KafkaTimeoutError):
             message = (
                 f"nothing was sent within {self.shell.traits.delivery_timeout:g} s "
-                f"({_SETTING}): there was no room, since earlier batches of this "
-                "partition are still on their way"
+                f"({_SETTING}): the client's buffer has no room, because earlier "
+                "batches of this partition have no answer yet"
             )
             known["verdict"] = classify(error, api="Produce", phase="enqueue")
         return errors.translate(

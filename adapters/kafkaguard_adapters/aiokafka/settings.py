@@ -1,4 +1,4 @@
-"""From aiokafka's settings to ours, read from any of its clients."""
+"""Settings of any aiokafka client, in kafkaguard's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aiokafka's producer as the driver of the delivery machine sees it.
+"""The shell of aiokafka's producer: it translates for the delivery machine.
 
 It tells what happens to the client's batches and does with the client what it is told;
 it decides nothing. Three hooks a batch, none a record: the futures of the application
@@ -31,12 +31,13 @@ from kafkaguard_adapters.aiokafka.batches import (
     settle_whole,
 )
 from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.producing.listening import Heard
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kafkaguard._cluster.topic_settings import TopicSettings
-    from kafkaguard._delivery.facts import Batch, Raw, Refusal
+    from kafkaguard._delivery.facts import Batch, Raw
     from kafkaguard._delivery.records import Outcome, Record
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.aiokafka.building import Builder
@@ -75,7 +76,7 @@ class Gate(moving.Gate, Protocol):
         """Say why the client did not take a dead letter."""
 
 
-class AIOKafkaShell:
+class AIOKafkaShell(Heard):
     """See the module.
 
     Args:
@@ -134,22 +135,13 @@ class AIOKafkaShell:
         return self._hooks[self.producer].lost_end
 
     def forget_end(self) -> None:
-        """Take note that a transaction is about to end."""
+        """Record that a transaction is about to end."""
         self._hooks[self.producer].lost_end = False
 
     # --- telling of batches -----------------------------------------------------------
 
-    def listen(
-        self,
-        began: Callable[[Batch], object],
-        accepted: Callable[[Batch], object],
-        failed: Callable[[Batch, Sequence[Refusal]], object],
-        died: Callable[[BaseException, Place | None], object],
-        fault: Callable[[str, BaseException], object],
-    ) -> None:
-        """Tell of each batch from now on."""
-        self._began, self._accepted, self._failed = began, accepted, failed
-        self._died, self._fault = died, fault
+    def begin_telling(self) -> None:
+        """Tell of the batches of the producer in use."""
         self.put_in_use(self.producer)
 
     def put_in_use(self, producer: Any) -> None:
@@ -185,7 +177,7 @@ class AIOKafkaShell:
                 batch.before = source.record_count  # of a producer just guarded
             self._began(batch)
         except Exception as error:  # noqa: BLE001 - a send must not fail by it
-            self._fault("a batch could not be followed; it is sent", error)
+            self._fault("a batch could not be tracked; it is sent", error)
             return None
         self._open[batch] = None
         return batch
@@ -209,7 +201,7 @@ class AIOKafkaShell:
                 batch.whole.left = sum(isinstance(r.token, Slot) for r in refusals)
             self._failed(batch, refusals)
         except Exception as error:  # noqa: BLE001 - the client's sender must not end
-            self._fault("a batch could not be followed", error)
+            self._fault("a batch could not be tracked", error)
             self._fail_bluntly(batch, cause)
 
     def _fail_bluntly(self, batch: SourceBatch, cause: BaseException) -> None:
@@ -263,7 +255,7 @@ class AIOKafkaShell:
         self._in_use(producer)
 
     def shut(self) -> None:
-        """Take in nothing more, and send nothing more."""
+        """Record nothing more, and send nothing more."""
         self.death = self.death or KafkaTimeoutError("it is stuck")
         self._in_use(self.producer)
         moving.refuse(self.producer)
@@ -359,7 +351,7 @@ class AIOKafkaShell:
             await self._close(self._retired.pop())
 
     def may_pass(self, error: BaseException) -> bool:
-        """Tell whether building a producer may succeed later."""
+        """Return whether building a producer may succeed later."""
         return isinstance(error, OSError) or bool(getattr(error, "retriable", False))
 
     # --- handing over -----------------------------------------------------------------
@@ -429,7 +421,7 @@ class AIOKafkaShell:
         return reading.size_alone(self.producer, raw)
 
     async def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         try:
             async with asyncio.timeout(ASK_S):
                 return (await self._ask(topic)).max_message_bytes
@@ -488,14 +480,14 @@ class AIOKafkaShell:
             self._unseen.append((future, outcomes))
 
     def note_seen(self) -> None:
-        """Take note of the failures that the application has looked at."""
+        """Record the failures that the application has looked at."""
         for future, outcomes in self._unseen:
             if moving.was_seen(future):
                 for outcome in outcomes:
                     outcome.seen = True
 
     def note_told(self) -> None:
-        """Take note that the failures until now were told in a report."""
+        """Record that the failures until now were told in a report."""
         told, self._unseen = self._unseen, []
         for future, _ in told:
             moving.forgive(future)
@@ -540,6 +532,8 @@ def traits_of(producer: Any, builder: Builder) -> Traits:
         transactional=is_transactional,
         hears_late=not is_transactional,
         replaceable=builder.can_build,
+        takes_back=True,
+        margin=MARGIN_S,
     )
 
 

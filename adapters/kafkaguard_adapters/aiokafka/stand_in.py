@@ -1,4 +1,4 @@
-"""Standing in for a client of aiokafka: how it fails to start."""
+"""Base class of guarded aiokafka clients: a start that fails."""
 
 from __future__ import annotations
 

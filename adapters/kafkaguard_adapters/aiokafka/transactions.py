@@ -1,4 +1,4 @@
-"""The transactional calls of a guarded producer: bounded, their failures told apart.
+"""Transactional calls of a guarded producer: time limits and verdicts.
 
 aiokafka asks for a commit again by itself while its answer is lost, and its background
 task ends at any answer that it does not expect. Then a new producer takes over the same
@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.producing.task_driver import TaskDriver
 
 _words = TransactionWords(
-    errors, "a new producer with the same transactional_id is started"
+    errors,
+    "a new producer with the same transactional_id is started",
+    "the producer has not been started",
 )
 
 
@@ -92,7 +94,7 @@ class Transactions:
     # --- records ----------------------------------------------------------------------
 
     def refused_at_once(self, error: KafkaGuardError) -> None:
-        """Take note of a record that was never handed over: the rest is incomplete.
+        """Record a record that was never handed over: the rest is incomplete.
 
         As Java's producer does, which then takes no commit either.
         """
@@ -219,7 +221,7 @@ class Transactions:
             raise error
 
     def can_ask_again(self) -> bool:
-        """Tell whether the call that has just failed can be made again."""
+        """Return whether the call that has just failed can be made again."""
         return self._lost_commit is None and self._cause() is None
 
     async def give_up(self, seconds: float) -> GivenUp | None:
@@ -361,7 +363,7 @@ class Transactions:
         return inside.why_failed(shell.producer) or shell.death
 
     def _is_over_for_good(self) -> bool:
-        """Tell whether a new producer would do harm, or not help."""
+        """Return whether a new producer would do harm, or not help."""
         cause = self._cause()
         return cause is not None and (
             ends_all(cause) or not self._shell.traits.replaceable
@@ -404,10 +406,11 @@ class Transactions:
         context = {"transactional": True, "phase": call.phase}
         judged = errors.translate(cause, api=call.api, context=context)
         if judged.verdict.action is Action.FENCED:
+            lasted = time.monotonic() - self._began if self._is_open else 0.0
+            limit = inside.time_limit(self._shell.producer)
             words.explain_fenced(
                 judged,
-                lasted=time.monotonic() - self._began if self._is_open else 0.0,
-                limit=inside.time_limit(self._shell.producer),
+                words.why_over(lasted, limit, "transaction_timeout_ms"),
                 in_doubt=self._lost_commit is not None or self._shell.lost_end,
             )
         if words.stops(judged):

@@ -1,4 +1,4 @@
-"""The view of a client of aiokafka, whatever it is for."""
+"""The cluster view of an aiokafka client."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Questions to a cluster: lag, log directories, offsets, groups."""
+"""Requests to a cluster: lag, log directories, offsets, groups."""

@@ -1,4 +1,4 @@
-"""Brokers' answers, as kafka-python's protocol engine reads them.
+"""Brokers' answers, decoded by kafka-python's protocol engine.
 
 The engine makes its classes at run time from Kafka's schemas, so a type checker sees
 nothing of them. Here stands what this room takes from them, in the schemas' own words.

@@ -1,4 +1,4 @@
-"""What a guarded client can ask of the cluster, beside what its client can."""
+"""Calls that every guarded client has: lag, log directories, offsets."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class AsyncReportCalls:
 
         Raises:
             KafkaGuardError: No broker can be reached at all, or the client's settings
-                cannot be used for a connection of our own.
+                cannot be used for a connection of the guard.
         """
         wanted: Any = topics
         if not isinstance(topics, Mapping):
@@ -114,7 +114,7 @@ class AsyncReportCalls:
                 ``time`` reads one batch of each partition that lags), ``members`` (two
                 requests for each coordinator), ``facts`` (one DescribeConfigs).
             stable: Wait, for half of ``timeout``, for commits of transactions that are
-                under way (KIP-447).
+                running (KIP-447).
             timeout: Seconds for the whole report. Default: 30.
 
         Returns:
@@ -122,7 +122,7 @@ class AsyncReportCalls:
 
         Raises:
             KafkaGuardError: No broker can be reached at all, or the client's settings
-                cannot be used for a connection of our own.
+                cannot be used for a connection of the guard.
             TypeError: An argument is of the wrong type.
             ValueError: An argument is not one of its words, or ``timeout`` not above 0.
         """

@@ -1,4 +1,4 @@
-"""A client's view of its cluster: connections of our own, kept from call to call."""
+"""A client's own connections to its cluster, kept between calls."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ClusterView:
             ClientClosedError: The client was closed.
         """
         if self._is_closed:
-            raise self.closed("its cluster cannot be asked any more")
+            raise self.closed("it can send no more requests")
         loop = asyncio.get_running_loop()
         if self._cluster is None or self._loop is not loop:
             self._cluster = Cluster(self.settings(), self.make)
@@ -62,7 +62,7 @@ class ClusterView:
         """Ask for the settings of a topic, and wait for the answer.
 
         Raises:
-            KafkaGuardError: They are not told, or nobody answers within 10 s.
+            KafkaGuardError: They are not told, or no broker answers within 10 s.
         """
         return run(self.ask_topic_settings(topic))
 
@@ -70,7 +70,7 @@ class ClusterView:
         """Ask for the settings of a topic.
 
         Raises:
-            KafkaGuardError: They are not told, or nobody answers within 10 s.
+            KafkaGuardError: They are not told, or no broker answers within 10 s.
         """
         return await ask_alone(self.settings(), self.make, topic)
 

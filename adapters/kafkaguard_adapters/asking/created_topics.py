@@ -1,4 +1,4 @@
-"""Whether a topic that exists already is as it was asked for.
+"""Compare an existing topic with the topic that a caller asked for.
 
 Of a creation that is repeated, because its answer was lost, "exists already" says only
 that there is a topic of that name: it may be somebody else's.
@@ -87,7 +87,7 @@ def _of(
 ) -> Iterator[str]:
     """Say how one topic differs; what is not told does not."""
     if not partitions:
-        yield f"topic {asked.name} is not there"
+        yield f"topic {asked.name} does not exist"
         return
     if 0 < asked.partitions != len(partitions):
         yield f"topic {asked.name} has {len(partitions)} partitions, not " + str(

@@ -1,4 +1,4 @@
-"""Fetch, to look and not to read: ends of logs, and when the next record was written.
+"""Fetch requests that measure: ends of logs, and the time of the next record.
 
 Both need the operation Read on the topic.
 """

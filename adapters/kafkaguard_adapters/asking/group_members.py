@@ -1,4 +1,4 @@
-"""Who reads which partition, as a group's coordinator has it, for both protocols."""
+"""Members of a group and their partitions, for both group protocols."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Described:
     Attributes:
         state: In Kafka's words; ``unknown`` for one that does not exist.
         members: Who reads which partition.
-        topics: The topics that members read or have subscribed to; None: not known.
+        topics: The topics that members read or have subscribed to; None if unknown.
     """
 
     state: str | None = None
@@ -44,14 +44,14 @@ class Described:
     topics: frozenset[str] | None = None
 
     def has_left(self, topic: str) -> bool:
-        """Say whether the group's members read topics, and not this one."""
+        """Return whether the group's members read topics, and not this one."""
         return bool(self.topics) and topic not in (self.topics or ())
 
 
 async def describe(
     cluster: Cluster, groups: Mapping[int, Collection[str]], deadline: float
 ) -> dict[str, Described]:
-    """Describe groups; what cannot be had is left out.
+    """Describe groups; what is not available is left out.
 
     Args:
         cluster: Whom to ask.

@@ -1,4 +1,4 @@
-"""Consumer groups: who coordinates them, and what they have committed."""
+"""Consumer groups: their coordinators and committed offsets."""
 
 from __future__ import annotations
 

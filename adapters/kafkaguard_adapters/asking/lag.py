@@ -1,4 +1,4 @@
-"""``lag``: committed offsets first, then the ends of the logs, for many groups at once.
+"""``lag``: committed offsets first, then end offsets, for many groups at once.
 
 The order matters: read the other way round, a busy group would be ahead of the end.
 """
@@ -49,11 +49,16 @@ if TYPE_CHECKING:
 
 #: Columns beyond committed, end and lag, and what each costs.
 COLUMNS: Final = {
-    "log_start": "one empty Fetch a leader; without Read, one ListOffsets a leader",
-    "last_stable": "the same Fetch; without Read, one ListOffsets a leader",
-    "time": "that Fetch, and one a leader that reads a batch of each lagging partition",
-    "members": "one or two requests a coordinator",
-    "facts": "one DescribeConfigs, remembered for five minutes",
+    "log_start": (
+        "one empty Fetch for each leader; without Read, one ListOffsets for each leader"
+    ),
+    "last_stable": "the same Fetch; without Read, one ListOffsets for each leader",
+    "time": (
+        "that Fetch, and for each leader one that reads a batch of each lagging "
+        "partition"
+    ),
+    "members": "one or two requests for each coordinator",
+    "facts": "one DescribeConfigs, cached for five minutes",
 }
 _FROM_FETCH: Final = frozenset({"log_start", "last_stable", "time"})
 
@@ -81,7 +86,7 @@ class Question:
     stable: bool = False
 
     def is_meant(self, committed: Committed | KafkaGuardError) -> bool:
-        """Say whether a group belongs in the report; one that is not told of does."""
+        """Return whether a group belongs in the report."""
         if self.groups is not None or isinstance(committed, KafkaGuardError):
             return True
         return bool(self.topics_of(committed))

@@ -1,4 +1,4 @@
-"""Lag as gauges, for Prometheus and OpenTelemetry. Their names are all here.
+"""Lag as gauges for Prometheus and OpenTelemetry, with their names.
 
 Each reading makes one call for all groups, so nothing is asked between two scrapes.
 """

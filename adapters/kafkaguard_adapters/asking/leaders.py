@@ -1,4 +1,4 @@
-"""Which broker leads which partition."""
+"""The leaders of partitions."""
 
 from __future__ import annotations
 

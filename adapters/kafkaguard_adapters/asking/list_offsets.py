@@ -1,4 +1,4 @@
-"""ListOffsets: one request a leader, and again for the partitions that failed.
+"""ListOffsets: one request for each leader, repeated for partitions that failed.
 
 A broker that still reads the metadata of remote storage answers 9 or -1, which mean
 other things elsewhere: only the topic's settings tell (KIP-1007). They are looked up

@@ -1,4 +1,4 @@
-"""What leaders say about logs: their ends and starts, for all groups at once."""
+"""Start and end offsets of logs, for all groups at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next record that a reader sees, in the bytes that a Fetch was answered with.
+"""Find the next record that a consumer sees in the bytes of a Fetch response.
 
 A reader does not see transaction markers, records that compaction took out of their
 batch, and, with ``read_committed``, records of aborted transactions.
@@ -83,7 +83,7 @@ class _Aborted:
         self._producers: set[int] = set()
 
     def shows(self, batch: Any) -> bool:
-        """Say whether a reader sees the records of a batch."""
+        """Return whether a reader sees the records of a batch."""
         if not _has_producer(batch):
             return True
         while self._coming and self._coming[0].first_offset <= batch.last_offset:

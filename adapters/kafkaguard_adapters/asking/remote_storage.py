@@ -1,4 +1,4 @@
-"""The watch over readers of tiered topics: who stands still because of the remote side.
+"""Watch for consumers that wait for remote storage (KIP-1007).
 
 Nothing is asked while positions move. One that does not is looked at on a connection of
 our own: is the topic tiered, is there more to read, and what is a Fetch there answered?
@@ -40,10 +40,10 @@ class RemoteStorageWatch:
     What it finds is also in the lag of the same view, as ``read_error``.
 
     Args:
-        view: Whom to ask.
+        view: The cluster view.
         on_event: Called with each event; what it raises is logged.
         patience: Seconds without progress until a partition is looked at.
-        clock: Seconds that only ever grow.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -82,7 +82,8 @@ class RemoteStorageWatch:
                 found = await self._confirm({place: known[place] for place in standing})
             except KafkaGuardError as error:
                 _log.warning(
-                    "readers stand still, and the cluster is silent: %s", error
+                    "readers make no progress, and the cluster does not answer: %s",
+                    error,
                 )
                 return []
         return self._changes(known, standing, found)
@@ -165,4 +166,6 @@ class RemoteStorageWatch:
         try:
             self._on_event(event)
         except Exception:  # noqa: BLE001 - the hook is the user's
-            _log.exception("the hook for remote storage raised; reading goes on")
+            _log.exception(
+                "the hook for remote storage raised an exception; reading continues"
+            )

@@ -1,4 +1,4 @@
-"""Asking again for the items that failed, and for no others, within a deadline."""
+"""Repeat a request for the items that failed, within a deadline."""
 
 from __future__ import annotations
 

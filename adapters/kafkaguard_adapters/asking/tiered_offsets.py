@@ -1,4 +1,4 @@
-"""A consumer's own look-ups of offsets, where topics are tiered (KIP-1007).
+"""A consumer's own look-ups of offsets for tiered topics (KIP-1007).
 
 Of plain topics they are the client's. Of tiered ones they are made on a connection of
 our own, where an answer of 9 or -1 keeps its partition and its meaning: the partitions
@@ -36,7 +36,7 @@ class TieredOffsets:
     """Looks offsets of tiered topics up.
 
     Args:
-        view: Whom to ask.
+        view: The cluster view.
         isolation: What the end is, in the client's own word.
     """
 
@@ -90,7 +90,9 @@ class TieredOffsets:
     def _warn(self, error: KafkaGuardError) -> None:
         if not self._has_warned:
             self._has_warned = True
-            _log.warning("offsets of tiered topics are the client's own: %s", error)
+            _log.warning(
+                "look-ups of offsets do not wait for remote storage: %s", error
+            )
 
 
 def offsets_of(report: OffsetsReport, partitions: Iterable[Any]) -> dict[Any, int]:

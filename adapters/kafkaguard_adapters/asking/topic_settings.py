@@ -1,6 +1,6 @@
-"""Settings of topics: asked for in one way, for many topics at once.
+"""Settings of topics: one look-up for all uses, for many topics at once.
 
-A look-up is advisory: what cannot be had is "not known".
+A look-up is advisory: what is not available is "not known".
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def ask_alone(settings: Settings, make: Make, topic: str) -> TopicSettings
     """Ask for the settings of one topic on a connection for this question only.
 
     Raises:
-        KafkaGuardError: They are not told, or nobody answers within 10 s.
+        KafkaGuardError: They are not told, or no broker answers within 10 s.
     """
     cluster = Cluster(settings, make)
     deadline = asyncio.get_running_loop().time() + _TIMEOUT_S

@@ -1,4 +1,4 @@
-"""The guarded admin: stands in for a ``confluent_kafka.admin.AdminClient``."""
+"""The guarded ``confluent_kafka.admin.AdminClient``."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
     """An AdminClient that can also ask for log directories, lag and offsets.
 
     What the futures of its calls that change something raise is a ``KafkaGuardError``
-    as well. ``close()`` closes our own connections; an AdminClient closes its own when
-    freed.
+    as well. ``close()`` closes the guard's own connections; an AdminClient closes its
+    own when freed.
     """
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client."""
+        """Delegate everything else to the client."""
         found = super().__getattr__(name)
         api = admin_calls.REQUESTS.get(name)
         return found if api is None else self._judged(found, api)

@@ -1,4 +1,4 @@
-"""A guarded ``AIOProducer`` or ``AsyncSerializingProducer``: checked, not rescued.
+"""The guarded ``AIOProducer``: null keys are refused, failures have verdicts.
 
 These collect records in a buffer of their own, hand them over in an order of their own,
 and settle their futures themselves, so that no wrapper can send a record again before
@@ -21,6 +21,7 @@ from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+from kafkaguard_adapters.producing.policies import check_checks_only
 from kafkaguard_adapters.stand_in import GuardedAsyncClient
 
 if TYPE_CHECKING:
@@ -32,16 +33,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.producer")
 
-#: What it does by the policy.
-OBEYS = frozenset({"null_key"})
-
 
 class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
     """An AIOProducer whose null keys are refused and whose failures have verdicts.
 
     Args:
         producer: The client's producer.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
         null_keys: Refuses records without a key; None: the policy lets them pass.
         harmless: Topics for which a record without a key may pass unseen.
     """
@@ -96,7 +94,7 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
         return ours
 
     async def close(self) -> None:
-        """Close our own connections, then the client, within 30 s.
+        """Close the guard's own connections, then the client, within 30 s.
 
         Raises:
             KafkaGuardError: It has not ended by then, and was left.
@@ -127,11 +125,13 @@ def wrap(
     **_: Any,
 ) -> GuardedAIOProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
+    name = type(producer).__name__
+    check_checks_only(policy, errors, f"an {name} settles records by itself")
     _log.warning(
-        "guard(): an %s batches and settles records by itself: null keys are refused "
-        "and failures have verdicts, but records are not sent again, a dead producer "
-        "is not replaced, and there is no report. A Producer in a thread has all that",
-        type(producer).__name__,
+        "guard(): an %s has its own batches and futures: null keys are refused and "
+        "failures have verdicts, but records are not sent again, a dead producer is "
+        "not replaced, and there is no report. For these, use a Producer in a thread",
+        name,
     )
     cache = TopicFactsCache(topics)
     view = view_of(producer, config, cache)

@@ -1,4 +1,4 @@
-"""The application's callbacks: called in its own poll() and flush() only.
+"""The application's callbacks, called in its own poll() and flush() only.
 
 While the guard polls by itself, for a recovery or for room in a full queue, callbacks
 wait in a queue; so they keep the order of the client's reports.

@@ -1,4 +1,4 @@
-"""confluent-kafka's commits: attempt by attempt, and what is told of those in between.
+"""Commits of confluent-kafka: attempts, and the failures in between.
 
 The client's commit ends with the first answer. It raises one error for all partitions
 without saying of which it is, or returns a list in which a refused one has its error.
@@ -65,7 +65,7 @@ class Committing:
         self._is_under_way = False
 
     def heard(self, error: Any, partitions: Sequence[TopicPartition]) -> None:
-        """Take in how a commit ended that nobody waits for."""
+        """Record how a commit ended that nobody waits for."""
         refused = {
             as_partition(each): _refused(each.error or error, each)
             for each in partitions or ()

@@ -1,4 +1,4 @@
-"""The guarded consumer: stands in for a ``confluent_kafka.Consumer``."""
+"""The guarded ``confluent_kafka.Consumer``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
-from kafkaguard_adapters.consuming.obeyed import OBEYED
 from kafkaguard_adapters.consuming.questions import Start
 from kafkaguard_adapters.wire.io_thread import loop, run, start
 
@@ -47,12 +46,10 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_policies import RetryPolicy
 
-__all__ = ["OBEYS", "GuardedConsumer", "prepare", "wrap"]
+__all__ = ["GuardedConsumer", "prepare", "wrap"]
 
 _log = logging.getLogger("kafkaguard.consumer")
 
-#: What it does by the policy.
-OBEYS = OBEYED
 #: librdkafka's own defaults.
 _ISOLATION: Final = "read_committed"
 _FOR_EVER: Final = -1
@@ -77,8 +74,8 @@ class GuardedConsumer(BlockingConsumer):
 
     Args:
         consumer: The client's consumer.
-        view: What our own calls ask.
-        config: What the consumer was made with; None: not known.
+        view: The cluster view for the guard's own calls.
+        config: What the consumer was made with; None if unknown.
         policy: How long to wait.
         on_event: What receives events.
     """
@@ -123,16 +120,18 @@ class GuardedConsumer(BlockingConsumer):
         if config is None:
             self._driver.blind()
             _log.warning(
-                "guard(): without config={...} partitions that cannot be read are not "
-                "noticed, since a consumer of confluent-kafka does not show them and "
-                "kafkaguard cannot ask the cluster itself"
+                "guard(): without config={...} the guard cannot detect a partition "
+                "that cannot be read, because a consumer of confluent-kafka does not "
+                "report it and the guard cannot connect to the cluster itself"
             )
         if not isinstance(known.get(LOGGER), ResetLog):
             _log.warning(
-                "guard(): a Consumer that is built already keeps its callbacks and its "
-                "log to itself. So resets of offsets are not compared with the log (on_"
-                "offset_reset: %s), and commits that nobody waits for are not told: "
-                "guard(factory=Consumer, config={...}) does",
+                "guard(): the guard cannot read the callbacks and the log of a "
+                "Consumer "
+                "that is already built. So it does not compare resets of offsets with "
+                "the log (on_offset_reset: %s), and makes no event for a failed commit "
+                "that your code does not wait for. For both, use "
+                "guard(factory=Consumer, config={...})",
                 policy.on_offset_reset,
             )
         self._quick = self._quick_poll()
@@ -291,12 +290,12 @@ class GuardedConsumer(BlockingConsumer):
                 listener.hear = hear
 
     def _hear_error(self, error: KafkaError) -> None:
-        """Take in an error that is about no record; it comes while the user polls."""
+        """Record an error that is about no record; it comes while the user polls."""
         known = errors.translate(error, context={"phase": "background"})
         self._driver.handed_over(None, known)
 
     def _hear_reset(self, place: Place, asked: int) -> None:
-        """Take in that librdkafka resets a position; it comes while the user polls."""
+        """Record that librdkafka resets a position; it comes while the user polls."""
         position = self._shell.was_reset(place, asked)
         if position is not None:
             self._driver.refused(place, Refusal(OUT_OF_RANGE, position=position))
@@ -373,8 +372,8 @@ class GuardedConsumer(BlockingConsumer):
         may stand in the list (``each.error``); it is an event as well.
 
         Raises:
-            KafkaGuardError: What the client raises in place of a list: the gravest of
-                what was refused, the others as notes.
+            KafkaGuardError: What the client raises in place of a list: the most severe
+                of what was refused, the others as notes.
         """
         given = {"message": message, "offsets": offsets}
         args = {name: value for name, value in given.items() if value is not None}
@@ -420,7 +419,7 @@ class GuardedConsumer(BlockingConsumer):
     # --- the end ----------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close our own connections, then the client, as ``Consumer.close`` does.
+        """Close the guard's connections, then the client, as ``Consumer.close`` does.
 
         The client ends by itself: without a broker within ``session.timeout.ms``.
         """

@@ -1,4 +1,4 @@
-"""confluent-kafka's exceptions and ours, together.
+"""Errors that are both kafkaguard's and confluent-kafka's.
 
 What its users reach for stays: ``e.args[0]`` is a ``KafkaError`` with ``code()``,
 ``name()``, ``str()`` and the flags.

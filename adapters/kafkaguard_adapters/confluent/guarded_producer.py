@@ -1,7 +1,8 @@
-"""The guarded producer: stands in for a ``confluent_kafka.Producer``."""
+"""The guarded ``confluent_kafka.Producer``."""
 
 from __future__ import annotations
 
+import math
 import time
 from functools import partial
 from threading import get_ident
@@ -25,6 +26,7 @@ from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+from kafkaguard_adapters.producing.policies import shared_by
 from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
@@ -60,11 +62,11 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         client: The client's producer.
         build: Builds its successor; None: that is not known.
         settings: What it was made with, as far as that is known.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
         policy: What becomes of records that fail, and of null keys.
-        cache: What is known of topics.
+        cache: Cached facts about topics.
         letter_topics: Looks whether dead-letter topics are there.
-        on_event: What receives events; None: nobody.
+        on_event: The hook for events, or None.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             cache,
             self._on_event,
             self._letter_topics.meet,
+            shared=shared_by(policy, shell.traits, self.cluster_view.settings),
             barrier=shell,
         )
         null_keys = None
@@ -114,15 +117,15 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 disguised=policy.disguised_null_key,
                 transactional=shell.traits.transactional,
             )
-        seconds = min(
-            Limit(policy.deadline, "the policy's deadline"),
-            Limit(shell.traits.delivery_timeout, shell.traits.timeout_setting),
-        )
+        seconds = Limit(policy.deadline, "the policy's deadline")
+        own = Limit(shell.traits.delivery_timeout, shell.traits.timeout_setting)
+        if policy.deadline == math.inf:
+            seconds = own
         self._sending = Sending(
             shell, driver, null_keys, cache.harmless, seconds, settings.on_delivery
         )
         shell.use(driver.machine, self._sending)
-        self._transactions = Transactions(shell, driver, seconds.seconds)
+        self._transactions = Transactions(shell, driver, min(seconds, own).seconds)
         self.__dict__["produce"] = produce_for(self._sending)
         self.__dict__["poll"] = self._quick_poll()
 
@@ -135,7 +138,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         return self._shell.client
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client."""
+        """Delegate everything else to the client."""
         if name == "_shell":  # not there yet
             raise AttributeError(name)
         return super().__getattr__(name)
@@ -154,7 +157,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         return self.__dict__[name](*args, **kwargs)
 
     def can_begin_again(self) -> bool:
-        """Tell whether a producer can be built in a forked child."""
+        """Return whether a producer can be built in a forked child."""
         return self._build is not None
 
     def begin_again(self) -> None:
@@ -329,7 +332,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         """Report what became of records since the last time, without waiting.
 
         Returns:
-            The counts, and the failures that nobody has looked at yet. It raises
+            The counts, and the failures that the application has not checked. It raises
             nothing; these failures count as looked at.
         """
         self._driver.count_delivered(self._shell.delivered())

@@ -1,4 +1,4 @@
-"""What librdkafka takes only when a consumer is built: callbacks, and a logger.
+"""Settings that must be given when a consumer is built: callbacks and a logger.
 
 librdkafka resets a position that is out of range by itself. All that shows of it is a
 line in its log, which comes by within a poll and before any record after the reset.
@@ -55,7 +55,10 @@ class ResetLog:
             try:
                 self.hear(place, int(found["at"]))
             except Exception:  # noqa: BLE001 - see above
-                _log.exception("the guard failed; the client resets the offset")
+                _log.exception(
+                    "the guard failed (a bug in kafkaguard); the client "
+                    "resets the offset"
+                )
         if self.own is not None:
             self.own.log(level, text, facility, name, line)
         else:

@@ -1,4 +1,4 @@
-"""``produce`` of a class that has its own: a SerializingProducer's, or the user's."""
+"""Calls of ``produce`` of a subclass, such as ``SerializingProducer``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import inspect
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, Producer, SerializingProducer
+from confluent_kafka import KafkaException, SerializingProducer
+from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be replaced
 from confluent_kafka.error import KeySerializationError, ValueSerializationError
 from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: What a class of the user's calls the delivery callback.
 _CALLBACKS = ("on_delivery", "callback")
+#: Where a function of wrapt keeps what stands around it.
+_WRAPPER = "_self_wrapper"
 
 
 def produce_for(sending: Sending) -> Callable[..., Any]:
@@ -34,7 +37,25 @@ def produce_for(sending: Sending) -> Callable[..., Any]:
         return sending.produce
     if cls.produce is SerializingProducer.produce:
         return _serializing(sending)
+    if cls.__module__.startswith("opentelemetry.") and (
+        wrapper := getattr(inspect.getattr_static(cls, "produce"), _WRAPPER, None)
+    ):
+        return _traced(sending, wrapper)
     return _own(sending, cls)
+
+
+def _traced(sending: Sending, wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the function of OpenTelemetry's class, which begins a span for a record.
+
+    Its wrapper stands around the guard's function in place of the client's: what is
+    sent again has the headers of the first time, and no further span.
+    """
+
+    def produce(*args: Any, **kwargs: Any) -> None:
+        """Produce a record, as ``Producer.produce`` does."""
+        wrapper(sending.produce, sending.shell.client, args, kwargs)
+
+    return produce
 
 
 class _Made:
@@ -130,9 +151,8 @@ def _own(sending: Sending, cls: type) -> Callable[..., Any]:
         raise errors.make(
             ClientConfigurationError,
             f"guard(): {cls.__qualname__}.produce{signature} takes no "
-            f"{'topic' if name else 'on_delivery'}, by which the guard follows a "
-            "record: let it have a parameter of that name and hand it on to "
-            "super().produce()",
+            f"{'topic' if name else 'on_delivery'}, which the guard needs to track a "
+            "record: add a parameter of that name and pass it on to super().produce()",
         )
 
     @wraps(client_produce)

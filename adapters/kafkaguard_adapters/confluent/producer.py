@@ -1,4 +1,4 @@
-"""Guarding a ``confluent_kafka.Producer`` or ``SerializingProducer``."""
+"""Guard a ``confluent_kafka.Producer`` or ``SerializingProducer``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkaguard_adapters.confluent.producer_settings import (
 )
 from kafkaguard_adapters.confluent.view import settings_reader, view_of
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
-from kafkaguard_adapters.producing.policies import OBEYED, check_transactional
+from kafkaguard_adapters.producing.policies import check_transactional
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from kafkaguard._retries.events import Event
     from kafkaguard._verdicts.verdict import TopicFacts
 
-__all__ = ["OBEYS", "prepare", "wrap"]
+__all__ = ["prepare", "wrap"]
 
 _log = logging.getLogger("kafkaguard.producer")
-
-#: What it does by the policy.
-OBEYS = OBEYED | {"deadline"}
 
 
 def wrap(
@@ -50,12 +47,12 @@ def wrap(
         check_transactional(loaded, errors)
     if config is None:
         _log.warning(
-            "guard(): without config={...} topics are not looked up, so a record "
-            "without a key is refused only where topics={...} declares the topic "
-            "compacted; what a topic takes is not known; and delivery.timeout.ms is "
-            "taken for its default. Give config={...} with what the producer was made "
-            "with, or guard(factory=Producer, config={...}), which can also replace a "
-            "dead one"
+            "guard(): without config={...} the guard looks up no topic, so it refuses "
+            "a record without a key only if topics={...} declares the topic "
+            "compacted, does not know the topic's largest record, and assumes the "
+            "default of delivery.timeout.ms. Give config={...} with the producer's "
+            "settings, or use guard(factory=Producer, config={...}), which can also "
+            "replace a dead producer"
         )
     build = None
     if factory is not None:

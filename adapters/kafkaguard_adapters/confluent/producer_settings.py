@@ -1,4 +1,4 @@
-"""What a confluent-kafka producer was made with, as far as the guard was told."""
+"""The settings of a producer, as far as the guard was given them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ProducerSettings:
         )
 
     def is_true(self, name: str) -> bool:
-        """Tell whether a setting is on."""
+        """Return whether a setting is on."""
         return str(self._config.get(name, False)).lower() in ("true", "1")
 
     def _number(self, name: str) -> float:
@@ -101,21 +101,21 @@ class ProducerSettings:
             raise errors.make(
                 ClientConfigurationError,
                 f"guard(): {_ONLY_ERRORS} hides which records were delivered. Leave it "
-                "out, or use guard(factory=..., config={...}): your callbacks are then "
-                "called for errors only, as ever",
+                f"out, or use guard(factory=..., config={...}): your callbacks are "
+                "then still called for errors only",
             )
         if not self.is_known and any(map(_may_be_on_delivery, get_referents(client))):
             raise errors.make(
                 ClientConfigurationError,
-                "guard(): this producer has an on_delivery among its settings, and a "
-                "producer of confluent-kafka keeps these to itself, so the callback "
-                "would not be called any more: guard(producer, config={...}) with what "
-                "it was made with",
+                "guard(): this producer has on_delivery in its settings, which the "
+                "guard cannot read from a producer of confluent-kafka, so the "
+                "callback would no longer be called: use guard(producer, "
+                "config={...}) with the producer's settings",
             )
 
 
 def _may_be_on_delivery(referent: Any) -> bool:
-    """Tell whether an object takes an error and a message: no other callback does."""
+    """Return whether an object takes an error and a message: no other callback does."""
     if not callable(referent) or isinstance(referent, type):
         return False
     try:

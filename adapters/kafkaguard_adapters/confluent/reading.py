@@ -1,4 +1,4 @@
-"""The shell of a ``confluent_kafka.Consumer``: its public interface is all there is.
+"""The shell of a ``confluent_kafka.Consumer``, by its public interface.
 
 librdkafka keeps to itself what a read is answered, and tries again by itself. So the
 guard looks where the readers are, and a hold is a pause.
@@ -84,7 +84,7 @@ class Reading:
         return start if found.offset < 0 else min(int(found.offset), asked)
 
     def was_reset(self, place: TopicPartition, asked: int) -> int | None:
-        """Take in that librdkafka resets what it asks for.
+        """Record that librdkafka resets what it asks for.
 
         Returns:
             The position that is to be judged; None: it was left to librdkafka.
@@ -99,7 +99,7 @@ class Reading:
         return before
 
     def go_back(self, place: TopicPartition) -> None:
-        """End the reset that is under way of a partition which is held already.
+        """End the reset that is running of a partition which is held already.
 
         Else it might come after the user has set a position.
         """
@@ -107,7 +107,7 @@ class Reading:
             self._consumer.seek(Place(*place, self._reset[place]))
 
     def begins(self, places: Iterable[Place]) -> None:
-        """Take in where partitions are to be read from: librdkafka has no position yet.
+        """Record where partitions are to be read from: librdkafka has no position yet.
 
         An offset that is not known to librdkafka either is negative.
         """
@@ -125,7 +125,7 @@ class Reading:
         self._resettable.add(place)
 
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error has it
-        """Let the poll that is under way, or the next one, raise an error."""
+        """Let the poll that is running, or the next one, raise an error."""
         self.failures.append(error)
 
     def readers(self) -> Mapping[TopicPartition, Reader]:

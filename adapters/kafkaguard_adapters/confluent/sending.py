@@ -1,4 +1,4 @@
-"""What ``produce`` does around the client's own: the hot path of the guard."""
+"""The guard's part of ``produce``, the hot path."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ class Sending:
             """Produce a record, as ``Producer.produce`` does.
 
             It waits while the queue is full, and while records of its topic are sent
-            again: for the policy's ``deadline`` or the client's
-            ``delivery.timeout.ms``, whichever is less. Where the policy sets a refused
-            record aside (``on_reject``), its callback gets the error.
+            again, for the policy's ``deadline``. Where the policy sets a refused record
+            aside (``on_reject``), or has attempts left for one whose topic the client
+            does not know, its callback gets the outcome.
 
             Raises:
                 InvalidRecordKeyError: The topic is compacted and the record has no
@@ -245,11 +245,13 @@ class Sending:
         """
         if self.shell.traits.transactional:
             self._driver.machine.spoil_transaction(error)
-        on_reject = self._driver.machine.on_reject(error)
-        if on_reject == "raise":
+        machine = self._driver.machine
+        on_reject, keeps = machine.on_reject(error), machine.keeps(error)
+        if on_reject == "raise" and not keeps:
             self._driver.raised(error)
             raise error
-        raw = _bytes(error, record) if on_reject == "dead_letter" else None
+        needs_bytes = keeps or on_reject == "dead_letter"
+        raw = _bytes(error, record) if needs_bytes else None
         place, where = Place(record.topic), dict[str, Any]()
         if record.partition >= 0:
             place = Place(record.topic, record.partition)
@@ -323,9 +325,9 @@ class Sending:
             return
         raise errors.make(
             ClientQueueFullError,
-            f"the producer's queue stayed full for {self._limit}: the brokers take "
-            "records more slowly than they are made, or none answers. This one was "
-            "not sent: send it again later",
+            f"the producer's queue stayed full for {self._limit}: the brokers accept "
+            "records more slowly than your program sends them, or no broker answers. "
+            "This record was not sent: send it again later",
             api="Produce",
             topic=record.topic,
         ) from error
@@ -355,7 +357,7 @@ class Sending:
 
 
 def _bytes(error: KafkaGuardError, record: Arguments) -> Raw | None:
-    """Return a record's bytes; where they cannot be had, the error says so."""
+    """Return a record's bytes; where they is not available, the error says so."""
     try:
         return Raw(
             _encoded(record.key),
@@ -363,12 +365,12 @@ def _bytes(error: KafkaGuardError, record: Arguments) -> Raw | None:
             plain_headers(record.headers),
             record.timestamp or None,
         )
-    except (TypeError, ValueError) as failure:
+    except (TypeError, ValueError):
         # Without its text, which may hold the record.
         add_words(
             error,
-            "no dead letter was sent: its bytes could not be had "
-            f"({type(failure).__name__})",
+            "no dead letter was sent: the record's bytes could not be read "
+            "({type(failure).__name__})",
         )
         return None
 

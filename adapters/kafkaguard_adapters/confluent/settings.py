@@ -1,4 +1,4 @@
-"""From confluent-kafka's settings (librdkafka's, or Java's) to ours."""
+"""Settings of confluent-kafka (librdkafka's or Java's names), in kafkaguard's form."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
 
 def _check(name: str, value: Any, make: Make) -> None:
     if name in _UNUSABLE and value:
-        raise unusable(make, name, "leave it out, if one can do without")
+        raise unusable(make, name, "leave it out if you do not need it")
     is_new = name.startswith(_BEARING) and name not in _READ
     if is_new and value not in (None, _HARMLESS.get(name)):
         raise unusable(

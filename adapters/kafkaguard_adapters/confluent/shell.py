@@ -1,4 +1,4 @@
-"""confluent-kafka's producer as the driver of the delivery machine sees it.
+"""The shell of confluent-kafka's producer: it translates for the delivery machine.
 
 It tells what happens to windows of records, and does with the client what it is told;
 it decides nothing. Reports come in whatever thread polls: the application's, and while
@@ -14,7 +14,8 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be replaced
 
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError
@@ -27,6 +28,7 @@ from kafkaguard_adapters.confluent.windows import (
     Window,
     hashes,
 )
+from kafkaguard_adapters.producing.listening import Heard
 from kafkaguard_adapters.producing.topic_limits import max_message_bytes
 
 if TYPE_CHECKING:
@@ -36,9 +38,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import (
         Answer,
         Batch,
-        Place,
         Raw,
-        Refusal,
     )
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
@@ -69,7 +69,7 @@ class Letters(Protocol):
         """
 
 
-class ConfluentShell:
+class ConfluentShell(Heard):
     """See the module.
 
     Args:
@@ -83,7 +83,7 @@ class ConfluentShell:
         build: See above.
         client: The producer in use.
         windows: The open window of each topic, for new records.
-        traits: What the client can do and tell.
+        traits: The client's traits.
         errors: Makes its errors.
         callbacks: See above.
     """
@@ -123,18 +123,6 @@ class ConfluentShell:
         self._poller: threading.Thread | None = None
         self._retired: list[Any] = []
         settings.hear(self._hear_error)
-
-    def listen(
-        self,
-        began: Callable[[Batch], object],
-        accepted: Callable[[Batch], object],
-        failed: Callable[[Batch, Sequence[Refusal]], object],
-        died: Callable[[BaseException, Place | None], object],
-        fault: Callable[[str, BaseException], object],
-    ) -> None:
-        """Tell of each window from now on."""
-        self._began, self._accepted, self._failed = began, accepted, failed
-        self._died, self._fault = died, fault
 
     def use(self, machine: DeliveryMachine, letters: Letters) -> None:
         """Get to know who else takes part.
@@ -208,7 +196,7 @@ class ConfluentShell:
     # --- reports ----------------------------------------------------------------------
 
     def failed(self, window: Window) -> None:
-        """Take note that a record of a window has failed."""
+        """Record that a record of a window has failed."""
         self.close_window(window)
         self.poll_while_troubled()
 
@@ -238,7 +226,7 @@ class ConfluentShell:
         return Known(self._is_dying, kept)
 
     def arrived_again(self, token: int, message: Any) -> None:
-        """Take note that a record which was sent again has arrived."""
+        """Record that a record which was sent again has arrived."""
         self._arrived[token] = message
 
     def message_of(self, token: int) -> Any:
@@ -368,13 +356,13 @@ class ConfluentShell:
         self.poll_while_troubled()
 
     def _hear_error(self, error: Any) -> None:
-        """Take in what the client says about its connections."""
+        """Record what the client says about its connections."""
         self._lost_connection = _now()
         if not self._settings.has_error_cb:  # else librdkafka itself would log it
             _log.warning("%s", error.str())
 
     def shut(self) -> None:
-        """Take in nothing more, and send nothing more of what waits."""
+        """Record nothing more, and send nothing more of what waits."""
         self._is_dying = True
         self.clear(None, 0.0)
         self._purge(in_flight=False)
@@ -394,7 +382,10 @@ class ConfluentShell:
             self._purge(in_flight=True)  # anew, for a send that is under way
             self._serve_until(lambda: not self._open, _now() + POLL_S)
         for window in self.open_windows():
-            self._fault("records were never reported", LookupError(repr(window.place)))
+            self._fault(
+                "the client never reported these records",
+                LookupError(repr(window.place)),
+            )
             self._end(window)
             self._failed(window, window.unreported())
 
@@ -460,7 +451,7 @@ class ConfluentShell:
             self._close(self._retired.pop())
 
     def may_pass(self, error: BaseException) -> bool:
-        """Tell whether building a producer may succeed later."""
+        """Return whether building a producer may succeed later."""
         return isinstance(error, OSError)
 
     # --- handing over -----------------------------------------------------------------
@@ -543,7 +534,7 @@ class ConfluentShell:
         """Do nothing: what is known was told."""
 
     def is_own_thread(self) -> bool:
-        """Tell whether the caller is the thread that polls for the guard."""
+        """Return whether the caller is the thread that polls for the guard."""
         return threading.current_thread() is self._poller
 
     def size_alone(self, raw: Raw) -> int | None:
@@ -553,8 +544,11 @@ class ConfluentShell:
         return batch_size(raw.key, raw.value, raw.headers)
 
     def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         return max_message_bytes(self._ask, topic)
+
+    def take_back(self, behind: Batch) -> None:
+        """Do nothing: a record cannot be taken back."""
 
     def give_up(self, batch: Batch) -> None:
         """Do nothing: a record cannot be taken back; the client keeps its time."""

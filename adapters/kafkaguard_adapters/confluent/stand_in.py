@@ -1,4 +1,4 @@
-"""Standing in for a client of confluent-kafka that has a queue."""
+"""Base class of guarded confluent-kafka clients that have a queue."""
 
 from __future__ import annotations
 

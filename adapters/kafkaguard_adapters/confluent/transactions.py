@@ -1,4 +1,4 @@
-"""The transactional calls of a guarded producer: bounded, their failures told apart.
+"""Transactional calls of a guarded producer: time limits and verdicts.
 
 librdkafka says of each failure whether the same call can be made again, the transaction
 is to be aborted, or the producer is dead. It waits for the reports of records within
@@ -122,7 +122,7 @@ class Transactions:
         self._is_open = False
 
     def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the client's flag tells
-        """Tell whether the call that has just failed can be made again."""
+        """Return whether the call that has just failed can be made again."""
         return self._can_ask_again
 
     def give_up(self, seconds: float) -> GivenUp | None:
@@ -173,9 +173,9 @@ class Transactions:
         if self._shell.build is None:
             raise errors.make(
                 ClientClosedError,
-                "this producer could not abort its last transaction and can begin no "
-                "other: build a new one with the same transactional.id, or use "
-                "guard(factory=..., config={...}), which does",
+                "this producer could not abort its last transaction and cannot begin "
+                "another one: build a new producer with the same transactional.id, or "
+                "use guard(factory=..., config={...}), which builds it",
             )
         self._driver.recreated()
         with self._judging(_INIT):
@@ -230,9 +230,11 @@ def _not_aborted(error: Exception) -> KafkaGuardError:
     """Make the error of an abort that has failed for good."""
     return errors.translate(
         error,
-        message="the transaction could not be aborted, and asking again does not help: "
-        "it is open until begin_transaction() goes on with a new producer, or a new "
-        "one with the same transactional.id calls init_transactions()",
+        message=(
+            "the transaction could not be aborted, and a repeated call does not help: "
+            "it stays open until begin_transaction() uses a new producer, or a new "
+            "producer with the same transactional.id calls init_transactions()"
+        ),
         api=_END,
         verdict=NOT_ABORTED,
     )

@@ -1,4 +1,4 @@
-"""Unsigned tokens, as librdkafka makes them for tests (``unsecure.jwt``)."""
+"""Unsigned OAUTHBEARER tokens, as librdkafka makes them for tests."""
 
 from __future__ import annotations
 

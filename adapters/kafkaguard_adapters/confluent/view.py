@@ -1,4 +1,4 @@
-"""The view of a client of confluent-kafka, whatever it is for."""
+"""The cluster view of a confluent-kafka client."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def settings_reader(
             name = type(client).__name__
             raise errors.make(
                 ClientConfigurationError,
-                f"the settings were not given, and a {name} of confluent-kafka keeps "
-                f"its own to itself: guard(client, config={{...}}) with what it was "
-                f"made with, or guard(factory={name}, config={{...}})",
+                f"the guard cannot read the settings of a {name} of confluent-kafka: "
+                "use guard(client, config={...}) with the client's settings, or "
+                f"guard(factory={name}, config={{...}})",
             )
         return read_settings(config, errors.make)
 

@@ -1,4 +1,4 @@
-"""Windows: the records of a topic that the delivery machine follows together.
+"""Windows: groups of records that the delivery machine tracks together.
 
 A confluent-kafka producer shows no batches, and tells of a record only when somebody
 polls. So records are counted in windows. A record takes a place in the open window of
@@ -44,13 +44,13 @@ class Listener(Protocol):
     only_errors: bool
 
     def failed(self, window: Window) -> None:
-        """Take note that a record of a window has failed."""
+        """Record that a record of a window has failed."""
 
     def reported(self, window: Window) -> None:
-        """Take note that each record of a closed window has been reported."""
+        """Record that each record of a closed window has been reported."""
 
     def arrived_again(self, token: int, message: Any) -> None:
-        """Take note that a record which was sent again has arrived."""
+        """Record that a record which was sent again has arrived."""
 
     def message_of(self, token: int) -> Any:
         """Return the client's message about a dead letter that has arrived."""
@@ -209,19 +209,19 @@ class Window(Batch):
     def fail(
         self, error: Any, message: Any, call: Any = None, ticket: Ticket | None = None
     ) -> None:
-        """Take in that a record has failed."""
+        """Record that a record has failed."""
         since = time.monotonic() - message.latency()
         self.failures.append(Failure(error, message, call, ticket, since))
         self.listener.failed(self)
         self.tick()
 
     def tick(self) -> None:
-        """Take in that a record has ended, or that the window is closed."""
+        """Record that a record has ended, or that the window is closed."""
         if next(self._ticks) == self._goal:
             self.listener.reported(self)
 
     def void(self, index: int) -> None:
-        """Take in that the client did not take a record."""
+        """Record that the client did not take a record."""
         self.key_hashes[index] = self.value_hashes[index] = _VOID
         self._voids.add(index)
         self.tick()
@@ -383,7 +383,7 @@ class Ticket:
         self.timestamp = timestamp
 
     def __call__(self, error: Any, message: Any) -> None:
-        """Take in the client's report."""
+        """Record the client's report."""
         window = self.window
         if error is not None:
             window.fail(error, message, self.call, self)
@@ -392,7 +392,7 @@ class Ticket:
         window.tick()
 
     def arrived(self, message: Any) -> None:
-        """Take in that the record was delivered."""
+        """Record that the record was delivered."""
         listener = self.window.listener
         if self.call is not None and not listener.only_errors:
             listener.callbacks.call(self.call, None, message)
@@ -404,7 +404,7 @@ class SecondTicket(Ticket):
     __slots__ = ()
 
     def arrived(self, message: Any) -> None:
-        """Take in that the record was delivered; the machine settles it."""
+        """Record that the record was delivered; the machine settles it."""
         window = self.window
         window.listener.arrived_again(window.first_token + self.index, message)
 
@@ -425,7 +425,7 @@ class OwnTicket(Ticket):
         self.hand_over = hand_over
 
     def __call__(self, error: Any, message: Any) -> None:
-        """Take in the client's report, the first to show the bytes."""
+        """Record the client's report, the first to show the bytes."""
         self.window.mark(self.index, message.key(), message.value())
         super().__call__(error, message)
 

@@ -1,1 +1,1 @@
-"""What guarded consumers of all clients share: the shell, and what drives it."""
+"""Shared parts of guarded consumers: the shell protocol and the driver."""

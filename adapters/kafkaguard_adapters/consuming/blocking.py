@@ -1,4 +1,4 @@
-"""What the guarded consumers have in common whose users block."""
+"""Shared parts of guarded consumers with blocking calls."""
 
 from __future__ import annotations
 

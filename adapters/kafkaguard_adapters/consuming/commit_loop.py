@@ -1,4 +1,4 @@
-"""A commit that somebody waits for, attempt by attempt; the run decides about each."""
+"""A commit that the caller waits for: attempts, decided by the commit run."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def commit(
     """Commit until nothing is left to try; ``run.errors`` is the outcome.
 
     Args:
-        run: Decides.
+        run: The commit run, which decides.
         once: Commits partitions, up to the first answer.
         owned: Says what is assigned.
-        clock: Seconds that only ever grow.
+        clock: Returns monotonic seconds.
         sleep: Waits.
     """
     refused = once(run.places)

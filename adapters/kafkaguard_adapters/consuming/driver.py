@@ -1,4 +1,4 @@
-"""The driver of a consumer's machine: it carries out commands and brings back answers.
+"""The driver of the consumer machine: executes commands, returns answers.
 
 It runs on the thread (or in the event loop) that uses the client. Questions to the
 cluster, and what a thread of the client notices, run elsewhere; their results wait in
@@ -39,7 +39,7 @@ _log = logging.getLogger("kafkaguard.consumer")
 
 
 class Running(Protocol):
-    """A question under way: a future of asyncio, or of a thread."""
+    """A question running: a future of asyncio, or of a thread."""
 
     def add_done_callback(self, call: Callable[[Any], object], /) -> object:
         """Call something when it has ended."""
@@ -48,7 +48,7 @@ class Running(Protocol):
         """Give it up."""
 
     def cancelled(self) -> bool:
-        """Tell whether it was given up."""
+        """Return whether it was given up."""
 
     def exception(self) -> BaseException | None:
         """Return what it has raised."""
@@ -61,13 +61,13 @@ class Driver:
     """Drives the machine of one consumer.
 
     Args:
-        machine: Decides.
+        machine: The state machine.
         shell: The client.
-        view: Whom to ask.
+        view: The cluster view.
         launch: Runs a question where it does not hold the client up.
-        hook: What receives events; None: nobody.
+        hook: The hook for events, or None.
         start: Where the consumer begins; only for a client that shows nothing.
-        clock: Seconds that only ever grow.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -215,8 +215,8 @@ class Driver:
         if not isinstance(answer, KafkaGuardError) or not answer.verdict.retriable:
             self.blind()
             _log.warning(
-                "partitions that stand still cannot be looked at, so the guard does "
-                "not notice those that cannot be read: %s",
+                "the guard cannot check partitions without progress, so it does not "
+                "detect those that cannot be read: %s",
                 answer,
             )
         return self.machine.probed(place, Refusal(None), now)
@@ -237,7 +237,7 @@ class Driver:
             emit(self._hooks, self._events.popleft())
 
     def close(self) -> None:
-        """Give up the questions under way, and hand the last events out."""
+        """Give up the questions running, and hand the last events out."""
         for each in list(self._running):
             each.cancel()
         self.tell()
@@ -259,7 +259,11 @@ def _range_turn(
     if isinstance(answer, KafkaGuardError):
         return machine.range_unknown(place, answer, now)
     if isinstance(answer, BaseException):
-        _log.error("the range of %s cannot be asked for", place, exc_info=answer)
+        _log.error(
+            "the first and last offset of %s cannot be looked up",
+            place,
+            exc_info=answer,
+        )
         return machine.range_unknown(place, ClientStateError(str(answer)), now)
     earliest, latest = answer
     return machine.range_found(place, earliest, latest, now)

@@ -1,4 +1,4 @@
-"""Consumers in a forked child: their threads are gone, their connections are shared.
+"""Consumers in a forked child: threads are missing, connections are shared.
 
 In the child a guarded consumer forgets all that it had, so that nothing of the parent's
 can be used or closed. Whatever is asked of it next builds a consumer of the child's
@@ -74,7 +74,7 @@ class ForkSafe(StandIn):
         return type(self.client) if self._forked is None else self._forked.kind
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client; in a child, build it first.
+        """Delegate everything else to the client; in a child, build it first.
 
         Raises:
             KafkaGuardError: Nobody knows how to build it.

@@ -1,4 +1,4 @@
-"""A consumer's own lag: its assignment, by what it has committed and where it is."""
+"""The lag of a consumer's own assignment, by commits and by positions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def own_lag(
     """Say how far a consumer is behind.
 
     Args:
-        view: Whom to ask.
+        view: The cluster view.
         group: The consumer's group; None: it has none, so nothing is committed.
         positions: Where it is in each partition that it is assigned.
         isolation: Which end counts.

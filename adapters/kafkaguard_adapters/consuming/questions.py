@@ -1,4 +1,4 @@
-"""What the machine wants to know of the cluster, on a connection of our own."""
+"""Look-ups for the consumer machine, on the guard's own connection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _deadline() -> float:
 
 
 async def facts_of(view: ClusterView, topic: str) -> TopicFacts:
-    """Ask for a topic's settings; what cannot be had is "not known"."""
+    """Ask for a topic's settings; what is not available is "not known"."""
     return (await view.facts.get(view.cluster(), [topic], _deadline()))[topic]
 
 

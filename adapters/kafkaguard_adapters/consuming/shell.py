@@ -1,4 +1,4 @@
-"""The shell that each client implements: it does what it is told, and decides nothing.
+"""The shell that each client implements: it executes and does not decide.
 
 There are two kinds of clients. Where the insides of a client show what each read is
 answered, the shell tells the driver (``Driver.refused``, ``Driver.answered``), and a
@@ -28,7 +28,7 @@ class ConsumerShell(Protocol):
         """Do not read a partition."""
 
     def free(self, place: TopicPartition) -> None:
-        """Read a partition again; one that is not assigned any more is passed over."""
+        """Read a partition again; one that is not assigned any more is ignored."""
 
     def let_reset(self, place: TopicPartition) -> None:
         """Leave the next answer "out of range" to the client."""

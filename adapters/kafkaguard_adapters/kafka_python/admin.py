@@ -1,4 +1,4 @@
-"""The guarded admin: stands in for a ``kafka.KafkaAdminClient``."""
+"""The guarded ``kafka.KafkaAdminClient``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class GuardedAdmin(ClusterCalls, GuardedClient):
     """
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client."""
+        """Delegate everything else to the client."""
         found = super().__getattr__(name)
         api = admin_calls.REQUESTS.get(name)
         return found if api is None else self._judged(found, api)

@@ -1,4 +1,4 @@
-"""kafka-python's batches as the machine sees them, and why their records fail."""
+"""kafka-python's batches as facts for the delivery machine, with record errors."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class SourceBatch(Batch):
         return None if raws is None else raws[self.before :]
 
     def was_in_flight(self) -> bool:
-        """Tell whether it was given up on its way, so that an answer may come yet."""
+        """Return whether it was given up on its way, so that an answer may come yet."""
         return reading.was_given_up(self.result) and reading.was_sent(self.source)
 
     def refusals(self) -> list[Refusal]:
@@ -154,7 +154,7 @@ class LoneRecord(Batch):
 
     Args:
         inner: The client's future.
-        raw: Its bytes, where they can be had.
+        raw: Its bytes, where they is available.
     """
 
     __slots__ = ("_inner", "_raw")

@@ -1,4 +1,4 @@
-"""Building a producer: the first one of a factory, and the successor of a dead one."""
+"""Build a producer: the first one of a factory, or the successor of a dead one."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def _factory_of(producer: Any) -> Callable[..., Any]:
     if cls.__init__ is not KafkaProducer.__init__:
         raise errors.make(
             ClientClosedError,
-            f"the producer is dead and {cls.__qualname__} has an __init__ of its own, "
-            "so it cannot be built again from its settings: use "
+            f"the producer is dead and {cls.__qualname__} has its own __init__, so the "
+            "guard cannot build it again from its settings: use "
             "guard(factory=..., config={...})",
         )
     return cls

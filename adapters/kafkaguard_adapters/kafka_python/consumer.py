@@ -1,4 +1,4 @@
-"""The guarded consumer: stands in for a ``kafka.KafkaConsumer``."""
+"""The guarded ``kafka.KafkaConsumer``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from kafkaguard_adapters.consuming import commit_loop
 from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
-from kafkaguard_adapters.consuming.obeyed import OBEYED
 from kafkaguard_adapters.kafka_python._private.consuming import names
 from kafkaguard_adapters.kafka_python._private.consuming.committing import Committing
 from kafkaguard_adapters.kafka_python._private.consuming.fetching import Fetching
@@ -45,9 +44,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.consumer")
 _MS = 1000
-
-#: What it does by the policy.
-OBEYS = OBEYED
 
 
 class Client(Protocol):
@@ -105,7 +101,7 @@ class PublicConsumer(BlockingConsumer):
 
     Args:
         consumer: The client's consumer.
-        view: What our own calls ask.
+        view: The cluster view for the guard's own calls.
         policy: How long to wait.
         on_event: What receives events.
     """
@@ -371,10 +367,10 @@ def wrap(
     missing = names.missing(consumer)
     if missing:
         _log.warning(
-            "guard(): kafka-python %s has changed inside (not found: %s). What polling "
-            "and commits raise has a verdict; partitions that cannot be read do not "
-            "wait alone, and there are no events. Use kafka-python 3.0.x, or a newer "
-            "kafkaguard",
+            "guard(): this kafkaguard does not know kafka-python %s (other "
+            "private attributes: %s). Errors of polling and commits have a "
+            "verdict, but a partition that cannot be read does not wait alone, and "
+            "there are no events. Use kafka-python 3.0.x, or a newer kafkaguard",
             __version__,
             ", ".join(missing),
         )

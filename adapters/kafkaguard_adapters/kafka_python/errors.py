@@ -1,4 +1,4 @@
-"""kafka-python's exceptions and ours, together.
+"""Errors that are both kafkaguard's and kafka-python's.
 
 What kafka-python's users reach for stays: ``errno``, ``retriable``,
 ``invalid_metadata``, ``description`` and ``args``.

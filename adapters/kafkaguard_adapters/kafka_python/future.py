@@ -1,4 +1,4 @@
-"""The future of a guarded record: kafka-python's, with the guard's outcome on top."""
+"""The future of a guarded record: kafka-python's class, with the final outcome."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ class GuardedFuture:
         return type(self._inner)
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client's future."""
+        """Delegate everything else to the client's future."""
         return getattr(self._inner, name)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse: the outcome comes to this process, and to one object."""
         raise TypeError(
-            "a future of a record cannot be pickled or copied: take what get() returns"
+            "the future of a record cannot be pickled or copied: use the result of "
+            "get()"
         )
 
     def __repr__(self) -> str:
@@ -83,15 +84,15 @@ class GuardedFuture:
         return self._look()
 
     def succeeded(self) -> bool:
-        """Tell whether the record was delivered."""
+        """Return whether the record was delivered."""
         return self.is_done and self._look() is None
 
     def failed(self) -> bool:
-        """Tell whether the record failed for good."""
+        """Return whether the record failed for good."""
         return self._look() is not None
 
     def retriable(self) -> bool:
-        """Tell whether the record failed and the same one may be sent again."""
+        """Return whether the record failed and the same one may be sent again."""
         error = self._look()
         return error is not None and error.verdict.retriable
 

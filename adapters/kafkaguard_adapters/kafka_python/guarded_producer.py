@@ -1,4 +1,4 @@
-"""The guarded producer: stands in for a ``kafka.KafkaProducer``."""
+"""The guarded ``kafka.KafkaProducer``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
-from kafkaguard_adapters.producing.policies import check_transactional
+from kafkaguard_adapters.producing.policies import check_transactional, shared_by
 from kafkaguard_adapters.producing.transaction_block import transaction
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ class GuardedProducer(ClusterCalls):
         builder: Builds its successor, should it die.
         policy: What becomes of records that fail, and of null keys.
         topics: What the caller declares about topics, instead of a look-up.
-        on_event: What receives events; None: nobody.
+        on_event: The hook for events, or None.
         facts_ttl: Seconds that ``cleanup.policy`` is trusted.
         facts_patience: Seconds that a record without a key waits for a look-up.
-        clock: Seconds that only ever grow.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -120,7 +120,12 @@ class GuardedProducer(ClusterCalls):
             producer, self._builder, ask, self._sending
         )
         self._driver = ThreadDriver(
-            shell, self._policy, self._cache, self._on_event, self._letter_topics.meet
+            shell,
+            self._policy,
+            self._cache,
+            self._on_event,
+            self._letter_topics.meet,
+            shared=shared_by(self._policy, shell.traits, self._cluster_settings),
         )
         self._transactions = Transactions(shell, self._driver)
         lookup = TopicFactsLookup(
@@ -143,7 +148,7 @@ class GuardedProducer(ClusterCalls):
         return self._shell.producer
 
     def can_begin_again(self) -> bool:
-        """Tell whether a producer can be built in a forked child."""
+        """Return whether a producer can be built in a forked child."""
         return self._builder.was_given
 
     def begin_again(self) -> None:
@@ -157,7 +162,8 @@ class GuardedProducer(ClusterCalls):
 
         Args:
             timeout: Seconds to wait at most, 0 or more. Default: the client's
-                ``delivery_timeout_ms`` and 10 s.
+                ``delivery_timeout_ms`` and 10 s, beside the ``deadline`` of a policy
+                that tries for longer.
 
         Returns:
             What became of the records.
@@ -175,10 +181,7 @@ class GuardedProducer(ClusterCalls):
         if reading.is_sender_thread(self._shell.producer):
             raise told.waits_for_itself(errors, "flush")
         if timeout is None:
-            timeout = (
-                self._shell.producer.config["delivery_timeout_ms"] / 1000
-                + FLUSH_MARGIN_S
-            )
+            timeout = self._driver.machine.seconds + FLUSH_MARGIN_S
         return self._report(self._driver.wait(time.monotonic() + timeout))
 
     def close(
@@ -266,7 +269,7 @@ class GuardedProducer(ClusterCalls):
         return type(self._shell.producer)
 
     def __getattr__(self, name: str) -> Any:
-        """Hand everything else on to the client."""
+        """Delegate everything else to the client."""
         if name == "_shell":  # not there yet
             raise AttributeError(name)
         return getattr(self._shell.producer, name)
@@ -378,10 +381,7 @@ def wrap(
 ) -> GuardedProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     if reading.is_told(producer):
-        raise TypeError(
-            f"{producer!s} is guarded already, and only one guard can account for its "
-            "records: use that one"
-        )
+        raise told.guarded_already(producer)
     if producer.config["transactional_id"]:
         check_transactional(policy, errors)
     return GuardedProducer(

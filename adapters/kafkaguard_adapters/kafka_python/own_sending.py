@@ -1,4 +1,4 @@
-"""Sends of a subclass that has a ``send`` of its own.
+"""Calls of ``send`` of a subclass of ``KafkaProducer``.
 
 It gets exactly what the caller gave, so only what comes into the client's buffer in the
 end tells which record it sends. There it is looked at: null key, and held topics.

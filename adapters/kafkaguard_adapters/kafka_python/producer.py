@@ -1,4 +1,4 @@
-"""Guarding a ``kafka.KafkaProducer``: wholly, or by its public interface alone."""
+"""Guard a ``kafka.KafkaProducer`` fully, or by its public interface only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka import __version__
 from kafkaguard_adapters.kafka_python._private import names
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.public_producer import PublicProducer
-from kafkaguard_adapters.producing.policies import OBEYED, check_checks_only
+from kafkaguard_adapters.producing.policies import check_checks_only
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import TopicFacts
 
 _log = logging.getLogger("kafkaguard.producer")
-
-#: What it does by the policy.
-OBEYS = OBEYED
 
 
 def wrap(
@@ -39,12 +36,17 @@ def wrap(
     settings = load_policy(policy)
     missing = names.missing(producer)
     if missing:
-        check_checks_only(settings, errors, f"kafka-python {__version__} has changed")
+        check_checks_only(
+            settings,
+            errors,
+            f"this kafkaguard does not know kafka-python {__version__}",
+        )
         _log.warning(
-            "guard(): kafka-python %s has changed inside (not found: %s). Its records "
-            "are checked for null keys, and what send() raises has a verdict; records "
-            "are not sent again, a dead producer is not replaced, and flush() makes no "
-            "report. Use kafka-python 3.0.x, or a newer kafkaguard",
+            "guard(): this kafkaguard does not know kafka-python %s (other "
+            "private attributes: %s). Null keys are refused and errors of send() "
+            "have a verdict, but records are not sent again, a dead producer is not "
+            "replaced, and flush() returns no report. Use kafka-python 3.0.x, or a "
+            "newer kafkaguard",
             __version__,
             ", ".join(missing),
         )

@@ -1,4 +1,4 @@
-"""A producer whose inside is not the one that this package knows.
+"""A guarded producer for kafka-python versions with unknown private attributes.
 
 What the public interface allows: a record without a key is refused before anything is
 sent, and what the client raises says what to do.

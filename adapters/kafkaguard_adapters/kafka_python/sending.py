@@ -1,4 +1,4 @@
-"""What ``send`` does before and after the client's own: the hot path of the guard.
+"""The guard's part of ``send``, the hot path.
 
 Apart from the stand-in itself: looking up an attribute on an object that hands unknown
 names on costs ten times as much, and a send looks up several.
@@ -282,15 +282,15 @@ class Sending:
         return inner
 
     def _bytes(self, error: KafkaGuardError, record: SendArguments) -> Raw | None:
-        """Return a record's bytes; where they cannot be had, the error says so."""
+        """Return a record's bytes; where they is not available, the error says so."""
         try:
             return reading.serialized(self.shell.producer, record)
-        except Exception as failure:  # noqa: BLE001 - it becomes the record's outcome
+        except Exception:  # noqa: BLE001 - it becomes the record's outcome
             # Without its text, which may hold the record.
             add_words(
                 error,
-                "no dead letter was sent: its bytes could not be had "
-                f"({type(failure).__name__})",
+                "no dead letter was sent: the record's bytes could not be read "
+                "({type(failure).__name__})",
             )
             return None
 
@@ -320,7 +320,7 @@ class Sending:
         raise error
 
     def _is_replaced(self, producer: Any) -> bool:
-        """Tell whether a send to that producer finds another one, now or soon."""
+        """Return whether a send to that producer finds another one, now or soon."""
         if producer is not self.shell.producer:
             return True
         self.shell.is_dead(producer)

@@ -1,4 +1,4 @@
-"""From kafka-python's settings to ours, read from any of its clients."""
+"""Settings of any kafka-python client, in kafkaguard's form."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
 
 def _check(name: str, value: Any, make: Make) -> None:
     if name in _UNUSABLE and value != _UNUSABLE[name]:
-        raise unusable(make, name, "make a client without it for log_dirs and lag")
+        raise unusable(make, name, "build a client without it for log_dirs and lag")
     is_new = name.startswith(("ssl_", "sasl_")) and name not in _READ
     if is_new and value is not None:
         raise unusable(make, name, "kafkaguard does not know what it means")

@@ -1,4 +1,4 @@
-"""kafka-python's producer as the driver of the delivery machine sees it.
+"""The shell of kafka-python's producer: it translates for the delivery machine.
 
 It tells what happens to the client's batches and does with the client what it is told;
 it decides nothing. One callback a batch, none a record: what happened to a record
@@ -22,6 +22,7 @@ from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
 from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.listening import Heard
 from kafkaguard_adapters.producing.topic_limits import max_message_bytes
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafkaguard._cluster.topic_settings import TopicSettings
-    from kafkaguard._delivery.facts import Batch, Raw, Refusal
+    from kafkaguard._delivery.facts import Batch, Raw
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.kafka_python.building import Builder
@@ -81,7 +82,7 @@ class Dying:
         moving.hear_refusals(producer, self.refusals.__setitem__)
 
 
-class KafkaPythonShell:
+class KafkaPythonShell(Heard):
     """See the module.
 
     Args:
@@ -128,17 +129,8 @@ class KafkaPythonShell:
 
     # --- telling of batches -------------------------------------------------------
 
-    def listen(
-        self,
-        began: Callable[[Batch], object],
-        accepted: Callable[[Batch], object],
-        failed: Callable[[Batch, Sequence[Refusal]], object],
-        died: Callable[[BaseException, Place | None], object],
-        fault: Callable[[str, BaseException], object],
-    ) -> None:
-        """Tell of each batch from now on."""
-        self._began, self._accepted, self._failed = began, accepted, failed
-        self._died, self._fault = died, fault
+    def begin_telling(self) -> None:
+        """Tell of the batches of the producer in use."""
         self.put_in_use(self.producer)
 
     def put_in_use(self, producer: Any) -> None:
@@ -164,7 +156,7 @@ class KafkaPythonShell:
             try:
                 shell._begin(client, generation, source, before)  # noqa: SLF001 - it is this one
             except Exception as error:  # noqa: BLE001 - a send must not fail by it
-                shell._fault("a batch could not be followed; it is sent", error)  # noqa: SLF001 - it is this one
+                shell._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - it is this one
 
         return begin
 
@@ -285,7 +277,7 @@ class KafkaPythonShell:
         return cause is not None
 
     def shut(self) -> None:
-        """Take in nothing more, and send nothing more."""
+        """Record nothing more, and send nothing more."""
         with self._lock:
             if self._dying is None:
                 self._dying = Dying(self.producer)
@@ -337,7 +329,7 @@ class KafkaPythonShell:
         return found
 
     def _base_offset(self, batch: SourceBatch) -> int | None:
-        """Return where a batch was written that was given up; None: not known.
+        """Return where a batch was written that was given up; None if unknown.
 
         Its producer reads the answer: the last confirmed offset has moved on.
         """
@@ -406,7 +398,7 @@ class KafkaPythonShell:
             _close(self._retired.pop())
 
     def may_pass(self, error: BaseException) -> bool:
-        """Tell whether building a producer may succeed later."""
+        """Return whether building a producer may succeed later."""
         return isinstance(error, (RetriableError, OSError))
 
     # --- handing over -------------------------------------------------------------
@@ -460,8 +452,16 @@ class KafkaPythonShell:
         return reading.size_alone(self.producer, raw)
 
     def ask_limit(self, topic: str) -> int | None:
-        """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds."""
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         return max_message_bytes(self._ask, topic)
+
+    def take_back(self, behind: Batch) -> None:
+        """Fail what waits behind a batch that has failed, and was never sent."""
+        error = IllegalStateError("it waited behind a batch that has failed")
+        for batch in list(self._open.values()):
+            if batch.place == behind.place:
+                with self._giving_up:
+                    moving.take_back(batch.producer, batch.source, error)
 
     def give_up(self, batch: Batch) -> None:
         """Fail a batch, of which nothing more is sent if it was not sent yet."""
@@ -475,7 +475,7 @@ class KafkaPythonShell:
         moving.attach(token, record)
 
     def is_own_thread(self) -> bool:
-        """Tell whether the caller is the client's own thread."""
+        """Return whether the caller is the client's own thread."""
         return reading.is_sender_thread(self.producer)
 
     # --- the end ------------------------------------------------------------------
@@ -511,6 +511,8 @@ def traits_of(producer: Any) -> Traits:
         idempotent=is_idempotent,
         transactional=is_transactional,
         hears_late=is_idempotent and not is_transactional,
+        takes_back=not is_transactional,
+        margin=MARGIN_S,
     )
 
 

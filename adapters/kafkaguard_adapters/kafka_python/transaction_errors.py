@@ -1,9 +1,8 @@
-"""How transactional calls say what went wrong, and what to do next. No I/O here."""
+"""Errors of transactional calls, each with the next step. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafka import TopicPartition
@@ -20,6 +19,7 @@ from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.producing.transaction_words import (
     COMMIT,
+    OUT_OF_ORDER_CALL,
     SEND,
     Call,
     TransactionWords,
@@ -33,24 +33,13 @@ INIT = Call("init_transactions", "InitProducerId")
 #: Has no request of its own here, unless a new producer takes over.
 BEGIN = Call("begin_transaction", None)
 words = TransactionWords(
-    errors, "a new one with the same transactional_id calls init_transactions()"
+    errors,
+    "a new one with the same transactional_id calls init_transactions()",
+    "init_transactions() comes first",
 )
 
 _SERVER_ERROR = -1
-#: The calls came in a wrong order; no client is dead.
-_OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
 _COMMIT_IN_DOUBT = classify(KafkaTimeoutError(), api="EndTxn", phase="commit")
-#: What is missing, by the client's name for where it stands.
-_NEXT_STEPS = {
-    "UNINITIALIZED": "init_transactions() comes first",
-    "INITIALIZING": "init_transactions() has not ended: call it again",
-    "READY": "no transaction has begun: begin_transaction() comes first",
-    "IN_TRANSACTION": "a transaction is open: commit_transaction() or "
-    "abort_transaction() comes first",
-    "COMMITTING_TRANSACTION": "the commit has not ended: call commit_transaction() "
-    "again",
-    "ABORTING_TRANSACTION": "the abort has not ended: call abort_transaction() again",
-}
 _OUT_OF_ORDER = ("Invalid transition", "not in an active transaction")
 
 
@@ -67,7 +56,7 @@ def closed(call: Call) -> KafkaGuardError:
     """Make the error for a transactional call of a closed producer."""
     return errors.make(
         ClientClosedError,
-        f"this producer was closed before {call.method}(), and nothing was done: build "
+        f"this producer was closed before {call.method}(), which did nothing: build "
         "a new one with the same transactional_id",
     )
 
@@ -117,7 +106,7 @@ def unconfirmed(offsets: Any, group: Any, limit: float) -> str:
 
 
 def is_out_of_order(error: BaseException) -> bool:
-    """Tell whether the client says that a call came in a wrong order."""
+    """Return whether the client says that a call came in a wrong order."""
     return any(text in str(error) for text in _OUT_OF_ORDER)
 
 
@@ -125,9 +114,9 @@ def out_of_order(error: BaseException, call: Call, state: str) -> KafkaGuardErro
     """Make the error of a call that came in a wrong order; no client is dead."""
     return errors.translate(
         error,
-        message=f"{call.method}() came in a wrong order, and nothing was done: "
-        f"{_next_step(state)}",
-        verdict=_OUT_OF_ORDER_CALL,
+        message=f"{call.method}() was called in a wrong order and did nothing: "
+        f"{words.next_step(state)}",
+        verdict=OUT_OF_ORDER_CALL,
     )
 
 
@@ -135,39 +124,15 @@ def not_begun(error: BaseException, topic: str, state: str) -> KafkaGuardError:
     """Make the error for a record that is sent outside a transaction."""
     return errors.translate(
         error,
-        message=f"nothing was sent, since {_next_step(state)}",
+        message=f"nothing was sent, since {words.next_step(state)}",
         api=SEND.api,
         topic=topic,
-        verdict=_OUT_OF_ORDER_CALL,
+        verdict=OUT_OF_ORDER_CALL,
     )
-
-
-def _next_step(state: str) -> str:
-    return _NEXT_STEPS.get(state, f"the producer is in the state {state}")
-
-
-def fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -> None:
-    """Say what a bare code of the coordinator's means.
-
-    Args:
-        error: The error, of which the verdict is FENCED.
-        why: Why the coordinator may have said so although nobody else is there.
-        in_doubt: A commit was asked for before, and its answer was lost.
-    """
-    error.summary = why or (
-        "another instance has taken this transactional.id over, so this one can do "
-        "nothing more in a transaction: close it"
-    )
-    if in_doubt:
-        error.summary += (
-            "; a commit that was asked for before, and whose answer was lost, may have "
-            "been carried out: look in the topic"
-        )
-        error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001 - ours
 
 
 def may_be_done(result: Any) -> bool:
-    """Tell whether a commit that failed may have been carried out all the same.
+    """Return whether a commit that failed may have been carried out nevertheless.
 
     Args:
         result: The client's result of a request that was handed to it.

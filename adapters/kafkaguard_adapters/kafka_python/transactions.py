@@ -1,4 +1,4 @@
-"""The transactional calls of a guarded producer: bounded, their failures told apart.
+"""Transactional calls of a guarded producer: time limits and verdicts.
 
 After a refused batch kafka-python aborts the transaction, but goes on with a hole in
 its sequence, so that the next one fails. Java's client raises its epoch after such an
@@ -36,7 +36,9 @@ from kafkaguard_adapters.producing.transaction_words import (
     COMMIT,
     OFFSETS,
     Call,
+    explain_fenced,
     stops,
+    why_over,
 )
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ class Transactions:
         return self._driver.machine.transaction_failure
 
     def refused_at_once(self, error: KafkaGuardError) -> None:
-        """Take note of a record that was never handed over: the rest is incomplete.
+        """Record a record that was never handed over: the rest is incomplete.
 
         As Java's producer does, which then takes no commit either.
         """
@@ -93,11 +95,11 @@ class Transactions:
             self._driver.machine.spoil_transaction(error)
 
     def has_failed(self) -> bool:
-        """Tell whether the transaction can only be aborted."""
+        """Return whether the transaction can only be aborted."""
         return self._failure is not None or self._cause() is not None
 
     def is_not_begun(self) -> bool:
-        """Tell whether there is no transaction to send anything in."""
+        """Return whether there is no transaction to send anything in."""
         in_use = self._shell.producer
         return not (reading.is_in_transaction(in_use) or self.has_failed())
 
@@ -161,7 +163,7 @@ class Transactions:
         self._abort_within(None)
 
     def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the state tells
-        """Tell whether the call that has just failed can be made again."""
+        """Return whether the call that has just failed can be made again."""
         return self._lost_commit is None
 
     def give_up(self, seconds: float) -> GivenUp | None:
@@ -316,7 +318,7 @@ class Transactions:
         return made
 
     def _is_over_for_good(self) -> bool:
-        """Tell whether a new producer would do harm, or not help."""
+        """Return whether a new producer would do harm, or not help."""
         cause = self._cause()
         return cause is not None and ends_all(cause)
 
@@ -337,13 +339,7 @@ class Transactions:
         """Say that a transaction was open for too long, if so: codes do not tell."""
         limit = self._shell.producer.config["transaction_timeout_ms"] / 1000
         lasted = time.monotonic() - self._began
-        if lasted < limit:
-            return None
-        return (
-            f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
-            "(transaction_timeout_ms) the coordinator aborts one by itself, which it "
-            "reports as if another instance used the transactional.id"
-        )
+        return why_over(lasted, limit, "transaction_timeout_ms")
 
     def _check(self, call: Call) -> None:
         """Refuse what cannot succeed here, before anything is done or waited for."""
@@ -370,7 +366,7 @@ class Transactions:
 
     def _explain(self, error: KafkaGuardError) -> None:
         in_doubt = self._lost_commit is not None
-        transaction_errors.fenced(error, self._why_over(), in_doubt=in_doubt)
+        explain_fenced(error, self._why_over(), in_doubt=in_doubt)
 
     def judged(self, error: KafkaError, call: Call) -> KafkaGuardError:
         """Say what a failed call means."""

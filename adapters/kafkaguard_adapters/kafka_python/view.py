@@ -1,4 +1,4 @@
-"""The view of a client of kafka-python, whatever it is for."""
+"""The cluster view of a kafka-python client."""
 
 from __future__ import annotations
 

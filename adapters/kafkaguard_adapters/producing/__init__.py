@@ -1,1 +1,1 @@
-"""What all guarded producers share: the driver of the delivery machine."""
+"""Shared parts of guarded producers: drivers of the delivery machine."""

@@ -1,4 +1,4 @@
-"""Where sends wait while records of their topic are sent again."""
+"""The barrier that holds sends while records of their topic are sent again."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Limit(NamedTuple):
 
 
 class Barrier(Protocol):
-    """Makes sure that no send is under way which has not seen a hold."""
+    """Makes sure that no send is running which has not seen a hold."""
 
     def clear(self, topic: str | None, deadline: float) -> bool:
         """Wait for the sends of a topic, or of all, until monotonic seconds."""
 
 
 class SendBarrier:
-    """Knows which sends are under way, so that a hold begins when there is none.
+    """Knows which sends are running, so that a hold begins when there is none.
 
     Attributes:
         under_way: The topic that a thread sends to, by its ident; None: it does not. A
@@ -41,11 +41,11 @@ class SendBarrier:
         self.under_way: dict[int, str | None] = {}
 
     def clear(self, topic: str | None, deadline: float) -> bool:
-        """Wait until no send of a topic is under way but the caller's own.
+        """Wait until no send of a topic is running but the caller's own.
 
         Args:
             topic: Which; it is held already. None: all are.
-            deadline: Until when, in monotonic seconds.
+            deadline: In monotonic seconds.
 
         Returns:
             Whether there is none.

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.machine import DeliveryMachine
-from kafkaguard.errors import ClientTimeoutError
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.lanes import Lane
+from kafkaguard_adapters.producing.orders import HandedOver, order_of
 from kafkaguard_adapters.producing.outside import Outside
 from kafkaguard_adapters.producing.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from kafkaguard._delivery.attempts import Shared
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
     from kafkaguard._delivery.records import Record, Work
     from kafkaguard._delivery.report import DeliveryReport
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.producing.barrier import Barrier, Limit
+    from kafkaguard_adapters.producing.orders import Order
 
-#: Seconds that sends under way have to come to the client before a topic is repaired.
+#: Seconds that sends running have to come to the client before a topic is repaired.
 HOLD_S = 5.0
 #: Seconds until it goes on after a fault of its own.
 _REST_S = 1.0
@@ -47,17 +49,18 @@ class ThreadDriver:
 
     Args:
         shell: The client.
-        policy: What the user decides.
-        cache: What is known of topics.
-        hook: What receives events; None: nobody.
+        policy: The policy.
+        cache: Cached facts about topics.
+        hook: The hook for events, or None.
         meet: Told the topic of each batch.
+        shared: What the attempts of the policy share with others; None: none are made.
         barrier: Waits for the sends under way; default: those that ``barrier`` knows.
 
     Attributes:
-        machine: Decides. Its methods are called under the lock; ``holds`` is read
-            without it.
+        machine: The state machine. Its methods are called under the lock; ``holds`` is
+            read without it.
         outside: Calls the application's code.
-        barrier: Knows the sends under way.
+        barrier: Knows the sends running.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class ThreadDriver:
         hook: Callable[[Event], object] | None = None,
         meet: Callable[[str], object] | None = None,
         *,
+        shared: Shared | None = None,
         barrier: Barrier | None = None,
     ) -> None:
         self._shell = shell
@@ -79,6 +83,7 @@ class ThreadDriver:
             shell.errors,
             size_alone=shell.size_alone,
             facts=cache.get,
+            shared=shared,
         )
         self.outside = Outside(hook)
         self.barrier = SendBarrier()
@@ -150,7 +155,7 @@ class ThreadDriver:
         self.outside.work_here()
 
     def raised(self, error: KafkaGuardError) -> None:
-        """Take note that ``send`` raises an error."""
+        """Record that ``send`` raises an error."""
         with self._changed:
             self._queue(self.machine.raised(error))
         self.outside.work_here()
@@ -183,7 +188,7 @@ class ThreadDriver:
     def _lane_of(self, command: c.Command) -> Lane:
         """Return who carries a command out: what is quick waits for nothing long."""
         match command:
-            case c.SendNow() | c.GiveUp():
+            case c.SendNow() | c.GiveUp() | c.TakeBack():
                 return self._quick
             case c.HoldSends(topic) | c.AskLimit(topic) | c.Send(topic):
                 return self._lane(topic)
@@ -203,56 +208,64 @@ class ThreadDriver:
     def _lane_failed(self, error: BaseException) -> None:
         self._fault("a command of the delivery machine failed", error)
 
-    def _carry_out(self, command: c.Command) -> None:  # noqa: C901 - one line a command
-        shell, machine = self._shell, self.machine
+    def _carry_out(self, command: c.Command) -> None:
+        shell = self._shell
         match command:
             case c.SendNow():
                 shell.send_now()
+            case c.TakeBack(behind):
+                shell.take_back(behind)
             case c.GiveUp(batches):
                 for batch in batches:
                     shell.give_up(batch)
-            case c.HoldSends(None):
-                shell.shut()
-            case c.HoldSends(str(topic)):
-                self._barrier.clear(topic, _now() + HOLD_S)
-                self._tell(machine.held, topic, _now())
-            case c.AskLimit(topic):
-                self._tell(machine.limit, topic, shell.ask_limit(topic), _now())
-            case c.Send(topic, records):
-                self._tell(machine.sent, topic, self._hand_over(records), _now())
-            case c.HearOut(until):
-                shell.hear_out(until)
-                self._tell(machine.heard_out, _now())
-            case c.Stop():
-                shell.stop()
-                # Else one that has looked before the hold comes to the successor first.
-                self._barrier.clear(None, _now() + HOLD_S)
-                self._tell(machine.stopped, _now())
-            case c.AskAnswers(batches):
-                self._tell(machine.answered, shell.answers(batches), _now())
-            case c.Replace(locking_out):
-                self._replace(locking_out)
+            case _:
+                self._obey(order_of(command, shell, self.machine, self))
 
-    def _hand_over(self, records: Sequence[Record]) -> list[Hashable | BaseException]:
-        """Hand records over; what costs one its time is not waited for again."""
-        handed: list[Hashable | BaseException] = []
-        late: ClientTimeoutError | None = None
+    def _obey(self, order: Order) -> None:
+        try:
+            found = order.do()
+        except BaseException as error:  # noqa: BLE001 - the machine waits for a reply
+            self._lane_failed(error)
+            found = order.if_raised(error)
+        if order.reply is not None:
+            self._tell(order.reply, found, _now())
+
+    # --- what commands come to: Hands ---------------------------------------------
+
+    def hold(self, topic: str) -> None:
+        """Wait until no send of a topic is under way."""
+        self._barrier.clear(topic, _now() + HOLD_S)
+
+    def hand_over(
+        self, records: Sequence[Record]
+    ) -> Sequence[Hashable | BaseException]:
+        """Hand records over, one after the other."""
+        over = HandedOver()
         for record in records:
-            if late is not None and record.is_letter:
-                handed.append(late)
+            if over.is_late(record):
                 continue
             try:
-                handed.append(self._shell.hand_over(record, record.due))
+                token = self._shell.hand_over(record, record.due)
             except BaseException as error:  # noqa: BLE001 - the machine decides about it
-                handed.append(error)
-                late = error if isinstance(error, ClientTimeoutError) else None
-        return handed
+                over.failed(error)
+            else:
+                over.handed.append(token)
+        return over.handed
 
-    def _replace(self, locking_out: Batch | None) -> None:
+    def end_client(self) -> None:
+        """Stop the client, until no send to it is under way.
+
+        A send that has looked before the hold would come to the successor first.
+        """
+        self._shell.stop()
+        self._barrier.clear(None, _now() + HOLD_S)
+
+    def replace(self, locking_out: Batch | None) -> None:
+        """Build a successor, and tell the machine what came of it."""
         shell = self._shell
         try:
             shell.succeed(locking_out)
-        except Exception as error:  # noqa: BLE001 - the machine decides what it means
+        except BaseException as error:  # noqa: BLE001 - the machine decides about it
             with self._changed:
                 self._why_not_replaced = error
                 self._queue(
@@ -275,18 +288,18 @@ class ThreadDriver:
         self._do(self._retiring, self._shell.retire)
 
     def recreated(self) -> None:
-        """Take note that the client is about to be replaced for a transaction."""
+        """Record that the client is about to be replaced for a transaction."""
         self._tell(self.machine.recreated)
 
     # --- sends that wait ----------------------------------------------------------
 
     def is_held(self, topic: str) -> bool:
-        """Tell whether the sends of a topic wait."""
+        """Return whether the sends of a topic wait."""
         holds = self.machine.holds
         return None in holds or topic in holds
 
     def is_own_thread(self) -> bool:
-        """Tell whether the caller is one that must not wait for what is held."""
+        """Return whether the caller is one that must not wait for what is held."""
         return self._shell.is_own_thread() or any(
             lane.is_mine for lane in (self._quick, *self._lanes.copy().values())
         )
@@ -351,10 +364,10 @@ class ThreadDriver:
             return self._changed.wait_for(lambda: record.outcome is not None, timeout)
 
     def wait(self, deadline: float) -> int:
-        """Wait for what is on its way, and for what is sent again in consequence.
+        """Wait for records without an outcome, also for those that are sent again.
 
         Args:
-            deadline: Until when, in monotonic seconds.
+            deadline: In monotonic seconds.
 
         Returns:
             How many of these records have no outcome yet. What other threads have sent
@@ -379,13 +392,13 @@ class ThreadDriver:
     # --- the end ------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Take on nothing more; what the client still holds fails."""
+        """Accept no more records; what the client still holds fails."""
         self._tell(self.machine.closing, _now())
         if self.pending():
             self._shell.stop()
 
     def give_up(self, deadline: float) -> None:
-        """Settle what has no outcome, and call who waits for it."""
+        """Settle all records without an outcome, and call who waits for it."""
         why = "the producer was closed before it was confirmed"
         self._tell(self.machine.give_up, why, _now())
         self.watch.stop()
@@ -398,12 +411,12 @@ class ThreadDriver:
             return self.machine.pending()
 
     def has_unseen(self) -> bool:
-        """Tell whether a report would carry errors that nobody has looked at yet."""
+        """Return whether a report would have errors that nobody has checked."""
         with self._changed:
             return self.machine.has_unseen()
 
     def report(self, pending: int | None = None) -> DeliveryReport:
-        """Close the books: what became of records since the last report.
+        """Return the counts since the last report.
 
         Args:
             pending: How many have no outcome; default: as the machine knows.
@@ -443,7 +456,7 @@ class ThreadDriver:
         try:
             self._tell(self.machine.tick, _now())
         except Exception as error:  # noqa: BLE001 - without it records would wait
-            self._fault("what is due could not be done", error)
+            self._fault("a scheduled step of the delivery machine failed", error)
             time.sleep(_REST_S)
 
     def _fault(self, what: str, error: BaseException) -> None:
@@ -461,6 +474,6 @@ class ThreadDriver:
             try:
                 getattr(driver, name)(*what)
             except Exception as error:  # noqa: BLE001 - a send must not fail by it
-                driver._fault("a batch could not be followed; it is sent", error)  # noqa: SLF001 - it is this one
+                driver._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - it is this one
 
         return call

@@ -1,4 +1,4 @@
-"""A producer in a forked child: its thread is gone, its connections are shared."""
+"""Producers in a forked child: threads are missing, connections are shared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Forkable(Protocol):
         """In the child: send nothing more; return what must not be closed here."""
 
     def can_begin_again(self) -> bool:
-        """Tell whether it is known how to build the client."""
+        """Return whether it is known how to build the client."""
 
     def begin_again(self) -> None:
         """Build a client of the child's own, and start with nothing on its way."""
@@ -98,7 +98,7 @@ _PARENTS: list[Any] = []
 
 
 def watch(each: Watched) -> None:
-    """Tell of every child process that is forked from now on."""
+    """Report every child process that is forked from now on."""
     _LIVE.add(each)
 
 

@@ -1,4 +1,4 @@
-"""Threads that are there while there is something to do."""
+"""Threads that exist only while they have work."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Lane:
         """Wait until everything of this moment is done; tell whether it is.
 
         Args:
-            deadline: Until when, in monotonic seconds.
+            deadline: In monotonic seconds.
         """
         if self.is_mine:
             return True

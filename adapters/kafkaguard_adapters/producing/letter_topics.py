@@ -1,4 +1,4 @@
-"""Dead-letter topics that are not there: found while nothing has failed, and warned of.
+"""Warn early about a dead-letter topic that is missing, compacted or forbidden.
 
 A dead letter for a topic that does not exist waits until the client gives up, and then
 its record fails. So the topic is looked for when the client is wrapped, or, where its
@@ -68,7 +68,7 @@ class LetterTopics:
             self.meet(topic)
 
     def meet(self, topic: str) -> None:
-        """Take note that records go to a topic; returns at once, and never raises."""
+        """Record that records go to a topic; returns at once, and never raises."""
         if topic in self._met or not self._is_used:
             return
         self._met.add(topic)
@@ -78,7 +78,7 @@ class LetterTopics:
             start(self._look(name))
 
     def _is_for_letters(self, topic: str) -> bool:
-        """Say whether a topic is a dead-letter topic itself, by its name."""
+        """Return whether a topic is a dead-letter topic itself, by its name."""
         before, after = self._affixes
         return topic.startswith(before) and topic.endswith(after)
 
@@ -91,7 +91,7 @@ class LetterTopics:
                 cluster.close()
         except KafkaGuardError as error:
             # Where no broker answers, every record says so.
-            _log.debug("dead-letter topic %s was not looked for: %s", name, error)
+            _log.debug("dead-letter topic %s could not be looked up: %s", name, error)
         else:
             if said is not None:
                 _log.warning("dead-letter topic %s %s", name, said)
@@ -104,23 +104,23 @@ async def _trouble(cluster: Cluster, name: str) -> str | None:
     if topic.error_code == _UNKNOWN:
         if await _makes_topics(cluster, deadline):
             return None
-        return "is not there: a record to be set aside would fail instead. Create it"
+        return "does not exist: a record for it would fail instead. Create it"
     if topic.error_code == _DENIED:
         return (
-            "cannot be seen by this user: a record to be set aside would fail instead. "
-            "Grant the ACLs Describe and Write on it"
+            "is not visible to this user: a record for it would fail instead. Grant "
+            "the ACLs Describe and Write on it"
         )
     found = (await topic_settings.ask(cluster, [name], deadline)).get(name)
     if isinstance(found, TopicSettings) and found.compacted:
         return (
-            "is compacted and takes no record without a key: such a record would fail "
-            "instead of being set aside. Set its cleanup.policy to delete"
+            "is compacted and refuses records without a key: such a record would fail "
+            "instead. Set its cleanup.policy to delete"
         )
     return None
 
 
 async def _makes_topics(cluster: Cluster, deadline: float) -> bool:
-    """Say whether brokers make the topics that are written to; False: not known."""
+    """Return whether brokers make the topics that are written to; False: not known."""
     broker = next(iter(cluster.addresses))
     resource: Any = (_BROKER, str(broker), [_MAKES_TOPICS])
     answer = await cluster.ask(

@@ -1,4 +1,4 @@
-"""Records without a key do not belong into compacted topics (KIP-135)."""
+"""Refuse records without a key for compacted topics (KIP-135)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DISGUISES = frozenset({b"null", b"None"})
 
 
 def is_disguise(sent: Any) -> bool:
-    """Tell whether a serialiser may have made this of None."""
+    """Return whether a serialiser may have made this of None."""
     return sent in _DISGUISES
 
 

@@ -1,4 +1,4 @@
-"""What a command of the delivery machine has a shell do, and where the reply goes.
+"""Execute commands of the delivery machine on a shell, and return the replies.
 
 The same for both drivers: one calls what is to be done, the other awaits it.
 """
@@ -25,23 +25,25 @@ class Order(NamedTuple):
     Attributes:
         do: What to call, and to await where it is a driver of tasks.
         reply: Tells the machine what came of it, and the time; None: nobody waits.
+        if_raised: What came of it where it raises: the machine waits for the reply.
     """
 
     do: Callable[[], Any]
     reply: Callable[[Any, float], Sequence[c.Command]] | None = None
+    if_raised: Callable[[BaseException], Any] = lambda _: None
 
 
 class Hands(Protocol):
     """What a driver does itself; its methods may be coroutines."""
 
     def hold(self, topic: str) -> Any:
-        """Wait until no send of a topic is under way."""
+        """Wait until no send of a topic is running."""
 
     def hand_over(self, records: Sequence[Record]) -> Any:
-        """Hand records over; the tokens, or why there is none, are returned."""
+        """Give records to the client; return their tokens or errors."""
 
     def end_client(self) -> Any:
-        """Stop the client, until no send to it is under way."""
+        """Stop the client, until no send to it is running."""
 
     def replace(self, locking_out: Batch | None) -> Any:
         """Build a successor, and tell the machine what came of it."""
@@ -67,6 +69,7 @@ def order_of(  # noqa: PLR0911 - one line a command
             return Order(
                 partial(hands.hand_over, records),
                 lambda handed, now: machine.sent(topic, handed, now),
+                lambda error: [error] * len(records),
             )
         case c.HearOut(until):
             return Order(
@@ -75,7 +78,9 @@ def order_of(  # noqa: PLR0911 - one line a command
         case c.Stop():
             return Order(hands.end_client, lambda _, now: machine.stopped(now))
         case c.AskAnswers(batches):
-            return Order(partial(shell.answers, batches), machine.answered)
+            return Order(
+                partial(shell.answers, batches), machine.answered, lambda _: {}
+            )
         case c.Replace(locking_out):
             return Order(partial(hands.replace, locking_out))
     raise TypeError(f"no shell does {command!r}")
@@ -91,17 +96,17 @@ class HandedOver:
     """
 
     def __init__(self) -> None:
-        self.handed: list[Hashable | Exception] = []
-        self._late: Exception | None = None
+        self.handed: list[Hashable | BaseException] = []
+        self._late: BaseException | None = None
 
     def is_late(self, record: Record) -> bool:
-        """Tell whether a record is not even tried."""
+        """Return whether a record is not even tried."""
         if self._late is None or not record.is_letter:
             return False
         self.handed.append(self._late)
         return True
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Take note that the client did not take one."""
         self.handed.append(error)
         self._late = error if isinstance(error, ClientTimeoutError) else None

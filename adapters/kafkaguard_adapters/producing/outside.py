@@ -1,7 +1,7 @@
-"""Code that is not ours: hooks, callbacks and the handlers of the log.
+"""Call code of the application: hooks, callbacks, logging handlers.
 
-It is called without any lock of ours, and never within itself: what happens while a
-hook runs is queued. Nobody waits for it while sends are held, so it may itself send.
+It is called without any lock of the guard, and never within itself: what happens while
+a hook runs is queued. Nobody waits for it while sends are held, so it may itself send.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Outside(Lane):
     """Calls out, one thing after the other.
 
     Args:
-        hook: What receives events; None: nobody.
+        hook: The hook for events, or None.
     """
 
     def __init__(self, hook: Callable[[Event], object] | None = None) -> None:
@@ -42,9 +42,9 @@ class Outside(Lane):
         self.put(partial(_log.warning, "%s", text))
 
     def failed(self, what: str, error: BaseException) -> None:
-        """Queue a fault of ours for the log."""
+        """Queue A bug of the guard for the log."""
         self.put(partial(_log.error, "%s; going on", what, exc_info=error))
 
 
 def _failed(error: BaseException) -> None:
-    _log.error("a hook or a handler of the log raised", exc_info=error)
+    _log.error("a hook or a logging handler raised an exception", exc_info=error)

@@ -1,4 +1,4 @@
-"""The task driver of the delivery machine: facts in, commands out, in one event loop.
+"""The asyncio driver of the delivery machine: facts in, commands out, in one loop.
 
 Whoever has a fact tells the machine and has carried out what that commands: what is
 quick at once and in order, what waits in a task of its own. Neither tasks nor timers
@@ -24,6 +24,7 @@ from kafkaguard_adapters.producing.orders import HandedOver, order_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Sequence
 
+    from kafkaguard._delivery.attempts import Shared
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.report import DeliveryReport
@@ -46,14 +47,15 @@ class TaskDriver:
 
     Args:
         shell: The client.
-        policy: What the user decides.
-        cache: What is known of topics.
+        policy: The policy.
+        cache: Cached facts about topics.
         loop: The event loop that all of it belongs to.
-        hook: What receives events; None: nobody.
+        hook: The hook for events, or None.
         meet: Told of the topic of each batch; it must return at once.
+        shared: What the attempts of the policy share with others; None: none are made.
 
     Attributes:
-        machine: Decides.
+        machine: The state machine.
     """
 
     def __init__(
@@ -64,6 +66,8 @@ class TaskDriver:
         loop: asyncio.AbstractEventLoop,
         hook: Callable[[Event], object] | None = None,
         meet: Callable[[str], object] = lambda _: None,
+        *,
+        shared: Shared | None = None,
     ) -> None:
         self._shell = shell
         self._meet = meet
@@ -76,6 +80,7 @@ class TaskDriver:
             shell.errors,
             size_alone=shell.size_alone,
             facts=cache.get,
+            shared=shared,
         )
         self._commands: deque[c.Command] = deque()
         self._is_busy = self._is_stopped = False
@@ -103,10 +108,6 @@ class TaskDriver:
 
     def _failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
         self._queue(self.machine.failed(batch, refusals, _now()))
-        holds = self.machine.holds
-        if batch.place.topic in holds and None not in holds:
-            # At once, before the client sends it.
-            self._shell.take_back(batch)
 
     def _died(self, cause: BaseException, place: Place | None) -> None:
         self._queue(self.machine.died(cause, place, _now()))
@@ -119,20 +120,22 @@ class TaskDriver:
         self._queue(commands)
 
     def raised(self, error: KafkaGuardError) -> None:
-        """Take note that ``send`` raises an error."""
+        """Record that ``send`` raises an error."""
         self._queue(self.machine.raised(error))
 
     def fault(self, what: str, error: BaseException) -> None:
-        """Log a fault of ours."""
+        """Log A bug of the guard."""
         self._loop.call_soon(_log_fault, what, error)
 
     # --- commands ---------------------------------------------------------------------
 
     def _queue(self, commands: Sequence[c.Command]) -> None:
-        """Carry commands out in their order; one may bring further ones about."""
+        """Execute commands in their order; one may bring further ones about."""
         if self._waiters:
             self._wake()
         if not commands:
+            if self.machine.holds:  # it may have begun to wait for a time
+                self._look_at_time()
             return
         self._commands.extend(commands)
         if self._is_busy:
@@ -151,7 +154,7 @@ class TaskDriver:
             self._wake()
         self._look_at_time()
 
-    def _obey(self, command: c.Command) -> None:
+    def _obey(self, command: c.Command) -> None:  # noqa: C901 - one line a command
         match command:
             case c.Settle(record):
                 self._shell.settle(record)
@@ -167,6 +170,9 @@ class TaskDriver:
                 pass  # all that wait are woken
             case c.SendNow():
                 self._shell.send_now()
+            case c.TakeBack(behind):
+                # At once, before the client sends it.
+                self._shell.take_back(behind)
             case c.GiveUp(batches):
                 for batch in batches:
                     self._shell.give_up(batch)
@@ -184,10 +190,11 @@ class TaskDriver:
             found = order.do()
             if inspect.isawaitable(found):
                 found = await found
-            if order.reply is not None:
-                self._queue(order.reply(found, _now()))
-        except Exception as error:  # noqa: BLE001 - it must not end unseen
+        except Exception as error:  # noqa: BLE001 - the machine waits for a reply
             self.fault("a command of the delivery machine failed", error)
+            found = order.if_raised(error)
+        if order.reply is not None:
+            self._queue(order.reply(found, _now()))
 
     # --- what commands come to: Hands -------------------------------------------------
 
@@ -196,7 +203,7 @@ class TaskDriver:
 
     async def hand_over(
         self, records: Sequence[Record]
-    ) -> Sequence[Hashable | Exception]:
+    ) -> Sequence[Hashable | BaseException]:
         """Hand records over, one after the other."""
         over = HandedOver()
         for record in records:
@@ -211,7 +218,7 @@ class TaskDriver:
         return over.handed
 
     async def end_client(self) -> None:
-        """Stop the client; a send that it still had begins anew, and waits."""
+        """Stop the client; a send that it still had starts again, and waits."""
         await self._shell.stop()
 
     async def replace(self, locking_out: Batch | None) -> None:
@@ -219,7 +226,7 @@ class TaskDriver:
         shell = self._shell
         try:
             await shell.succeed(locking_out)
-        except Exception as error:  # noqa: BLE001 - the machine decides what it means
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the machine decides
             self._why_not_replaced = error
             commands = self.machine.not_replaced(
                 error,
@@ -238,13 +245,13 @@ class TaskDriver:
         self._start(self._shell.retire())
 
     def recreated(self) -> None:
-        """Take note that the client is about to be replaced for a transaction."""
+        """Record that the client is about to be replaced for a transaction."""
         self._queue(self.machine.recreated())
 
     # --- sends that wait --------------------------------------------------------------
 
     def is_held(self, topic: str) -> bool:
-        """Tell whether the sends of a topic wait."""
+        """Return whether the sends of a topic wait."""
         holds = self.machine.holds
         return None in holds or topic in holds
 
@@ -301,10 +308,10 @@ class TaskDriver:
     # --- the application waits --------------------------------------------------------
 
     async def wait(self, deadline: float) -> int:
-        """Wait for what is on its way, and for what is sent again in consequence.
+        """Wait for records without an outcome, also for those that are sent again.
 
         Args:
-            deadline: Until when, in monotonic seconds.
+            deadline: In monotonic seconds.
 
         Returns:
             How many of these records have no outcome yet. What was sent since is not
@@ -325,13 +332,13 @@ class TaskDriver:
     # --- the end ----------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Take on nothing more; what the client still holds fails."""
+        """Accept no more records; what the client still holds fails."""
         self._queue(self.machine.closing(_now()))
         if self.pending():
             await self._shell.stop()
 
     async def give_up(self) -> None:
-        """Settle what has no outcome, and end what is under way."""
+        """Settle all records without an outcome, and end what is running."""
         why = "the producer was closed before it was confirmed"
         self._queue(self.machine.give_up(why, _now()))
         self._is_stopped = True
@@ -350,7 +357,7 @@ class TaskDriver:
         return self.machine.pending()
 
     def report(self, pending: int) -> DeliveryReport:
-        """Close the books: what became of records since the last report."""
+        """Return the counts since the last report."""
         self._shell.note_seen()
         report = self.machine.report(pending)
         self._shell.note_told()
@@ -380,7 +387,7 @@ class TaskDriver:
                 self._queue(self.machine.tick(_now()))
                 due = self.machine.next_due()
         except Exception as error:  # noqa: BLE001 - without it records would wait
-            self.fault("what is due could not be done", error)
+            self.fault("a scheduled step of the delivery machine failed", error)
             due = _now() + _REST_S
         if due is not None:
             self._set_timer(due)

@@ -1,4 +1,4 @@
-"""How sends, flush() and close() say what went wrong, whatever the client."""
+"""Errors of send(), flush() and close(), for all clients."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def delivery_failed(errors: ClientErrors, report: DeliveryReport) -> DeliveryFai
 
 
 def _verdict_of(report: DeliveryReport, gravest: Any) -> Verdict:
-    """Judge a report by the gravest of what it holds; pending records are in doubt."""
+    """Return the most severe verdict of a report; pending records are in doubt."""
     verdicts: list[Verdict] = [gravest.verdict] if gravest else []
     if report.pending:
         verdicts.append(classify(ClientTimeoutError(), api="Produce"))
@@ -82,6 +82,14 @@ def callback_failed(
     return error
 
 
+def guarded_already(producer: object) -> TypeError:
+    """Make the error for a client that has a guard."""
+    return TypeError(
+        f"{producer!s} is guarded already, and only one guard can account for its "
+        "records: use that one"
+    )
+
+
 def closed(errors: ClientErrors, topic: str) -> KafkaGuardError:
     """Make the error for a record that comes to a closed producer."""
     return errors.make(
@@ -94,17 +102,32 @@ def closed(errors: ClientErrors, topic: str) -> KafkaGuardError:
 
 
 def not_there(
-    errors: ClientErrors, topic: str, partition: Any, known: Collection[int]
+    errors: ClientErrors,
+    topic: str,
+    partition: Any,
+    known: Collection[int],
+    *,
+    is_given: bool = False,
 ) -> KafkaGuardError:
-    """Make the error for a partition that a partitioner has made up."""
+    """Make the error for a partition that the topic does not have.
+
+    Args:
+        errors: The client's.
+        topic: The topic.
+        partition: What was chosen.
+        known: The partitions that it has.
+        is_given: The call named it, and aiokafka would raise an AssertionError; else a
+            partitioner made it up.
+    """
+    chose = "send() was given" if is_given else "the partitioner chose"
     there = "partition 0 only" if len(known) == 1 else f"0 to {max(known)}"
     return errors.make(
         PartitionNotThereError,
-        f"the partitioner chose partition {partition!r}, and the topic has {there}; "
-        "nothing was sent",
-        theirs=ValueError,
+        f"{chose} partition {partition!r}, and the topic has {there}; nothing was sent",
+        theirs=AssertionError if is_given else ValueError,
         api="Produce",
         topic=topic,
+        partition=partition if isinstance(partition, int) else None,
     )
 
 
@@ -169,17 +192,17 @@ def transaction_given_up(
     if still_open is None:
         return errors.make(
             ClientStateError,
-            "the producer was closed while a transaction was open, which was aborted: "
-            f"nobody will see its records {counts}. Call commit_transaction() before, "
-            "or abort_transaction()",
+            "the producer was closed while a transaction was open. The transaction "
+            f"was aborted, so its records are lost {counts}. Call commit_transaction() "
+            "or abort_transaction() before close()",
             verdict=ABORT,
         )
     return errors.make(
         ClientStateError,
-        "the producer was closed while a transaction was open, which could not be "
-        f"aborted and is still open {counts}: readers of committed records see "
-        "nothing that came later until transaction.timeout.ms is over, or a new "
-        "producer with the same transactional.id calls init_transactions() (the abort: "
+        "the producer was closed while a transaction was open. The transaction could "
+        f"not be aborted and is still open {counts}: consumers of committed records "
+        "see no later record until transaction.timeout.ms is over, or a new producer "
+        "with the same transactional.id calls init_transactions() (the abort: "
         f"{still_open})",
         verdict=NOT_ABORTED,
     )
@@ -189,6 +212,6 @@ def waits_for_itself(errors: ClientErrors, method: str) -> KafkaGuardError:
     """Make the error for a call in a callback that would wait for its own thread."""
     return errors.make(
         ClientStateError,
-        f"{method}() in a callback would wait for the very thread that runs the "
-        "callback: call it elsewhere",
+        f"{method}() in a callback would wait for the thread that runs the callback: "
+        "call it in another thread",
     )

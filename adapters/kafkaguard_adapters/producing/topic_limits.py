@@ -1,4 +1,4 @@
-"""How large a record a topic takes: asked of the cluster, within a few seconds."""
+"""Look up the largest record that a topic accepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ASK_S = 3.0
 
 
 def max_message_bytes(ask: Callable[[str], TopicSettings], topic: str) -> int | None:
-    """Ask for ``max.message.bytes``; None if it cannot be had in a few seconds.
+    """Ask for ``max.message.bytes``; None if it is not available in a few seconds.
 
     Args:
         ask: Asks the cluster for the settings of a topic; may take long and may raise.

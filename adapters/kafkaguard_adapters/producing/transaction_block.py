@@ -1,4 +1,4 @@
-"""``with producer.transaction():`` for clients whose calls block."""
+"""``with producer.transaction():`` for clients with blocking calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TransactionCalls(Protocol):
         """Abort it."""
 
     def can_ask_again(self, error: KafkaGuardError) -> bool:
-        """Tell whether the call that has just failed can be made again."""
+        """Return whether the call that has just failed can be made again."""
 
 
 class GivenUp(NamedTuple):

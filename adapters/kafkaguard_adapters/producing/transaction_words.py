@@ -1,4 +1,4 @@
-"""How transactional calls say what went wrong, and what to do next, for any client."""
+"""Errors of transactional calls with the next step, for all clients."""
 
 from __future__ import annotations
 
@@ -32,17 +32,19 @@ OFFSETS = Call("send_offsets_to_transaction", "TxnOffsetCommit")
 SEND = Call("send", "Produce", "enqueue")
 
 #: The calls came in a wrong order; no client is dead.
-_OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
+OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
 _COMMIT_IN_DOUBT = classify(ClientTimeoutError(), api="EndTxn", phase="commit")
+#: What is missing, by the client's name for where it stands.
 _NEXT_STEPS = {
-    "UNINITIALIZED": "the producer has not been started",
-    "READY": "no transaction has begun: begin_transaction() comes first",
-    "IN_TRANSACTION": "a transaction is open: commit_transaction() or "
-    "abort_transaction() comes first",
+    "INITIALIZING": "init_transactions() has not ended: call it again",
+    "READY": "no transaction has begun: call begin_transaction() first",
+    "IN_TRANSACTION": (
+        "a transaction is open: call commit_transaction() or abort_transaction() first"
+    ),
     "COMMITTING_TRANSACTION": "the commit has not ended: call commit_transaction() "
     "again",
     "ABORTING_TRANSACTION": "the abort has not ended: call abort_transaction() again",
-    "ABORTABLE_ERROR": "the transaction has failed: abort_transaction() comes first",
+    "ABORTABLE_ERROR": "the transaction has failed: call abort_transaction() first",
 }
 
 
@@ -52,11 +54,13 @@ class TransactionWords:
     Args:
         errors: The client's.
         successor: What makes a new producer take over an open transaction, in words.
+        first: What comes before any transaction, in words.
     """
 
-    def __init__(self, errors: ClientErrors, successor: str) -> None:
+    def __init__(self, errors: ClientErrors, successor: str, first: str) -> None:
         self._errors = errors
         self._successor = successor
+        self._next_steps = {"UNINITIALIZED": first, **_NEXT_STEPS}
 
     def not_transactional(self, call: Call) -> KafkaGuardError:
         """Make the error for a transactional call of another producer."""
@@ -75,14 +79,18 @@ class TransactionWords:
             ClientTimeoutError, happened, api=call.api, verdict=verdict
         )
 
+    def next_step(self, state: str) -> str:
+        """Say what is missing, by the client's name for where it stands."""
+        return self._next_steps.get(state, f"the producer is in the state {state}")
+
     def out_of_order(self, call: Call, state: str) -> KafkaGuardError:
         """Make the error of a call that came in a wrong order; no client is dead."""
         return self._errors.make(
             ClientStateError,
-            f"{call.method}() came in a wrong order, and nothing was done: "
-            f"{_NEXT_STEPS.get(state, f'the producer is in the state {state}')}",
+            f"{call.method}() was called in a wrong order and did nothing: "
+            f"{self.next_step(state)}",
             api=call.api,
-            verdict=_OUT_OF_ORDER_CALL,
+            verdict=OUT_OF_ORDER_CALL,
         )
 
     def abort_first(
@@ -114,9 +122,11 @@ class TransactionWords:
         """Make the error of an abort that has failed for good."""
         return self._errors.translate(
             error,
-            message="the transaction could not be aborted, and asking again does not "
-            "help: it is open until begin_transaction() goes on with a new producer, "
-            f"or {self._successor}",
+            message=(
+                "the transaction could not be aborted, and a repeated call does not "
+                "help: it stays open until begin_transaction() uses a new producer, "
+                "or {self._successor}"
+            ),
             api=ABORT.api,
             verdict=NOT_ABORTED,
         )
@@ -136,38 +146,45 @@ class TransactionWords:
         return said
 
 
-def explain_fenced(
-    error: KafkaGuardError, *, lasted: float, limit: float, in_doubt: bool
-) -> None:
+def why_over(lasted: float, limit: float, setting: str) -> str | None:
+    """Say that the coordinator itself has ended a transaction; None: it has not.
+
+    Args:
+        lasted: Seconds for which the transaction was open.
+        limit: Seconds after which the coordinator aborts one by itself.
+        setting: What that limit is called.
+    """
+    if lasted < limit:
+        return None
+    return (
+        f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
+        f"({setting}) the coordinator aborts it and reports that another instance "
+        "uses the transactional.id"
+    )
+
+
+def explain_fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -> None:
     """Say what a bare code of the coordinator's means.
 
     Args:
         error: The error, of which the verdict is FENCED.
-        lasted: Seconds for which the transaction was open.
-        limit: Seconds after which the coordinator aborts one by itself.
+        why: Why the coordinator may have said so although nobody else is there.
         in_doubt: A commit was asked for before, and its answer was lost.
     """
-    if lasted < limit:
-        error.summary = (
-            "another instance has taken this transactional.id over, so this one can do "
-            "nothing more in a transaction: close it"
-        )
-    else:
-        error.summary = (
-            f"the transaction was open for {lasted:.0f} s, and after {limit:g} s "
-            "(transaction_timeout_ms) the coordinator aborts one by itself, which it "
-            "reports as if another instance used the transactional.id"
-        )
+    error.summary = why or (
+        "another instance uses this transactional.id now, so this one can send "
+        "nothing more in a transaction: close it"
+    )
     if in_doubt:
         error.summary += (
-            "; a commit that was asked for before, and whose answer was lost, may have "
-            "been carried out: look in the topic"
+            "; an earlier commit whose answer was lost may have succeeded: look in "
+            "the topic"
         )
         error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001 - ours
 
 
 def stops(error: KafkaGuardError) -> bool:
-    """Tell whether an error ends more than a transaction."""
+    """Return whether an error ends more than a transaction."""
     return error.verdict.action in (Action.FENCED, Action.CONFIGURE)
 
 

@@ -1,4 +1,4 @@
-"""Time: one thread sleeps until something is due, while anything is on its way."""
+"""A thread that wakes up when something is due, while records have no outcome."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Watch:
         self._running = False
 
     def begin(self) -> None:
-        """Take note that something is due some time."""
+        """Record that something is due some time."""
         if not self._running and self._may_run():
             threading.Thread(
                 target=self._run, name="kafkaguard-watch", daemon=True
             ).start()
 
     def look(self) -> None:
-        """Take note that something may be due sooner than before."""
+        """Record that something may be due sooner than before."""
         self._sooner.set()
         self.begin()
 

@@ -1,1 +1,1 @@
-"""Spark's side of the guard: a sink, a write, and what they tell the driver."""
+"""The Spark sink: batch writes, streams, pipelines."""

@@ -1,6 +1,6 @@
-"""Kafka client settings: as Java users write them, as librdkafka wants them.
+"""Client settings for Spark: from Java's names to librdkafka's.
 
-Spark's options carry Java's names (``kafka.sasl.jaas.config``); the sink writes with
+Spark's options have Java's names (``kafka.sasl.jaas.config``), and the sink uses
 librdkafka. Each name is passed on, translated, or refused with what to write instead.
 """
 
@@ -28,19 +28,23 @@ _REFUSED = {
     "transaction would not make the job exactly-once; leave it out",
     "key.serializer": "the sink writes the bytes of the column key as they are",
     "value.serializer": "the sink writes the bytes of the column value as they are",
-    "partitioner.class": "the sink places keys as Java's default partitioner does; a "
-    "column partition decides otherwise",
-    "interceptor.classes": "they are Java classes, and the sink writes from Python",
+    "partitioner.class": (
+        "the sink chooses partitions as Java's default partitioner does; to choose "
+        "another, add a column partition"
+    ),
+    "interceptor.classes": "it names Java classes, and the sink is written in Python",
     "max.block.ms": "the sink waits as long as kafka.delivery.timeout.ms says",
-    "delivery.report.only.error": "the sink accounts for each record by it",
-    "partitioner": "keys must land where Java's clients look for them",
+    "delivery.report.only.error": "the sink needs it to count each record",
+    "partitioner": (
+        "records of a key must be in the partition that Java's clients choose"
+    ),
 }
-#: Where a name begins that Spark's options write with their prefix.
+#: The length of the prefix of Spark's options.
 _PLAIN_NAME = re.compile(r"\b(?=(?:sasl|ssl)\.)")
 _NO_LIMIT = re.compile(r"\s*[+-]?(0x)?0+\s*", re.IGNORECASE)
 _RANGE = re.compile(r"outside allowed range (\S+)")
 _TOO_SMALL = "-2000000000"
-#: What librdkafka does not tell.
+#: Values that librdkafka does not list.
 _CHOICES = {
     "compression.codec": "none, gzip, snappy, lz4, zstd",
     "compression.type": "none, gzip, snappy, lz4, zstd",
@@ -50,7 +54,7 @@ _CHOICES = {
 }
 
 _SWITCH = "security.protocol"
-#: What a setting needs beside it, to be looked at alone.
+#: Settings that another setting needs when it is checked alone.
 _BESIDE = {
     _SWITCH: {"sasl.mechanism": "OAUTHBEARER"},
     "sasl.mechanism": {
@@ -62,7 +66,7 @@ _BESIDE = {
 }
 _MISSING = re.compile(r"^(.*) (?:must be set$|is mandatory)")
 
-#: Fast, and safe to send again: the broker drops what it has already.
+#: Defaults: fast, and idempotent.
 _DEFAULTS = {
     "client.id": "kafkaguard-spark",
     "enable.idempotence": "true",
@@ -75,7 +79,7 @@ _FIXED = {"partitioner": "murmur2_random"}
 
 
 def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Make librdkafka's settings from what the user gave.
+    """Make librdkafka's settings from the user's.
 
     Args:
         servers: The brokers' addresses.
@@ -110,12 +114,13 @@ def _bare(given: Mapping[str, str]) -> dict[str, str]:
     for written, value in given.items():
         if not isinstance(written, str):
             raise refuse(
-                f"config: names of settings are text, not {type(written).__name__}",
+                "config: the name of a setting must be a string, not "
+                f"{type(written).__name__}",
                 setting="config",
             )
         name = written.lower().removeprefix("kafka.")
         if name in bare:
-            raise _refuse(name, "it is given twice: drop one")
+            raise _refuse(name, "it is given twice: leave one out")
         bare[name] = str(value)
     return bare
 
@@ -126,11 +131,9 @@ def _check(written: str, name: str, value: str) -> None:
     if name == "bootstrap.servers":
         raise _refuse(written, "it has an argument of its own: use that")
     if name == "acks" and value.strip() not in ("all", "-1"):
-        raise _refuse(written, "only acks=all tells what happened to each record")
+        raise _refuse(written, "only acks=all reports the outcome of each record")
     if name == "delivery.timeout.ms" and _NO_LIMIT.fullmatch(value):
-        raise _refuse(
-            written, "0 is no limit, and nothing here waits for ever: 1 is the least"
-        )
+        raise _refuse(written, "0 would mean no limit: give at least 1")
 
 
 def _kilobytes(value: str) -> str:
@@ -140,9 +143,9 @@ def _kilobytes(value: str) -> str:
 
 
 def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
-    """Let librdkafka look at the settings; what was given is to blame, not a default.
+    """Let librdkafka check the settings; errors name a given setting, not a default.
 
-    Its own text is not shown: it may repeat a value, and that may be a password.
+    librdkafka's text is not shown: it may contain a value, which may be a password.
     """
     said = _complaint(settings)
     if said is None:
@@ -161,7 +164,7 @@ def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
     guilty = [name for name in cured if name in given and name != _SWITCH] or cured
     wrong = " or ".join(f"kafka.{name}" for name in guilty) or "the kafka.* settings"
     raise refuse(
-        f"{wrong}: the client refuses the value together with the others; see "
+        f"{wrong}: the client refuses this value together with the other settings; see "
         "librdkafka's CONFIGURATION.md",
         setting=f"kafka.{guilty[0]}" if guilty else "config",
     )
@@ -170,13 +173,13 @@ def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
 def _unknown(name: str) -> str:
     known = known_names("java", "librdkafka")
     if name in known:
-        return "Java's clients have this setting and the sink has not: leave it out"
+        return "the sink does not support this setting of Java's clients: leave it out"
     hint = did_you_mean(f"kafka.{name}", [f"kafka.{each}" for each in known])
     return f"Kafka's client has no such setting{hint}"
 
 
 def _missing(said: str) -> list[str]:
-    """Return the names of settings that librdkafka misses; the rest it may repeat."""
+    """Return the names of settings that librdkafka requires, without values."""
     found = _MISSING.match(said.removeprefix("Failed to create producer: "))
     names = found[1].replace("`", "").split(" and ") if found else []
     if "No provider for SASL mechanism" in said:
@@ -185,7 +188,7 @@ def _missing(said: str) -> list[str]:
 
 
 def _allowed(name: str, said: str) -> str:
-    """Say what is wrong with a value, and what would be right, but never the value."""
+    """Describe a wrong value and the allowed ones, without the value."""
     if name in _CHOICES:
         return f"the value is one of {_CHOICES[name]}"
     if found := _RANGE.search(said):
@@ -199,7 +202,7 @@ def _allowed(name: str, said: str) -> str:
 
 
 def _complaint(settings: Mapping[str, str]) -> str | None:
-    """Return what librdkafka has against the settings; it connects to nobody yet."""
+    """Return librdkafka's error for the settings; no connection is made."""
     from confluent_kafka import KafkaException, Producer
 
     try:
@@ -217,8 +220,8 @@ def _without(settings: Mapping[str, str], name: str) -> dict[str, str]:
 def silent_logger() -> object:
     """Return the logger of librdkafka's own lines, ``kafkaguard.spark.librdkafka``.
 
-    It prints nothing unless the application configures logging: a broker that is away
-    is a hundred such lines, and one error of ours.
+    It prints nothing unless the application configures logging: a broker that is down
+    makes a hundred such lines, and one error of kafkaguard.
     """
     import logging
 

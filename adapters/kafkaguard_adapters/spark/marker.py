@@ -1,8 +1,8 @@
-"""Errors on their way from an executor to the driver, which Spark makes text of.
+"""Errors as text, from an executor to the driver and back.
 
-An executor raises a ``TaskFailedError`` whose text ends with a line that carries the
-error; on the driver, in a streaming query or across Connect, :func:`error_from` finds
-the line in whatever Spark made of it.
+An executor raises a ``TaskFailedError`` whose last line encodes the error. On the
+driver, in a streaming query or in Connect, :func:`error_from` finds that line in
+Spark's text.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _LINE = re.compile(re.escape(_MARK) + r"(\{.*\})")
 # Also under another root, as in Databricks: kafkashaded.org.apache.kafka...
 _JAVA = re.compile(r"org\.apache\.kafka\.common\.(?:errors\.)?(\w+)Exception\b")
 _MATE = "was part of a batch which had one more more invalid records"
-# Where Java's name of the class is not the name of the code. A TimeoutException is what
-# its client says when metadata or an answer does not come.
+# Java's classes whose names differ from the names of codes. Its client raises a
+# TimeoutException if metadata or an answer does not arrive.
 _JAVA_NAMES = {
     "ClusterAuthorization": e.ClusterAuthorizationFailedError,
     "CorruptRecord": e.CorruptMessageError,
@@ -38,16 +38,22 @@ _JAVA_NAMES = {
     "TopicAuthorization": e.TopicAuthorizationFailedError,
 }
 _SAID: dict[type[e.KafkaGuardError], str] = {
-    e.UnknownTopicOrPartitionError: "the column partition names one that its topic "
-    "does not have; the record was not sent",
-    e.ClientMetadataError: "the topic was not found in time, and nothing was sent: is "
-    "there such a topic, may this client see it, and do brokers answer?",
+    e.UnknownTopicOrPartitionError: (
+        "the column partition has a number that the topic does not have; the record "
+        "was not sent"
+    ),
+    e.ClientMetadataError: (
+        "the topic was not found in time, and nothing was sent: check that the topic "
+        "exists, that this user may describe it, and that brokers answer"
+    ),
     e.ClientQueueFullError: "Java's producer had no memory left for the record, and "
-    "did not send it: brokers take records more slowly than Spark makes them",
-    e.ClientConnectionError: "the connection ended before the answer came",
+    "did not send it: the brokers accept records more slowly than Spark sends them",
+    e.ClientConnectionError: "the connection closed before the answer arrived",
     e.ClientConfigurationError: "Java's client refuses {setting}",
-    e.OffsetOutOfRangeError: "records that the source was to read are not in the topic "
-    "any more: they were deleted by retention, or the topic was",
+    e.OffsetOutOfRangeError: (
+        "records that the source was about to read are no longer in the topic: "
+        "retention deleted them, or the topic was deleted"
+    ),
 }
 _VERDICTS: dict[type[e.KafkaGuardError], Verdict] = {
     e.UnknownTopicOrPartitionError: NO_PARTITION_OF_A_RECORD
@@ -57,11 +63,11 @@ _MAX_DEPTH = 16
 
 
 class TaskFailedError(RuntimeError):
-    """What an executor raises; the driver's side makes a KafkaGuardError of it."""
+    """The exception of an executor; the driver converts it to a KafkaGuardError."""
 
 
 def as_text(error: e.KafkaGuardError) -> str:
-    """Write an error down in two lines: one for people, one for the driver's side."""
+    """Encode an error in two lines: one for people, one for the driver."""
     known = {name: getattr(error, name) for name in _CARRIED}
     family = next(c for c in type(error).__mro__ if c.__name__ in e.__all__)
     line = {
@@ -75,12 +81,12 @@ def as_text(error: e.KafkaGuardError) -> str:
 
 
 def task_failed(error: e.KafkaGuardError) -> TaskFailedError:
-    """Make what an executor raises for an error."""
+    """Make the exception of an executor for an error."""
     return TaskFailedError(as_text(error))
 
 
 def error_from(exception: BaseException | None) -> e.KafkaGuardError | None:
-    """Find what Kafka said in an exception of Spark's.
+    """Return the Kafka error in an exception of Spark.
 
     Works for exceptions of a batch write, of a streaming query
     (``query.exception()``), in classic Spark and in Connect, and for those of Spark's

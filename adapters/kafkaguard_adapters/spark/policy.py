@@ -1,4 +1,4 @@
-"""The policy of a write: read on the driver, and carried to the tasks as text."""
+"""The policy of a write: read on the driver, sent to the tasks as text."""
 
 from __future__ import annotations
 
@@ -17,57 +17,38 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_policies import RetryPolicy
 
-#: What ``when.client`` of an override calls a write of Spark's.
+#: The name of a Spark write in ``when.client`` of an override.
 CLIENT: Final = "spark"
-#: Where refusals about dead letters say that the mistake is.
+#: The setting that errors about dead letters name.
 DEAD_LETTER: Final = "policy.dead_letter.topic"
-#: Without a policy a refused record fails the job, and nothing is sent again but what
-#: Kafka's client and Spark try by themselves.
+#: The policy of a write without one: a refused record fails the job, and only Kafka's
+#: client and Spark retry.
 _WITHOUT = {
     "extends": "spark-sink",
     "name": "spark",
     "on_reject": "raise",
     "max_attempts": 1,
 }
-_OBEYED = frozenset(
-    {
-        "attempt_timeout",
-        "backoff",
-        "budget",
-        "dead_letter",
-        "deadline",
-        "in_doubt",
-        "max_attempts",
-        "null_key",
-        "on_reject",
-        "overrides.action",
-        "overrides.backoff",
-        "overrides.cost",
-        "overrides.deadline",
-        "overrides.in_doubt",
-        "overrides.max_attempts",
-        "overrides.on_reject",
-        "rescue",
-    }
-)
 _USUAL = ("default", "spark-sink")
 _log = logging.getLogger("kafkaguard.spark")
 
 
 def read_policy(
-    given: Any, obeyed: Collection[str] = _OBEYED, place: str = "a write of Spark's"
+    given: Any,
+    obeyed: Collection[str] | None = None,
+    place: str = "a Spark write",
 ) -> RetryPolicy:
-    """Read a policy, and tell once which of its settings mean nothing here.
+    """Read a policy, and warn once about settings that this use does not obey.
 
     Args:
-        given: What ``load_policy`` takes; None: none was given.
-        obeyed: The settings that mean something.
-        place: Where it is used, in words.
+        given: An argument of ``load_policy``, or None for no policy.
+        obeyed: The settings that the use obeys. Default: those of a Spark write.
+        place: The use, in words, for the warning.
 
     Raises:
-        ClientConfigurationError: It is no policy; the text says why.
+        ClientConfigurationError: ``given`` is no valid policy; the text says why.
     """
-    from kafkaguard_adapters.unused_settings import unused_settings
+    from kafkaguard_adapters.policy_uses import SPARK_WRITE, unused_settings
     from kafkaguard_policies import load_policy
 
     try:
@@ -75,47 +56,47 @@ def read_policy(
     except (TypeError, ValueError) as error:
         raise refuse(f"policy: {error}", setting="policy") from error
     if given is not None:
-        unused = unused_settings(policy, obeyed, _USUAL)
+        unused = unused_settings(policy, obeyed or SPARK_WRITE, _USUAL)
         _tell(policy.name, ", ".join(unused), place)
     return policy
 
 
 def tell_long_attempts(policy: RetryPolicy, seconds: float) -> None:
-    """Tell once where one attempt of the client may take longer than the policy says.
+    """Warn once if an attempt of the client may take longer than the policy allows.
 
     Args:
         policy: The policy.
-        seconds: What ``delivery.timeout.ms`` of the client is.
+        seconds: The client's ``delivery.timeout.ms``, in seconds.
     """
     longest = min(policy.deadline, policy.attempt_timeout or policy.deadline)
     if seconds > longest:
-        unused = f"an end after {longest:g} s"
+        unused = f"a limit of {longest:g} s"
         why = f"a client with delivery.timeout.ms of {seconds:g} s"
         _tell(policy.name, unused, why)
 
 
 @lru_cache(maxsize=64)
 def _tell(name: str, unused: str, place: str) -> None:
-    """Tell once in a process."""
+    """Warn once in a process."""
     if unused:
         _log.warning("policy %s sets %s, which %s does not use", name, unused, place)
 
 
 @lru_cache(maxsize=16)
 def policy_of(document: str) -> RetryPolicy:
-    """Return the policy that a text stands for."""
+    """Return the policy that a text encodes."""
     from kafkaguard_policies import RetryPolicy
 
     return RetryPolicy.model_validate_json(document)
 
 
 def on_reject(policy: RetryPolicy, error: KafkaGuardError) -> OnReject:
-    """Return what a policy does with a record that is refused so."""
+    """Return what a policy does with a record that is refused with this error."""
     context = CallContext(api="Produce", topic=error.topic, client=CLIENT)
     ruling = policy.ruling(error.verdict, context, error)
     return ruling.on_reject if ruling.action is Action.REJECT else "raise"
 
 
 def may(policy: RetryPolicy, what: OnReject) -> bool:
-    """Whether some refused record meets with this."""
+    """Whether the policy handles some refused records this way."""
     return what in {policy.on_reject, *(each.on_reject for each in policy.overrides)}

@@ -1,4 +1,4 @@
-"""The error for a setting, an option or a column that cannot be meant."""
+"""The error for a setting, an option or a column that cannot be used."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SETTING = "setting"
 def refuse(
     message: str, *, topic: str | None = None, setting: str | None = None
 ) -> KafkaGuardError:
-    """Make it; the text says what to write instead.
+    """Make the error; its text says what to write instead.
 
     Args:
-        message: What is wrong, and what would be right.
+        message: What is wrong, and what to write.
         topic: The topic concerned.
-        setting: What has to be mended: an argument of ``write``, ``kafka.<name>`` for
-            one of the client's, or ``column <name>``.
+        setting: The setting to correct: an argument of ``write``, ``kafka.<name>`` for
+            a client setting, or ``column <name>``.
     """
     error = errors.make(ClientConfigurationError, message, topic=topic)
     vars(error)[_SETTING] = setting
@@ -31,6 +31,6 @@ def refuse(
 
 
 def setting_of(error: KafkaGuardError) -> str | None:
-    """Return the setting that a refusal is about; None: not known."""
+    """Return the setting that an error is about, or None if unknown."""
     found: str | None = vars(error).get(_SETTING)
     return found

@@ -1,4 +1,4 @@
-"""What became of the records: counted in each task, added up on the driver."""
+"""The report of a write: counted in each task, added up on the driver."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
 
 
 _BY_REASON = ("dead_lettered", "dropped", "in_doubt")
-#: One record with such a key may be meant.
+#: The number of records with such a key that is not reported.
 _FEW = 2
 
 
 @dataclass(slots=True)
 class TaskCounts:
-    """What became of the records of a task.
+    """Outcomes of the records of a task.
 
     Attributes:
         read: Records taken from Spark.
         delivered: Records that the broker acknowledged.
         dead_lettered: Records acknowledged in the dead-letter topic, by reason.
         dropped: Records refused and written nowhere, as the policy says, by reason.
-        in_doubt: Records that may or may not have been written, by error.
-        resent: Records sent again, since they certainly were not written.
+        in_doubt: Records that may have been written, by error.
+        resent: Records sent again, because they were certainly not written.
         collapsed_keys: Records whose key is ``{}``.
-        attempt: Which attempt at the task this was, from 0.
+        attempt: The number of the task's attempt, from 0.
     """
 
     read: int = 0
@@ -41,14 +41,14 @@ class TaskCounts:
     attempt: int = 0
 
     def to_json(self) -> str:
-        """Write them down."""
+        """Encode them."""
         return json.dumps(
             {each.name: getattr(self, each.name) for each in fields(self)}
         )
 
     @classmethod
     def from_json(cls, text: str) -> TaskCounts:
-        """Read them again."""
+        """Decode them."""
         known: dict[str, Any] = json.loads(text)
         reasons = {name: Counter(known[name]) for name in _BY_REASON}
         return cls(**known | reasons)
@@ -56,29 +56,28 @@ class TaskCounts:
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
-    """What became of the records of a write; None is "unknown", never zero.
+    """Outcomes of the records of a write; None means unknown, never zero.
 
     Attributes:
-        topic: Where the records went; None if a column said it.
-        dead_letter_topic: Where refused records went.
+        topic: The topic, or None if a column names it.
+        dead_letter_topic: The topic of refused records.
         read: Records taken from Spark.
         delivered: Records that the broker acknowledged.
         dead_lettered: Records acknowledged in the dead-letter topic, by reason.
-        in_doubt: Records that may or may not have been written, by error.
-        resent: Records sent again, since they certainly were not written: another
-            record of their batch was refused, or the policy had further attempts.
-        retried_tasks: Tasks that Spark ran again one by one. What their first attempts
-            wrote is in the topic a second time. When an executor is lost, Spark may
-            repeat a whole stage and number its tasks from the beginning: those are not
-            among them, and ``maybe_twice`` knows of what they wrote.
-        appended: How many records the topics grew by since the write was first tried,
-            from their end offsets; None if not all topics were known beforehand, or it
-            is not known when that was.
-        seconds: How long it took.
-        collapsed_keys: Records whose key is ``{}``: what ``to_json`` makes of a key
+        in_doubt: Records that may have been written, by error.
+        resent: Records sent again, because they were certainly not written: another
+            record of their batch was refused, or the policy allowed further attempts.
+        retried_tasks: Tasks that Spark ran again one by one; records of their first
+            attempts are in the topic twice. When an executor is lost, Spark may repeat
+            a whole stage: its tasks are not counted here, but their records are in
+            ``maybe_twice``.
+        appended: By how many records the topics grew since the write was first tried,
+            by their end offsets; None if a topic or that moment is unknown.
+        seconds: The duration of the write.
+        collapsed_keys: Records with the key ``{}``, which ``to_json`` makes from a key
             of nulls.
         dropped: Records refused and written nowhere, as the policy says, by reason.
-        remarks: What people should know about the counts.
+        remarks: Remarks about the counts, in sentences.
     """
 
     topic: str | None
@@ -97,23 +96,23 @@ class WriteReport:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What people should know, with what is seen in the counts themselves."""
+        """Remarks about the counts, in sentences."""
         said = collapsed_said(self.collapsed_keys)
         return self.remarks if said is None else (*self.remarks, said)
 
     @property
     def unaccounted(self) -> int:
-        """Records read that are in no other count; 0 unless the sink is at fault."""
+        """Records read that are in no other count; 0 unless the sink has a bug."""
         settled = (getattr(self, name).values() for name in _BY_REASON)
         return self.read - self.delivered - sum(map(sum, settled))
 
     @property
     def maybe_twice(self) -> int | None:
-        """How many records may be in the topics twice, at most; None is "unknown".
+        """The largest possible number of duplicates; None if unknown.
 
-        What the topics grew by beyond the records accounted for: written by attempts
-        that Spark repeated, or by somebody else at the same time. 0 is certain. Topics
-        that grew by less were deleted meanwhile: then nothing is known.
+        The growth of the topics beyond the counted records: written by attempts that
+        Spark repeated, or by another program. 0 is certain. If topics grew by less,
+        they were deleted meanwhile, and the number is unknown.
         """
         once = self.delivered + sum(self.dead_lettered.values())
         if self.appended is None or self.appended < once:
@@ -121,20 +120,20 @@ class WriteReport:
         return self.appended - once
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all counts, those worked out as well."""
+        """Return all counts, including derived ones."""
         counts = {each.name: getattr(self, each.name) for each in fields(self)}
         extra = {"unaccounted": self.unaccounted, "maybe_twice": self.maybe_twice}
         return counts | extra
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> WriteReport:
-        """Make a report again of what :meth:`to_dict` returned."""
+        """Make a report from the result of :meth:`to_dict`."""
         names = {each.name for each in fields(cls)}
         known = {name: value for name, value in content.items() if name in names}
         return cls(**known | {"remarks": tuple(content["remarks"])})
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return the report in one line."""
         parts = [f"{self.read:,} read", f"{self.delivered:,} delivered"]
         for name, reasons in (
             ("dead-lettered", self.dead_lettered),
@@ -144,28 +143,30 @@ class WriteReport:
             parts += [f"{n:,} {name} ({reason})" for reason, n in reasons.items()]
         known = self.maybe_twice
         twice = (
-            "an unknown number twice" if known is None else f"at most {known:,} twice"
+            "an unknown number of duplicates"
+            if known is None
+            else f"at most {known:,} duplicates"
         )
         said = f"{', '.join(parts)}, {twice}, in {self.seconds:.1f} s"
         return "; ".join([said, *self.warnings])
 
 
 def collapsed_said(count: int) -> str | None:
-    """Say that keys have collapsed; None: they have not.
+    """Return a remark about collapsed keys, or None if there are none.
 
     Args:
-        count: How many records have the key ``{}``.
+        count: The number of records with the key ``{}``.
     """
     if count < _FEW:
         return None
     return (
-        f"{count:,} records have the key {{}}: to_json leaves out what is null; of "
-        "different records compaction would keep only the last"
+        f"{count:,} records have the key {{}}: to_json omits null values, so "
+        "compaction would keep only the last of different records"
     )
 
 
 def add_up(tasks: Iterable[TaskCounts]) -> TaskCounts:
-    """Add up what tasks counted; ``attempt`` becomes the number of tasks repeated."""
+    """Add up the counts of tasks; ``attempt`` becomes the number of repeated tasks."""
     total = TaskCounts()
     for task in tasks:
         total.read += task.read

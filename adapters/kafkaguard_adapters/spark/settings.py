@@ -1,4 +1,4 @@
-"""What a write needs to know: a plain, picklable value made on the driver."""
+"""The settings of a write: a picklable value, made on the driver."""
 
 from __future__ import annotations
 
@@ -24,30 +24,31 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_policies import RetryPolicy
 
-#: The most that an attempt of the client may take by default, in seconds.
+#: The default of the longest attempt of the client, in seconds.
 _DELIVERY_S = 120.0
-#: librdkafka waits no longer for an answer.
+#: librdkafka's longest wait for an answer, in seconds.
 _LONGEST_S = 3600.0
 _DELIVERY = ("delivery.timeout.ms", "message.timeout.ms")
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """How records get from Spark to Kafka.
+    """The settings of a write.
 
     Attributes:
         client: Settings of the producer, by librdkafka's names; never printed.
-        document: The policy, as text: tasks read it only when something fails.
-        topic: Where all records go; None if the column ``topic`` says it.
-        dead_letter_topic: Where refused records go; None: nowhere, or the policy makes
-            its name of the record's topic, which a column says.
-        compacted: What the caller declares about the topic; None: look it up.
-        max_record_bytes: The largest record, key, value and headers together, in bytes;
-            None: as the topic says.
-        report: A file that the data source appends its counts to, as JSON lines.
-        refuses_null_keys: Whether a compacted topic is to get no record without a key.
-        patience_s: Seconds that a question to the brokers waits for an answer, in a
-            stream. None: a batch, which fails soon.
+        document: The policy as text; a task parses it only after a failure.
+        topic: The topic of all records, or None if the column ``topic`` names it.
+        dead_letter_topic: The topic of refused records; None without one, or if its
+            name depends on the column ``topic``.
+        compacted: Whether the caller declares the topic compacted; None to look it up.
+        max_record_bytes: The largest record (key, value and headers) in bytes; None for
+            the topic's limit.
+        report: A file to which the data source appends its reports, as JSON lines.
+        refuses_null_keys: Whether records without a key are refused for a compacted
+            topic.
+        patience_s: In a stream, seconds that a look-up waits for an answer; None in a
+            batch, which fails soon.
     """
 
     client: Mapping[str, str] = field(repr=False)
@@ -67,7 +68,7 @@ class SinkSettings:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that must be there before anything starts."""
+        """The topics that must exist before the job starts."""
         return [name for name in (self.topic, self.dead_letter_topic) if name]
 
     @property
@@ -76,11 +77,11 @@ class SinkSettings:
         return policy_of(self.document)
 
     def of_stream(self) -> SinkSettings:
-        """Return these for a stream: it waits for brokers that are away."""
+        """Return these settings for a stream, which waits for brokers that are down."""
         return replace(self, patience_s=min(self.policy.deadline, _LONGEST_S))
 
     def on_reject(self, error: KafkaGuardError) -> OnReject:
-        """Return what the policy does with a record that is refused so."""
+        """Return what the policy does with a record that is refused with this error."""
         return on_reject(self.policy, error)
 
 
@@ -94,7 +95,7 @@ def make_settings(
     report: str | None = None,
     config: Mapping[str, str] | None = None,
 ) -> SinkSettings:
-    """Check what belongs together, and fill in the defaults.
+    """Check the settings together, and fill in the defaults.
 
     Raises:
         ClientConfigurationError: Something is missing, unknown or contradictory.
@@ -122,11 +123,11 @@ def make_settings(
 
 
 def dead_letter_topic_of(policy: RetryPolicy, topic: str | None) -> str | None:
-    """Return where refused records go; None: nowhere, or each record's topic says it.
+    """Return the topic of refused records; None if it depends on each record's topic.
 
     Args:
         policy: The policy.
-        topic: Where all records go; None if a column says it.
+        topic: The topic of all records, or None if a column names it.
     """
     if not may(policy, "dead_letter"):
         return None
@@ -136,7 +137,7 @@ def dead_letter_topic_of(policy: RetryPolicy, topic: str | None) -> str | None:
 
 
 def _with_time_limit(given: Mapping[str, str], policy: RetryPolicy) -> dict[str, str]:
-    """Give the client no more time for an attempt than the policy does."""
+    """Limit an attempt of the client to the policy's time."""
     names = {str(name).lower().removeprefix("kafka.") for name in given}
     if names & set(_DELIVERY):
         return dict(given)
@@ -145,10 +146,10 @@ def _with_time_limit(given: Mapping[str, str], policy: RetryPolicy) -> dict[str,
 
 
 def check_record_bytes(most: int | None) -> None:
-    """Check the largest record that the caller wants.
+    """Check the caller's limit of record sizes.
 
     Raises:
-        ClientConfigurationError: It is no number, or less than 1.
+        ClientConfigurationError: It is not a number, or less than 1.
     """
     check_type("max_record_bytes", most, int | None, "a number of bytes")
     if most is not None and most < 1:
@@ -157,11 +158,10 @@ def check_record_bytes(most: int | None) -> None:
 
 
 def check_topics(topic: str | None, dead_letter_topic: str | None) -> None:
-    """Check the names of the topics that are written to.
+    """Check the names of the topics.
 
     Raises:
-        ClientConfigurationError: One is no name that a topic can have, or both are the
-            same.
+        ClientConfigurationError: A name is not valid, or both are the same.
     """
     for name, text in (("topic", topic), (DEAD_LETTER, dead_letter_topic)):
         check_type(name, text, str | None, "the name of a topic")
@@ -180,17 +180,17 @@ def _check_name(name: str, text: str) -> None:
         raise refuse(f"{name} is empty: name a topic, or leave it out", setting=name)
     if not can_be_a_topic(text):
         raise refuse(
-            f"{name}: no topic can be called {text!r:.80}: {ALLOWED}", setting=name
+            f"{name}: {text!r:.80} is not a valid topic name: {ALLOWED}", setting=name
         )
 
 
 def check_type(name: str, value: object, kind: Any, wanted: str) -> None:
-    """Check what a caller without a type checker may have given.
+    """Check the type of an argument.
 
     Raises:
-        ClientConfigurationError: It is of another type; a bool is no number.
+        ClientConfigurationError: It has another type; a bool is not a number.
     """
     is_flag = isinstance(value, bool) and kind == int | None
     if is_flag or not isinstance(value, kind):
-        # Not the value itself: it may be a password in the wrong place.
+        # The value is not shown: it may be a password in the wrong place.
         raise refuse(f"{name} is {wanted}, not {type(value).__name__}", setting=name)

@@ -1,10 +1,10 @@
-"""What the sink judges by itself, because it knows more than the code says.
+"""Verdicts that only the Spark sink can decide.
 
-UNKNOWN_TOPIC_OR_PARTITION is also what a broker says that does not know of a topic yet,
-so it is called retriable. Here the cluster was asked, and waited for: who asks again
-gets the same answer. INVALID_RECORD may be about another record of the batch; here it
-is known which one is to blame. MESSAGE_TOO_LARGE is about a record, and of a dead
-letter it is about the topic that was chosen for all of them.
+UNKNOWN_TOPIC_OR_PARTITION is retriable in general, because a broker may not know a new
+topic yet. Here the cluster was asked with a wait, so another try gets the same answer.
+INVALID_RECORD can be about another record of the batch; here it is known which record
+is to blame. MESSAGE_TOO_LARGE is about a record; for a dead letter it is about the
+dead-letter topic.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def _missing(action: Action, name: str, sentence: str, scenario: str) -> Verdict
 NO_TOPIC = _missing(
     Action.CONFIGURE,
     "spark-no-such-topic",
-    "create the topic, or mend its name; nothing was sent",
-    "A write was told to go into a topic that the cluster does not have.",
+    "create the topic, or correct its name; nothing was sent",
+    "A write names a topic that the cluster does not have.",
 )
 NO_TOPIC_OF_A_RECORD = _missing(
     Action.REJECT,
     "spark-no-such-topic-of-a-record",
-    "create the topic, or mend the column topic, or dead-letter such records",
-    "The column topic names one that the cluster does not have.",
+    "create the topic, correct the column topic, or dead-letter such records",
+    "The column topic names a topic that the cluster does not have.",
 )
 DEAD_LETTER_TOPIC_OF_A_RECORD = Verdict(
     Action.REJECT,
@@ -45,16 +45,16 @@ DEAD_LETTER_TOPIC_OF_A_RECORD = Verdict(
     InvalidTopicError,
     RuleInfo(
         "spark-dead-letter-topic-of-a-record",
-        "mend the column topic, or choose another dead-letter topic",
+        "correct the column topic, or choose another dead-letter topic",
         "Kafka Connect's errors.deadletterqueue.topic.name",
-        "The column topic names the topic that takes the dead letters.",
+        "The column topic names the dead-letter topic.",
     ),
 )
 NO_PARTITION_OF_A_RECORD = _missing(
     Action.REJECT,
     "spark-no-such-partition-of-a-record",
-    "mend the column partition, or dead-letter such records",
-    "The column partition names one that the topic does not have.",
+    "correct the column partition, or dead-letter such records",
+    "The column partition has a number that the topic does not have.",
 )
 NAMELESS_HEADER = Verdict(
     Action.REJECT,
@@ -87,9 +87,10 @@ MALFORMED = Verdict(
     InvalidRecordError,
     RuleInfo(
         "spark-malformed",
-        "mend the file or its columns, or set such lines aside: source.on_malformed",
+        "correct the file or its columns, or keep such lines as dead letters: "
+        "source.on_malformed",
         "Spark's PermissiveMode and columnNameOfCorruptRecord",
-        "A line of a pipeline's source does not fit the columns that it should have.",
+        "A line of a pipeline's source does not fit the declared columns.",
     ),
 )
 KEY_MADE_NULL = Verdict(
@@ -99,12 +100,12 @@ KEY_MADE_NULL = Verdict(
     InvalidRecordKeyError,
     RuleInfo(
         "spark-key-made-null",
-        "mend the data or select.key, or dead-letter such records",
+        "correct the data or select.key, or dead-letter such records",
         "Spark's try_cast, and cast without ANSI mode",
-        "A pipeline's key is a cast, which made null of a value that was there.",
+        "A pipeline's key is a cast that turned a value into null.",
     ),
 )
-#: By the name of the rule, for the way from an executor to the driver.
+#: Verdicts by the name of the rule, to decode them on the driver.
 BY_RULE = {
     verdict.rule.id: verdict
     for verdict in (

@@ -1,1 +1,1 @@
-"""Connections of our own: settings, TLS, SASL."""
+"""The guard's own connections: settings, TLS, SASL."""

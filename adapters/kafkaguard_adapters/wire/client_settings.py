@@ -1,4 +1,4 @@
-"""Settings of Kafka clients: Java's words for them, turned into librdkafka's.
+"""Settings of Kafka clients: from Java's names to librdkafka's.
 
 All that takes settings by Kafka's own names goes through here: Spark's ``kafka.*``, the
 files of the command line, and ``config=`` of a guarded confluent-kafka client.
@@ -73,7 +73,7 @@ def read_properties(text: str) -> dict[str, tuple[str, int]]:
         name = _unescaped(parts[1])
         if name in found:
             where = f"line {number}"
-            raise SettingError(where, f"{name} stands in line {found[name][1]} already")
+            raise SettingError(where, f"{name} is already set in line {found[name][1]}")
         found[name] = _unescaped(parts[3]), number
     return found
 
@@ -122,7 +122,7 @@ def translate(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         settings = _translated(name, value, given)
         for twice in settings.keys() & translated.keys():
-            raise SettingError(twice, "it is given under two names: drop one")
+            raise SettingError(twice, "it is given under two names: leave one out")
         translated |= settings
     return translated
 

@@ -1,4 +1,4 @@
-"""A cluster to ask: which brokers there are, and a connection to each, when needed."""
+"""The brokers of a cluster, and a connection to each on demand."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Cluster:
         except TimeoutError:
             text = f"no answer within {max(0.0, deadline - started):.3g} s"
             if broker in self.addresses and broker not in self._connections:
-                text += "; {}:{} takes no connection".format(*self.addresses[broker])
+                text += "; {}:{} accepts no connection".format(*self.addresses[broker])
                 if self._is_given(self.addresses[broker]):
                     text = given_by_the_cluster(text)
             self._drop(broker)
@@ -169,20 +169,20 @@ class Cluster:
         """Judge connections that ended in place of an answer, one after the other."""
         times = f"{_TRIES} times"
         if loss.fault is not None:
-            text = "{} the connection with {}:{} was lost: {}; look at the network"
+            text = "{} the connection with {}:{} was lost: {}; check the network"
             text = text.format(times, *address, loss.fault)
             return self.make(ClientConnectionError, text, **place)
         if self._settings.mechanism is None and not self.addresses:
             text = (
-                "{}:{} most likely asks for SASL or TLS, and this client comes "
-                "without: {} it closed the connection in place of its first answer. "
-                "Look at the security protocol"
+                "{}:{} most likely requires SASL or TLS, which this client does not "
+                "use: {} it closed the connection instead of answering. Check the "
+                "security protocol"
             ).format(*address, times)
             return self.make(ClientConfigurationError, text, **place)
         text = (
-            f"{times} the broker closed the connection in place of an answer to "
-            f"version {version}: concluded, not told, that it, or a proxy in between, "
-            "does not take this request"
+            f"{times} the broker closed the connection instead of answering version "
+            f"{version}. So it is concluded that the broker, or a proxy in between, "
+            "does not support this request"
         )
         return self.make(UnsupportedVersionError, text, **place)
 
@@ -244,7 +244,7 @@ class Cluster:
             raise self.make(ClientNotConnectedError, text, broker=broker) from error
 
     def _is_given(self, address: tuple[str, int]) -> bool:
-        """Say whether an address comes from the cluster, and not from the user."""
+        """Return whether an address comes from the cluster, and not from the user."""
         return address not in self._settings.bootstrap
 
     def _adopt(self) -> None:

@@ -1,4 +1,4 @@
-"""A connection to one broker, of our own: kafka-python's codecs over asyncio.
+"""A connection to one broker: kafka-python's codecs over asyncio.
 
 ApiVersions first, then SASL where asked for, then any requests, in flight together and
 each in the highest version that both sides have (KIP-35, KIP-152). Nothing sent or
@@ -90,7 +90,7 @@ class Connection:
         self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._receiving = self._loop.create_task(self._receive())
-        # A client that nobody closes is no fault to be printed: what is under way here
+        # A client that nobody closes is no fault to be printed: what is running here
         # ends with the connection (_release).
         self._receiving._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio.gather does
 
@@ -246,7 +246,7 @@ class Connection:
             self._fault = error.strerror or str(error)
         except asyncio.IncompleteReadError as error:
             if error.partial or error.expected != _SIZE_BYTES:
-                self._fault = "it ended within an answer"
+                self._fault = "it closed within an answer"
         finally:
             self._give_up()
             self._release()
@@ -347,7 +347,7 @@ async def _connected(
 
 
 def _is_closing(error: OSError) -> bool:
-    """Say whether a connection was there, and the other side ended it."""
+    """Return whether a connection was there, and the other side ended it."""
     is_reset = isinstance(error, ConnectionResetError)
     return is_reset or (isinstance(error, ConnectionError) and not error.errno)
 
@@ -358,7 +358,7 @@ def _context(settings: Settings, make: Make) -> ssl.SSLContext | None:
     except OSError as error:  # a file is missing, or is not what it should be
         text = f"TLS cannot be set up: {error.strerror or error}"
         named = f" ({error.filename})" if error.filename else ""
-        advice = "look at the files of certificates and keys"
+        advice = "check the files of certificates and keys"
         raise make(ClientConfigurationError, f"{text}{named}: {advice}") from error
 
 

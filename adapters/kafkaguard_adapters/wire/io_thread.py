@@ -1,4 +1,4 @@
-"""An event loop in a thread, for clients whose users do not have one."""
+"""An event loop in a thread, for clients with blocking calls."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ os.register_at_fork(after_in_child=_forked)
 
 @atexit.register
 def _end() -> None:
-    """End what is under way, else asyncio complains about it when all is torn down.
+    """End what is running, else asyncio complains about it when all is torn down.
 
     The loop goes on: who registered for the exit before may still close a client.
     """

@@ -1,4 +1,4 @@
-"""A line of JAAS: name and password, as Java's parser reads them."""
+"""Read user and password from a JAAS line."""
 
 from __future__ import annotations
 

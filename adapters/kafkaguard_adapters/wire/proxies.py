@@ -1,4 +1,4 @@
-"""Connections through a SOCKS5 or HTTP proxy, by kafka-python's own sockets."""
+"""Connections through a SOCKS5 or HTTP proxy, by kafka-python's sockets."""
 
 from __future__ import annotations
 

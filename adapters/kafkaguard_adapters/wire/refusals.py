@@ -1,4 +1,4 @@
-"""Why there is no connection, in words that say what to change."""
+"""Errors of connections that fail, each with what to change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CA: Final = (
 #: OpenSSL's number (X509_V_ERR_...), and what to do about it.
 _ADVICE: Final = {
     3: "give a CRL file that covers it",
-    9: "it is not valid yet: look at the clocks, and at the certificate",
+    9: "it is not valid yet: check the clocks and the certificate",
     10: "the broker needs a new certificate (or this machine the right time)",
     18: _CA,
     19: _CA,
@@ -44,7 +44,7 @@ def tls_failed(place: str, error: ssl.SSLError, ca: str | None) -> str:
         ca: The file of trusted certificates; None: those of the system.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
-        advice = _ADVICE.get(error.verify_code, "look at the certificate")
+        advice = _ADVICE.get(error.verify_code, "check the certificate")
         said = error.verify_message.rstrip(".")
         known = advice.format(ca=ca or "the system's")
         return f"the certificate of {place} is not accepted: {said}: {known}"
@@ -53,15 +53,19 @@ def tls_failed(place: str, error: ssl.SSLError, ca: str | None) -> str:
         return f"{place} does not speak TLS ({reason}): {_PROTOCOL}"
     if "ALERT" in reason:
         return (
-            f"{place} refuses TLS with this client ({reason}): look at the client's "
-            "certificate and key, and at the versions of TLS that both have"
+            f"{place} refuses TLS with this client ({reason}): check the client's "
+            "certificate and key, and the TLS versions of both sides"
         )
-    return f"TLS with {place} failed ({reason}): look at the settings for TLS"
+    return f"TLS with {place} failed ({reason}): check the TLS settings"
 
 
 def speaks_otherwise(place: str, protocol: str) -> str:
     """Say that something else than a broker answers at a port."""
-    what = "the broker wants TLS there" if "TLS" in protocol else "it is no broker"
+    what = (
+        ("the broker requires TLS there")
+        if "TLS" in protocol
+        else "it is not a Kafka broker"
+    )
     return (
         f"{place} answers in {protocol}, not in Kafka's protocol: {what}; {_PROTOCOL}"
     )
@@ -75,16 +79,16 @@ def closed_in_handshake(place: str) -> str:
 def closed_at_once(place: str, fault: str | None, *, has_tls: bool) -> str:
     """Say that a port takes the connection and ends it without a word."""
     told = f" ({fault})" if fault else ""
-    text = f"{place} closed the connection in place of an answer{told}: {_PROTOCOL}"
+    text = f"{place} closed the connection instead of answering{told}: {_PROTOCOL}"
     if has_tls:
-        text += "; it may ask for the client's certificate (mutual TLS), or for SASL"
+        text += "; it may require the client's certificate (mutual TLS) or SASL"
     return text
 
 
 def given_by_the_cluster(text: str) -> str:
     """Say that an address was the cluster's, and not the user's."""
     return (
-        f"{text}. This is the address that the cluster gives for this broker "
-        "(advertised.listeners), not one of the bootstrap servers: it must be one "
-        "that this machine reaches"
+        f"{text}. The cluster names this address for the broker "
+        "(advertised.listeners); it is not one of the bootstrap servers. This machine "
+        "must be able to reach it"
     )

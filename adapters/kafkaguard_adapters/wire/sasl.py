@@ -1,4 +1,4 @@
-"""SASL, step by step, with kafka-python's mechanisms."""
+"""SASL logins, with kafka-python's mechanisms."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Login:
         """Return what to send; None: the login is over.
 
         Raises:
-            KafkaGuardError: The mechanism refuses, or a token cannot be had.
+            KafkaGuardError: The mechanism refuses, or a token is not available.
         """
         if self._mechanism is None:
             self._mechanism = await self._begin()
@@ -89,7 +89,7 @@ class Login:
             raise self._make(
                 ClientConfigurationError,
                 f"SASL {settings.mechanism} cannot begin ({type(error).__name__}): "
-                "look at the sasl settings, and at what the mechanism needs",
+                "check the sasl settings and what the mechanism requires",
             ) from error
 
     async def _fetch(self) -> tuple[str, Mapping[str, str]]:

@@ -1,4 +1,4 @@
-"""How to reach a cluster: the settings of any client, in one form.
+"""Connection settings of any client, in one form.
 
 Translation is option by option, in each client's folder. What has a bearing on the
 connection and cannot be carried over is an error that names it, never left out.

@@ -1,4 +1,4 @@
-"""We decide: the rules that turn an answer and its context into the right next step.
+"""All rules, in the order in which they are tried.
 
 What Kafka says about a code lives in the generated ``kafkaguard.errors._generated``;
 here stands what to do about it, and why. The rules stand by area in the modules of this

@@ -1,4 +1,4 @@
-"""What a client says about itself, whatever it was asked."""
+"""Rules for conditions that a client reports about itself."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ RULES: tuple[Rule, ...] = (
     rule(
         "interrupted-change",
         Action.IN_DOUBT,
-        "the application cancelled the call; the broker may have done what it asked "
-        "for",
+        "the application cancelled the call; the broker may have executed the request",
         on=(e.CallInterruptedError,),
         apis=CHANGES,
         written="maybe",
-        scenario="A cancelled task, Ctrl-C, an exit. It is passed on untouched.",
+        scenario="A cancelled task, Ctrl-C, an exit. It is passed on unchanged.",
         source="aiokafka PR #25, PR #241",
     ),
     rule(
@@ -64,7 +63,7 @@ RULES: tuple[Rule, ...] = (
         "nothing was sent: try again",
         on=(e.ClientConnectionError, e.ClientTimeoutError),
         flag=("wrapped",),
-        scenario="A reset or a 503 of the registry; the record is as good as before.",
+        scenario="A reset or a 503 of the registry; the record itself is valid.",
         source="confluent_kafka.error.ValueSerializationError",
     ),
     rule(
@@ -73,8 +72,8 @@ RULES: tuple[Rule, ...] = (
         "a report from the background; act on the outcome of the request itself",
         phase=("background",),
         scenario=(
-            "error_cb tells of brokers that are down or of a sequence error while the "
-            "client still works on it. Acting on it re-sends what will be delivered."
+            "error_cb reports brokers that are down or a sequence error while the "
+            "client still retries. Sending again would write duplicates."
         ),
         source="librdkafka #2543, #4953; PR #4972",
     ),
@@ -84,7 +83,10 @@ RULES: tuple[Rule, ...] = (
         "an earlier call of this kind is still running: wait until it ends, then call"
         " again",
         on=(-178, -177),
-        scenario="librdkafka's _IN_PROGRESS and _PREV_IN_PROGRESS; no record is meant.",
+        scenario=(
+            "librdkafka's _IN_PROGRESS and _PREV_IN_PROGRESS; they are not about a "
+            "record."
+        ),
         source="librdkafka RD_KAFKA_RESP_ERR__PREV_IN_PROGRESS",
     ),
     rule(
@@ -111,7 +113,7 @@ RULES: tuple[Rule, ...] = (
         on=(e.ClientConnectionError,),
         apis=frozenset({None}),
         written="maybe",
-        scenario="A disconnect, and it is not said from which request.",
+        scenario="A disconnect during an unnamed request.",
         source="kafka-python #1627; librdkafka #2543",
     ),
     rule(
@@ -132,7 +134,7 @@ RULES: tuple[Rule, ...] = (
         "the client does not know the topic, partition or broker: ask again when the "
         "client has refreshed its metadata; if that fails, check the name",
         on=(e.ClientMetadataError,),
-        scenario="A broker that does not exist, or that came a moment ago.",
+        scenario="A broker that does not exist, or that was added a moment ago.",
         source="librdkafka #2858; KIP-207",
     ),
     rule(

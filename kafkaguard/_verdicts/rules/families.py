@@ -1,4 +1,4 @@
-"""Kafka's own table: the first and the last word about every code."""
+"""Rules for Kafka's own families of codes, tried last."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RULES: tuple[Rule, ...] = (
         "there is no error",
         on=(0,),
         written="yes",
-        scenario="Code 0 was handed over like an error.",
+        scenario="Code 0 was reported like an error.",
         source="org.apache.kafka.common.protocol.Errors.NONE",
     ),
     rule(
@@ -22,7 +22,7 @@ RULES: tuple[Rule, ...] = (
         "the client's metadata is stale: send the same request again when the client "
         "has refreshed its metadata or found the coordinator",
         on=(e.RefreshRetriableError,),
-        scenario="Leaders and coordinators move; also just after a topic was made.",
+        scenario="Leaders and coordinators move; also just after a topic was created.",
         source="RefreshRetriableException; KIP-1050",
     ),
     rule(
@@ -56,7 +56,7 @@ RULES: tuple[Rule, ...] = (
         "fatal",
         Action.REJECT,
         "this request can never succeed as it is",
-        scenario="Kafka's table calls the code fatal, and nothing above knows better.",
+        scenario="Kafka's table has the code as fatal, and no earlier rule matches.",
         source="ApiException without RetriableException; KIP-1050",
     ),
 )

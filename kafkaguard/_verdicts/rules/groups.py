@@ -1,4 +1,4 @@
-"""Consumer groups: membership and commits."""
+"""Rules for consumer groups: membership and commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that are sent: null keys, sizes, and whether a record was written."""
+"""Rules for Produce: null keys, sizes, and whether a record was written."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ RULES: tuple[Rule, ...] = (
     rule(
         "null-key-behind-a-lost-code",
         Action.REJECT,
-        "the client lost the code, but a compacted topic takes no record without a "
-        "key: give it one, or dead-letter it",
+        "the client lost the code, but a compacted topic refuses records without a "
+        "key: give it a key, or dead-letter it",
         on=(-1,),
         apis=PRODUCE,
         client=("aiokafka",),
         null_key=(True,),
         compacted=(True,),
         error_class=e.InvalidRecordKeyError,
-        scenario="aiokafka shows 87 as -1; the facts leave no other reason.",
+        scenario="aiokafka shows 87 as -1; the known facts allow no other reason.",
         source="KIP-135; aiokafka.errors.for_code",
     ),
     rule(
         "null-key-on-compacted-topic",
         Action.REJECT,
-        "a compacted topic takes no record without a key: give it one, or dead-letter "
-        "it",
+        "a compacted topic refuses records without a key: give it a key, or "
+        "dead-letter it",
         on=(87, 2),
         apis=PRODUCE,
         null_key=(True,),
@@ -41,7 +41,7 @@ RULES: tuple[Rule, ...] = (
         error_class=e.InvalidRecordKeyError,
         scenario=(
             "The log cleaner needs keys. New brokers answer 87, old ones 2, which is "
-            "retriable in their table, so clients repeat it two thousand million times."
+            "retriable in their table, so clients repeat it two billion times."
         ),
         source="KIP-135; LogValidator; AKHQ #133, smallrye-reactive-messaging #2270",
     ),
@@ -64,8 +64,8 @@ RULES: tuple[Rule, ...] = (
         null_key=(False,),
         error_class=e.BatchMateRefusedError,
         scenario=(
-            "One bad record fails its whole batch. Nothing of the batch was written, "
-            "so sending the others again cannot double them."
+            "One bad record fails its whole batch. No record of the batch was "
+            "written, so sending the others again makes no duplicates."
         ),
         source="KIP-467; Sender.failBatch",
     ),
@@ -80,8 +80,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "record-refused",
         Action.REJECT,
-        "the broker refuses a record of this batch, and does not say which one: send "
-        "each alone, or say whether this one has a key",
+        "the broker refuses a record of this batch and does not name it: send each "
+        "record alone, or pass null_key=",
         on=(87,),
         apis=PRODUCE,
         scenario="A null key on a compacted topic, a wrong timestamp, a broken schema.",
@@ -95,8 +95,8 @@ RULES: tuple[Rule, ...] = (
         on=(2,),
         apis=CARRIES_RECORDS,
         scenario=(
-            "Rarely a damaged network frame. From old brokers it is their word for a "
-            "null key on a compacted topic, and then it never goes away."
+            "Rarely a damaged network frame. Old brokers also answer it for a null "
+            "key on a compacted topic, and then every retry fails."
         ),
         source="KAFKA-4808; schema-registry #583",
     ),
@@ -107,13 +107,16 @@ RULES: tuple[Rule, ...] = (
         "max.message.bytes",
         on=(10, 18),
         apis=CARRIES_RECORDS,
-        scenario="Also for a batch: a smaller one may pass, a single record will not.",
+        scenario=(
+            "Also for a batch: a smaller batch may be accepted, a single record will "
+            "not."
+        ),
         source="KAFKA-8350; confluent-kafka-python #1774",
     ),
     rule(
         "record-never-valid",
         Action.REJECT,
-        "the broker will never take this record or request as it is",
+        "the broker will never accept this record or request",
         on=(12, 17, 28, 32),
         apis=RECORDS_AND_OFFSETS,
         scenario="A timestamp in microseconds, a topic name with a slash.",
@@ -149,7 +152,8 @@ RULES: tuple[Rule, ...] = (
         idempotent=(True,),
         flag=(None,),
         scenario=(
-            "A code in an answer, for who repeats the batch itself. Once the client "
+            "A code in an answer, for a client that repeats the batch itself. Once "
+            "the client "
             "has reported a failure, a new send() would get a new sequence number."
         ),
         source="KIP-98; ProducerStateManager",
@@ -164,7 +168,7 @@ RULES: tuple[Rule, ...] = (
         written="maybe",
         idempotent=(True,),
         flag=(None,),
-        scenario="As before; the leader is another one, or the connection is new.",
+        scenario="As before, after a change of the leader or the connection.",
         source="KIP-98; ProducerStateManager",
     ),
     rule(
@@ -221,15 +225,16 @@ RULES: tuple[Rule, ...] = (
         apis=CHANGES,
         written="maybe",
         scenario=(
-            "A delivery timeout, future.get(timeout), wait_for, a cancelled task. Even "
-            "an idempotent producer gives a record that is sent anew a new sequence."
+            "A delivery timeout, future.get(timeout), wait_for, a cancelled task. "
+            "Even an idempotent producer gives a record a new sequence number when it "
+            "is sent again."
         ),
         source="kafka-python #1627, #2092; aiokafka PR #25; librdkafka #4558",
     ),
     rule(
         "connection-lost-in-flight",
         Action.IN_DOUBT,
-        "the connection broke while the record was on its way: the broker may have "
+        "the connection broke before the record was answered: the broker may have "
         "written it",
         on=(e.ClientConnectionError, e.ClientProtocolError),
         apis=frozenset({"Produce"}),
@@ -241,7 +246,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "purged-in-flight",
         Action.IN_DOUBT,
-        "the client dropped the record while it was on its way",
+        "the client dropped the record after it was sent: the broker may have written "
+        "it",
         on=(-151,),
         written="maybe",
         scenario="purge(in_flight=True), or abort_transaction().",
@@ -250,7 +256,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "purged",
         Action.REJECT,
-        "the client dropped the record before it was sent, because it was told to",
+        "the client dropped the record before it was sent",
         on=(e.RecordPurgedError,),
         scenario="purge(), close() without flush(), or an aborted transaction.",
         source="librdkafka RD_KAFKA_RESP_ERR__PURGE_QUEUE",
@@ -273,7 +279,9 @@ RULES: tuple[Rule, ...] = (
         " record: send it again when the client has refreshed its metadata",
         on=(e.ClientMetadataError,),
         apis=PRODUCE,
-        scenario="A topic made a moment ago. librdkafka has purged the record.",
+        scenario=(
+            "A topic that was created a moment ago. librdkafka has purged the record."
+        ),
         source="librdkafka #2858, #4904; KIP-207",
     ),
     rule(
@@ -283,8 +291,8 @@ RULES: tuple[Rule, ...] = (
         "the partitioner; other partitions can go on",
         on=(e.PartitionNotThereError,),
         scenario=(
-            "A partitioner counts for itself, or takes a remainder by the number of "
-            "another topic. A client keeps such a record until its time is over."
+            "A partitioner uses a wrong number of partitions. A client keeps such a "
+            "record until its time is over."
         ),
         source="KafkaProducer.partition: Invalid partition given with record",
     ),

@@ -1,4 +1,4 @@
-"""Requests that read: fetches, offsets, metadata and remote storage."""
+"""Rules for reads: fetches, offsets, metadata and remote storage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RULES: tuple[Rule, ...] = (
         apis=READS_LOG,
         tiered=(True,),
         error_class=e.RemoteStorageNotReadyError,
-        scenario="A tiered broker after its start. No code of its own was ever added.",
+        scenario="A tiered broker after its start. Kafka has no code for it.",
         source="KIP-1007; RemotePartitionMetadataStore",
     ),
     rule(
@@ -45,7 +45,9 @@ RULES: tuple[Rule, ...] = (
         "the position is not in the log: compare it with log start and end before any"
         " reset, since a reset skips or repeats records",
         on=(1,),
-        scenario="Retention passed by, the topic was made anew, or a leader moved.",
+        scenario=(
+            "Retention deleted records, the topic was created again, or a leader moved."
+        ),
         source="KIP-320; Aiven tiered-storage #663",
     ),
     rule(

@@ -1,4 +1,4 @@
-"""Requests that administer, and answers that mean the same for every request."""
+"""Rules for administrative requests, and for answers to any request."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ RULES: tuple[Rule, ...] = (
     rule(
         "created-already",
         Action.IGNORE,
-        "the first attempt created it, and only the answer was lost: check whether it"
-        " is as you asked for",
+        "the first attempt created it, and only the answer was lost: check whether it "
+        "is as you requested",
         on=(36, 37, 126),
         apis=frozenset({"CreateTopics", "CreatePartitions", "AddRaftVoter"}),
         written="yes",
         phase=("repeated",),
         scenario=(
-            "A creation was repeated after a timeout, and is there already. At the "
-            "first try it would be somebody else's."
+            "A create was repeated after a timeout, and the object exists. At the "
+            "first attempt another program would have created it."
         ),
         source="KafkaAdminClient; Errors.TOPIC_ALREADY_EXISTS",
     ),
@@ -54,16 +54,18 @@ RULES: tuple[Rule, ...] = (
         apis=DELETES,
         written="yes",
         phase=("repeated",),
-        scenario="A deletion was repeated after a timeout, and there is nothing left.",
+        scenario=(
+            "A delete was repeated after a timeout, and the object does not exist."
+        ),
         source="KafkaAdminClient; Errors.UNKNOWN_TOPIC_OR_PARTITION",
     ),
     rule(
         "nothing-to-delete",
         Action.REJECT,
-        "there is no such topic to delete: check its name",
+        "the topic to delete does not exist: check its name",
         on=(3, 100),
         apis=frozenset({"DeleteTopics"}),
-        scenario="The controller knows all topics, also one made just now.",
+        scenario="The controller knows all topics, also new ones.",
         source="KIP-500; ReplicationControlManager.deleteTopic",
     ),
     rule(
@@ -72,7 +74,7 @@ RULES: tuple[Rule, ...] = (
         "not attempted, because another item of the request failed: send the request "
         "again without that item",
         on=(55,),
-        scenario="A request that is carried out whole or not at all.",
+        scenario="A request that is executed as a whole or not at all.",
         source="Errors.OPERATION_NOT_ATTEMPTED",
     ),
     rule(
@@ -110,7 +112,7 @@ RULES: tuple[Rule, ...] = (
         "disk, and restart the broker",
         on=(56,),
         apis=frozenset({"AlterReplicaLogDirs", "DescribeLogDirs"}),
-        scenario="A disk has failed, and the broker goes on with its others.",
+        scenario="A disk has failed, and the broker continues with its other disks.",
         source="KIP-112; Errors.KAFKA_STORAGE_ERROR",
     ),
     rule(

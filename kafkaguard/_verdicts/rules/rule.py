@@ -1,4 +1,4 @@
-"""A rule: a decision, and the answers that it applies to."""
+"""A rule: a condition and its decision."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Rule:
     def matches(
         self, code: int | None, cls: type, api: Api, facts: Mapping[str, Any]
     ) -> bool:
-        """Tell whether this rule decides about an answer."""
+        """Return whether this rule decides about an answer."""
         if self.apis is not None and api not in self.apis:
             return False
         if any(facts[name] not in values for name, values in self.when.items()):

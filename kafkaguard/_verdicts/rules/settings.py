@@ -1,4 +1,4 @@
-"""What a human must mend: rights, settings, topics."""
+"""Rules for what a human must correct: rights, settings, topics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RULES: tuple[Rule, ...] = (
         "the brokers know no such topic: create it, or correct its name",
         on=(e.UnknownTopicOrPartitionError,),
         phase=("enqueue",),
-        scenario="send() asked for its metadata for max_block_ms in vain.",
+        scenario="send() waited max_block_ms for the topic's metadata.",
         source="kafka-rest #133; kafka-python #607",
     ),
     rule(
@@ -43,7 +43,7 @@ RULES: tuple[Rule, ...] = (
         "the cluster refuses the request: correct it as the broker's text says",
         on=(17, 37, 39, 42),
         apis=ADMIN,
-        scenario="A name, a count or a setting that the cluster does not take.",
+        scenario="A name, a count or a setting that the cluster does not accept.",
         source="franz-go #751; kafkajs #625",
     ),
     rule(

@@ -1,4 +1,4 @@
-"""Transactions: fencing, commits and aborts, and sequences within them."""
+"""Rules for transactions: fencing, commits, aborts, sequences."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ RULES: tuple[Rule, ...] = (
         "fenced-or-timed-out",
         Action.FENCED,
         "another instance uses this transactional.id, or the transaction ran longer "
-        "than transaction.timeout.ms and was ended: look which (is there a second "
-        "instance?) and do not fence it back",
+        "than transaction.timeout.ms and was aborted: check whether a second instance "
+        "runs, and do not fence it back",
         on=(90,),
         scenario=(
-            "Two live instances fence each other for ever; or the coordinator ended a "
-            "slow transaction itself and raised the epoch, with one instance only. "
+            "Two live instances fence each other forever; or the coordinator aborted "
+            "a slow transaction and raised the epoch, with one instance only. "
             "Compare the time since its begin with transaction.timeout.ms: if it was "
             "longer and no other instance runs, a new producer may go on."
         ),
@@ -36,7 +36,7 @@ RULES: tuple[Rule, ...] = (
         on=(82, 111, e.ClientFencedError),
         scenario=(
             "Two live instances share a transactional.id or group.instance.id. "
-            "Building a new one fences the other, which does the same, for ever."
+            "Building a new one fences the other, which does the same, forever."
         ),
         source="KIP-447, KIP-345, KIP-848; KafkaProducer.send; franz-go 65ca0bd",
     ),
@@ -47,8 +47,8 @@ RULES: tuple[Rule, ...] = (
         on=(47,),
         apis=COORDINATED_TXN,
         scenario=(
-            "To the transaction coordinator an old epoch is a fenced producer; only a "
-            "partition leader means less by it."
+            "To the transaction coordinator an old epoch means a fenced producer; to "
+            "a partition leader it does not."
         ),
         source="KIP-588; TransactionManager's response handlers; KAFKA-9911",
     ),
@@ -100,7 +100,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "commit-without-answer",
         Action.IN_DOUBT,
-        "nobody knows whether the transaction was committed: call the same commit "
+        "it is unknown whether the transaction was committed: call the same commit "
         "again, or look in the topic, before you repeat any send",
         on=(e.ClientTimeoutError,),
         apis=frozenset({"EndTxn"}),
@@ -108,15 +108,15 @@ RULES: tuple[Rule, ...] = (
         phase=("commit",),
         scenario=(
             "The coordinator was away for longer than the client waits, or the client "
-            "was closed meanwhile. The commit may have been carried out."
+            "was closed meanwhile. The commit may have succeeded."
         ),
         source="KAFKA-19176; KIP-98; librdkafka #4558",
     ),
     rule(
         "abort-without-answer",
         Action.RETRY,
-        "the abort is under way, and nothing of the transaction will be committed: "
-        "call the same abort again",
+        "the abort has no answer yet, and no record of the transaction will be "
+        "committed: call the same abort again",
         on=(e.ClientTimeoutError,),
         apis=frozenset({"EndTxn"}),
         phase=("abort",),
@@ -126,7 +126,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         "null-key-in-transaction",
         Action.ABORT,
-        "a compacted topic takes no record without a key: abort the transaction, then "
+        "a compacted topic refuses records without a key: abort the transaction, then "
         "go on without this record",
         on=(87, 2),
         apis=PRODUCE,
@@ -135,14 +135,14 @@ RULES: tuple[Rule, ...] = (
         transactional=(True,),
         phase=SENT,
         error_class=e.InvalidRecordKeyError,
-        scenario="The record was sent before anybody looked at its key.",
+        scenario="The record was sent before its key was checked.",
         source="KIP-135, KIP-98",
     ),
     rule(
         "send-failed-in-transaction",
         Action.ABORT,
-        "a send of this transaction failed: abort the transaction, then go on; no "
-        "reader sees what was written",
+        "a send of this transaction failed: abort the transaction, then go on; "
+        "consumers of committed records never see its records",
         on=(
             *(-1, 7, 10, 12, 13, 17, 18, 20, 32, 87),
             *(e.ClientTimeoutError, e.ClientConnectionError, e.RecordPurgedError),
@@ -153,7 +153,7 @@ RULES: tuple[Rule, ...] = (
         flag=("reported",),
         scenario=(
             "After a failed send a transaction can only be aborted; clients refuse "
-            "its commit. What was written of it is never shown to readers."
+            "its commit. Consumers of committed records never see its records."
         ),
         source="KIP-98; TransactionManager.maybeTransitionToErrorState",
     ),
@@ -193,7 +193,7 @@ RULES: tuple[Rule, ...] = (
         "aborts the open transaction",
         on=(e.AbortableError,),
         phase=("abort",),
-        scenario="To abort again would be answered the same way.",
+        scenario="A repeated abort would get the same answer.",
         source="KIP-890; TransactionManager.transitionToFatalError",
     ),
     rule(

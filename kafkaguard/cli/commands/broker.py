@@ -46,7 +46,7 @@ def _topics(
     if not all(name and bool(count) == bool(found) for name, found, count in pairs):
         raise click.BadParameter("expected NAME or NAME:PARTITIONS")
     if wrong := [name for name, _, _ in pairs if not can_be_a_topic(name)]:
-        raise click.BadParameter(f"{wrong[0]!r} is no topic's name: {ALLOWED}")
+        raise click.BadParameter(f"{wrong[0]!r} is not a valid topic name: {ALLOWED}")
     return {
         name: int(PARTITIONS.convert(count if found else 1, option, context))
         for name, found, count in pairs
@@ -158,7 +158,7 @@ def broker(
             _wait_until_all_ended(cluster)
     except KeyboardInterrupt:
         return
-    raise click.ClickException("all brokers have ended by themselves")
+    raise click.ClickException("all brokers have stopped by themselves")
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def decode(
     what it is; for anything else --api is needed.
     """
     if api is None and (response or no_header):
-        raise Problem("only a request with its header says what it is: give --api")
+        raise Problem("only a request with a header names its API: give --api")
     read = _reader(api, version, "response" if response else "request", not no_header)
     for number, data in enumerate(split_frames(_bytes(source)), start=1):
         try:
@@ -85,13 +85,13 @@ def _bytes(source: str) -> bytes:
     else:
         data = source.encode()
     if len(data) > _MOST_BYTES:
-        raise Problem(f"{_name(source)}: more than {_MOST_BYTES} bytes; cut it down")
+        raise Problem(f"{_name(source)}: more than {_MOST_BYTES} bytes; split it")
     found = from_hex(data.decode()) if is_text(data) else data
     for each in (data, found or b""):
         if (protocol := stranger(each)) is not None:
             raise Problem(
-                f"{_name(source)}: this is {protocol}, and no message of Kafka: look "
-                "at the port, and at the security protocol"
+                f"{_name(source)}: this is {protocol}, not a Kafka message: check the "
+                "port and the security protocol"
             )
     if not found:
         is_argument = source != "-" and not _is_there(source)

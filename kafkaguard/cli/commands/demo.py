@@ -1,4 +1,4 @@
-"""``kafkaguard demo``: the main job, on real flights, on a real Kafka."""
+"""``kafkaguard demo``: write real flights with Spark, bare and guarded."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _print(outcome: Outcome) -> None:
 def _summary(outcome: Outcome) -> str:
     if outcome.as_promised:
         return "Checked by reading both topics back: every flight is there, once."
-    return "Not as promised: see the right column."
+    return "The result is not as expected: see the right column."
 
 
 def _shown(value: object) -> str:

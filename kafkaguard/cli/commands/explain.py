@@ -1,4 +1,4 @@
-"""``kafkaguard explain``: an error in plain words, and the right next step."""
+"""``kafkaguard explain``: the meaning of an error, and the right next step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("record alone in its batch", {"phase": "single"}),
     ("tiered topic", {"facts": TopicFacts(tiered=True)}),
     ("raised by the send call itself", {"phase": "enqueue"}),
-    ("reported aside (error_cb)", {"phase": "background"}),
+    ("reported to error_cb", {"phase": "background"}),
     ("repeated, since the first answer was lost", {"phase": "repeated"}),
     ("asked by an administrator", {"phase": "admin"}),
     ("answer to an abort", {"phase": "abort"}),
@@ -136,7 +136,7 @@ def _text_of(content: bytes) -> str:
     """Decode text; refuse input that is mostly binary."""
     text = content.decode(errors="replace")
     if "\0" in text or text.count("\ufffd") > len(text) * _MOST_STRAY:
-        raise Problem(f"what came in is no text: save it as UTF-8. {_USAGE}")
+        raise Problem(f"the input is not UTF-8 text: save it as UTF-8. {_USAGE}")
     return text
 
 

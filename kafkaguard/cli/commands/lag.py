@@ -1,4 +1,4 @@
-"""``kafkaguard lag``: who is behind, and by how much; live, or as a picture."""
+"""``kafkaguard lag``: lag of consumer groups, once, live, or as a picture."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def lag(  # noqa: PLR0913 - one for each option
     group has more lag than --max.
     """
     if looks is not None and not (watch or plot):
-        raise click.UsageError("--looks is the end of --watch or --plot: give one")
+        raise click.UsageError("--looks ends --watch or --plot: give one of the two")
     if plot is not None:
         check_writable(plot)
     calls = connect(bootstrap_server, config)
@@ -232,7 +232,7 @@ def _unmeasured(report: LagReport, limit: int | None) -> list[str]:
         return []
     if any(group.total is not None for group in report.groups.values()):
         return []
-    return [f"--max {limit}: no lag was measured, so nothing is known to be within it"]
+    return [(f"--max {limit}: no lag was measured, so the limit cannot be checked")]
 
 
 def _too_far(report: LagReport, limit: int | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""``kafkaguard log-dirs``: which disks there are, what is on them, what is full."""
+"""``kafkaguard log-dirs``: disks of all brokers, and how full they are."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def run(file: Path, *, as_json: bool) -> None:
     Exit code 0: done. 1: a record failed the job. 2: something to mend first. 130:
     interrupted. With --json a failure is printed as {"error": ...}.
     """
-    written = "nothing was written, since the job had not started"
+    written = "nothing was written, because the job had not started"
     try:
         definition = _load(file)
         progress = Progress()
@@ -71,7 +71,7 @@ def run(file: Path, *, as_json: bool) -> None:
             written = _maybe_written(definition)
             with progress.of(spark):
                 report = _job(frame, definition, progress)
-            written = f"the job is done: {report}"
+            written = f"the job succeeded: {report}"
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted: {written}") from None
     if as_json:

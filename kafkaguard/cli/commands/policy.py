@@ -15,6 +15,7 @@ from kafkaguard.cli.group import Problem
 from kafkaguard.cli.lag_picture import check_writable
 from kafkaguard.cli.numbers import ROWS, RUNS
 from kafkaguard.cli.output import PlainTable, console, say
+from kafkaguard_adapters.policy_uses import USES, given_settings
 from kafkaguard_policies import (
     PolicyError,
     RetryPolicy,
@@ -57,13 +58,18 @@ def policy() -> None:
 @_JSON
 @click.pass_context
 def check(context: click.Context, sources: tuple[str, ...], *, as_json: bool) -> None:
-    """Check each SOURCE; exit 2 if one of them cannot be used."""
+    """Check each SOURCE, and list which of its settings each use obeys and ignores.
+
+    Exit 2 if one of them cannot be used.
+    """
     results = [_checked(source) for source in sources]
     if as_json:
         click.echo(json.dumps(results, indent=2))
     else:
         for result in results:
             say(_verdict_line(result))
+            if result["valid"]:
+                console().print(_uses_table(result["uses"]))
     context.exit(0 if all(result["valid"] for result in results) else _WRONG_INPUT)
 
 
@@ -82,13 +88,27 @@ def _checked(source: str) -> dict[str, Any]:
             for p in error.problems
         ]
         return {"source": source, "valid": False, "problems": problems}
-    found = {"name": loaded.name, "policy_id": loaded.policy_id}
+    given = given_settings(loaded)
     return {
         "source": source,
         "valid": True,
-        **found,
+        "name": loaded.name,
+        "policy_id": loaded.policy_id,
         "warnings": list(doubts(loaded)),
+        "uses": {
+            use: {"obeys": sorted(given & obeyed), "ignores": sorted(given - obeyed)}
+            for use, obeyed in USES.items()
+        },
     }
+
+
+def _uses_table(uses: dict[str, dict[str, list[str]]]) -> PlainTable:
+    """List the settings that the policy sets, by use."""
+    table = PlainTable("Use", "Obeys", "Ignores", box=None)
+    for use, settings in uses.items():
+        shown = (", ".join(settings[each]) or "nothing" for each in settings)
+        table.add_row(use, *shown)
+    return table
 
 
 def _verdict_line(result: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``kafkaguard proxy``: faults from a file, in front of a cluster of yours."""
+"""``kafkaguard proxy``: faults from a file, in front of a cluster."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def proxy(  # noqa: PLR0913 - click hands over each option
         )
     host, port = listen
     if pause_file is not None and not pause_file.absolute().parent.is_dir():
-        raise Problem(f"--pause-file {pause_file}: there is no folder to put it in")
+        raise Problem(f"--pause-file {pause_file}: its folder does not exist")
     try:
         running = FaultProxy(
             bootstrap_server, host=host, port=port, advertised_host=advertise
@@ -110,7 +110,7 @@ def _check_reachable(running: FaultProxy) -> None:
         else:
             return
     raise Problem(
-        "--bootstrap-server: no broker takes a connection: "
+        "--bootstrap-server: no broker accepts a connection: "
         f"{', '.join(refusals)}. Start one, or correct the address"
     )
 

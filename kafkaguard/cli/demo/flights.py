@@ -1,4 +1,4 @@
-"""The demo's input: the flights that left New York in 2013, as the airlines filed them.
+"""The input of the demo: flights that left New York in 2013.
 
 336,776 rows; 2,512 of them do not say which aircraft flew, so they have no key. The
 months come in the order 1, 10, 11, 12, 2 ... 9.

@@ -1,4 +1,4 @@
-"""The demo's two acts: as people do it today, and through kafkaguard."""
+"""The two runs of the demo: Spark's own sink, and kafkaguard."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Unguarded:
     Attributes:
         topic: Where it wrote.
         error: Why the job failed, in a few words; None if it did not.
-        landed: Records in the topic all the same.
+        landed: Records in the topic nevertheless.
         repeated: How many of them are there a second time.
         lost: Flights with an aircraft that are not there.
         wrong_last: Aircraft whose last record is not their last flight, or that have

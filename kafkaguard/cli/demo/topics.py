@@ -1,4 +1,4 @@
-"""Reading the demo's topics back, and counting what is there."""
+"""Read the demo's topics back and count their records."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Schemas of messages that kafka-python's engine lacks, in Kafka's own notation."""
+"""Schemas that kafka-python's engine lacks, in Kafka's notation."""

@@ -1,1 +1,1 @@
-"""Real brokers: fetched, started, secured, stopped."""
+"""Test clusters of real brokers."""

@@ -1,4 +1,4 @@
-"""What users may do."""
+"""ACLs of users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives of loaded classes, with which Java starts a broker in half the time.
+"""Archives of loaded classes, which halve the start time of a broker.
 
 A broker is run once, from its start to an orderly end, while Java records. Java itself
 checks that an archive fits its version and the jars, and goes on without one if not.
@@ -32,7 +32,10 @@ def with_archive(runtime: Runtime, run_once: Callable[[Runtime], None]) -> Runti
         if not archive.exists():
             _record(runtime, run_once, archive)
     except (OSError, StartError) as error:
-        say(f"brokers will start slowly: nothing was recorded ({error})")
+        say(
+            "brokers will start slowly: the class archive could not be recorded "
+            f"({error})"
+        )
         return runtime
     # An empty file stands for a Java that cannot record.
     if not archive.stat().st_size:
@@ -52,7 +55,7 @@ def _record(
     with lock("record"):
         if archive.exists():
             return
-        say("preparing brokers to start fast, once")
+        say("recording a class archive, once, so that brokers start faster")
         fresh = archive.with_suffix(".fresh")
         options = (f"-XX:ArchiveClassesAtExit={fresh}",)
         run_once(replace(runtime, jars=runtime.jars[:1], options=options))

@@ -77,7 +77,7 @@ class Broker:
             StartError: It ended, or did not answer in time; with the end of its log.
         """
         if self.is_running:
-            raise ClusterError(f"broker {self.id} runs already (pid {self.pid})")
+            raise ClusterError(f"broker {self.id} is already running (pid {self.pid})")
         command = self._runtime.command("kafka.Kafka", str(self._properties))
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         self._process = self._workspace.spawn(command, self.log)
@@ -149,7 +149,7 @@ class Broker:
 
     def _running_process(self) -> subprocess.Popen[bytes]:
         if self._process is None or not self.is_running:
-            raise ClusterError(f"broker {self.id} does not run; start() it first")
+            raise ClusterError(f"broker {self.id} is not running; call start() first")
         return self._process
 
     def _ended(self) -> StartError:
@@ -166,7 +166,7 @@ class Broker:
 
 
 def _has_stopped(pid: int) -> bool:
-    """Tell whether all threads of a child have stopped, where that can be known."""
+    """Return whether all threads of a child have stopped, where that can be known."""
     if sys.platform == "darwin":
         return True
     look = os.WSTOPPED | os.WNOWAIT | os.WNOHANG

@@ -1,4 +1,4 @@
-"""The folder that outlives a run, and taking turns in it."""
+"""The cache folder, and the lock around it."""
 
 from __future__ import annotations
 

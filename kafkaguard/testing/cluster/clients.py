@@ -1,4 +1,4 @@
-"""Settings with which each client comes in through a listener."""
+"""Client settings for each client and listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real brokers in one line."""
+"""``KafkaCluster``: real brokers for tests."""
 
 from __future__ import annotations
 
@@ -111,11 +111,11 @@ class KafkaCluster:
         Raises:
             ClusterError: It runs already.
             JavaNotFoundError: There is no Java to run them.
-            JarsNotFoundError: The jars of this version cannot be had.
+            JarsNotFoundError: The jars of this version is not available.
             StartError: A broker ended or did not answer in time.
         """
         if self._state:
-            raise ClusterError("the cluster runs already")
+            raise ClusterError("the cluster is already running")
         self._state = launch(self._blueprint, timeout)
         return self
 
@@ -283,7 +283,7 @@ class KafkaCluster:
     @property
     def _running(self) -> Running:
         if self._state is None:
-            raise ClusterError("the cluster does not run; use it in a with statement")
+            raise ClusterError("the cluster is not running; use it in a with statement")
         return self._state
 
     def _serving(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Fetching jars from Maven Central, or from a repository that mirrors it.
+"""Download jars from Maven Central or a mirror.
 
 jgo resolves dependencies as Maven does, so neither Maven nor Java is needed here.
 """

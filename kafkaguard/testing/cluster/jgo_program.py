@@ -1,4 +1,4 @@
-"""A program that fetches jars: the folder for them, ``alone`` or ``all``, their names.
+"""A program that downloads jars; arguments: folder, ``alone`` or ``all``, names.
 
 It is a process of its own, since jgo bounds no download as a whole, and leaves sockets
 to the garbage collector, which a test run that takes warnings for errors would notice.

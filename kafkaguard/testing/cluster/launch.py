@@ -1,4 +1,4 @@
-"""From what was asked for to brokers that answer."""
+"""Start the brokers of a cluster."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def _run_once(runtime: Runtime) -> None:
     running = _launch(Blueprint(), runtime, _RUN_ONCE_TIMEOUT_S)
     try:
         if not running.brokers[0].stop(_RUN_ONCE_TIMEOUT_S):
-            raise StartError(f"no orderly end within {_RUN_ONCE_TIMEOUT_S:g} s")
+            raise StartError(
+                f"the broker did not stop within {_RUN_ONCE_TIMEOUT_S:g} s"
+            )
     finally:
         running.workspace.remove()
 

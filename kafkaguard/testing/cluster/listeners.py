@@ -1,4 +1,4 @@
-"""The ways into a cluster, by name."""
+"""The listeners of a cluster, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Kafka process printed, cut down to what tells."""
+"""The output of a Kafka process, cut to the relevant lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Free loopback ports that parallel test runs do not take from each other."""
+"""Free loopback ports, without conflicts between parallel test runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single requests to single brokers over the plain listener.
+"""Requests to single brokers over the plain listener.
 
 A client would choose a broker and hide what each of them knows; a cluster is ready when
 every one of them knows.
@@ -54,7 +54,7 @@ def change(
     from kafka.errors import for_code
 
     if not addresses:
-        raise ClusterError("no broker serves; start() one first")
+        raise ClusterError("no broker is running; call start() of one first")
     try:
         answer = ask(addresses[0], request, response, version, _CHANGE_TIMEOUT_S)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Commands that run a class of Kafka's on a Java runtime."""
+"""Commands that run a Kafka class on a Java runtime."""
 
 from __future__ import annotations
 

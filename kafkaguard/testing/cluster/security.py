@@ -1,4 +1,4 @@
-"""Who may come in, and how: listeners, users and the broker settings for them."""
+"""Security of a test cluster: listeners, users and broker settings."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Security:
         strangers = sorted(self.super_users - self.users.keys())
         if strangers and not self.oauth:
             raise ClusterError(
-                f"super user {strangers[0]!r} cannot come in: give it a password among "
-                "the users too (users={name: password}, --user NAME:PASSWORD)"
+                f"super user {strangers[0]!r} cannot log in: give it a password among "
+                "the users, too (users={name: password}, --user NAME:PASSWORD)"
             )
         for name, password in self.users.items():
             if not password:
@@ -120,7 +120,7 @@ class Security:
             takes = ", ".join(known) or "no mechanism"
             raise ClusterError(f"{listener.name} takes {takes}, not {mechanism}")
         if mechanism and not user:
-            raise ClusterError(f"say as which user= to come in through {listener.name}")
+            raise ClusterError(f"give user= to log in through {listener.name}")
         password = self._password(user, mechanism) if user and mechanism else ""
         return Access(
             listener.bootstrap_servers,
@@ -135,7 +135,9 @@ class Security:
         if mechanism == "OAUTHBEARER":
             return ""
         if user not in self.users:
-            raise ClusterError(f"no user {user!r}; users= of the cluster makes them")
+            raise ClusterError(
+                f"no user {user!r}; create users with users= of the cluster"
+            )
         return self.users[user]
 
     def _authorizer_settings(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Tiered storage whose remote side is a local folder, made by Kafka for its tests."""
+"""Tiered storage in a local folder, with Kafka's test implementation."""
 
 from __future__ import annotations
 

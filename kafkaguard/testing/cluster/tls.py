@@ -1,4 +1,4 @@
-"""A throw-away certificate authority and the brokers' certificate."""
+"""A temporary certificate authority and the brokers' certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics of a test cluster: done when every broker knows, not when one accepted."""
+"""Create and change topics; returns when every broker knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that cleans up when the one that started the brokers is gone.
+"""A process that stops the brokers if the test process dies.
 
 It reads from a pipe that only its parent holds open. ``+PID`` names a process that must
 not outlive the parent, ``-PID`` one that has ended. When the pipe ends, whatever the

@@ -1,4 +1,4 @@
-"""A temporary folder and processes, none of which outlives this Python process."""
+"""A temporary folder and child processes that end with this process."""
 
 from __future__ import annotations
 

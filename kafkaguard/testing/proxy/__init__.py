@@ -1,1 +1,1 @@
-"""Faults on the wire: a proxy that answers in a broker's place."""
+"""The fault proxy: faults between clients and real brokers."""

@@ -1,4 +1,4 @@
-"""What faults do: each action changes the plan for one request and its answer."""
+"""Actions of faults: each changes the plan for one request and its answer."""
 
 from __future__ import annotations
 

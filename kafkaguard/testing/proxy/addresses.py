@@ -1,4 +1,4 @@
-"""Which parts of an answer tell a client where brokers are.
+"""Rewrite brokers' addresses in answers.
 
 A client goes where these say, so each must name the proxy: the brokers of Metadata and
 DescribeCluster, the coordinators of FindCoordinator, and the new leaders that Produce

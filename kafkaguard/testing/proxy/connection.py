@@ -139,7 +139,9 @@ class Connection:
     async def _take_answers(self) -> str:
         while frame := await frames.read_frame(self._from_broker, self._hub.max_bytes):
             if not self._awaited:
-                raise GarbageError("the broker sent an answer that nobody waits for")
+                raise GarbageError(
+                    "the broker sent an answer that no request waits for"
+                )
             self._awaited -= 1
             await self._answers.put(frame)
         await self._answers.join()

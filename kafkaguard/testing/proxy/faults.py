@@ -1,4 +1,4 @@
-"""One fault: which requests it meets, how often, and what it does to them."""
+"""A fault: the requests that it matches, how often, and its action."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Fault:
     Args:
         match: Which requests it meets.
         action: What it does.
-        times: How often at most; None for ever.
+        times: How often at most; None forever.
         skip: How many matching requests it lets pass first.
         rate: The share of matching requests that it is applied to, 0 to 1.
         seed: Makes the choice of that share repeatable.

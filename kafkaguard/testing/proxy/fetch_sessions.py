@@ -1,4 +1,4 @@
-"""What a Fetch within a session (KIP-227) asks for, though it does not name it.
+"""Partitions of a Fetch within a session (KIP-227), which does not name them.
 
 A session's first request names all partitions; the later ones only what has changed.
 """

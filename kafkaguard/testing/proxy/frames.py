@@ -1,4 +1,4 @@
-"""Kafka's frames: cut from a stream, their headers read, their bodies decoded.
+"""Kafka frames: read from a stream, with decoded headers and bodies.
 
 A frame is a length of four bytes, a header and a body. The header of a request says
 which API and which version follow; an answer only repeats the correlation id, so it is
@@ -84,8 +84,8 @@ def _checked_size(prefix: bytes, max_bytes: int) -> int:
         return size
     if prefix.startswith((_TLS_HANDSHAKE, _TLS_ALERT)):
         raise GarbageError(
-            "these bytes are TLS, which the proxy does not speak: "
-            "use a PLAINTEXT or SASL_PLAINTEXT listener on both sides"
+            "these bytes are TLS, which the proxy does not support: use a PLAINTEXT "
+            "or SASL_PLAINTEXT listener on both sides"
         )
     raise GarbageError(f"a frame of {size} bytes; 4 to {max_bytes} are possible")
 
@@ -156,7 +156,7 @@ def encode_answer(header: Header, body: Any) -> bytes:
 
 
 def expects_answer(header: Header, body: Any) -> bool:
-    """Tell whether a request is answered at all: a Produce with ``acks=0`` is not."""
+    """Return whether a request is answered at all: a Produce with ``acks=0`` is not."""
     return header.api_key != _PRODUCE or body is None or body.acks != 0
 
 

@@ -1,4 +1,4 @@
-"""What the connections of a proxy share: listeners, faults, journal, topic names."""
+"""Shared state of a proxy's connections: listeners, faults, journal, topics."""
 
 from __future__ import annotations
 
@@ -274,7 +274,8 @@ def _check(header: frames.Header, body: Any) -> None:
     if body is None and header.api_key in addresses.CARRIERS:
         raise GarbageError(
             f"{header.api} v{header.version} is not known to the proxy, and its answer "
-            "could lead past it; a client that asks ApiVersions will not use it"
+            "could name addresses that bypass the proxy; a client that sends "
+            "ApiVersions will not use it"
         )
     if header.api_key == _SASL_HANDSHAKE and header.version == 0:
         raise GarbageError(

@@ -1,4 +1,4 @@
-"""The items of requests and answers: found, taken out, added and refused."""
+"""Items of requests and answers: find, remove, add and refuse."""
 
 from __future__ import annotations
 

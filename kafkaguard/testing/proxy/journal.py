@@ -1,4 +1,4 @@
-"""The record of what went through the proxy: every request, its answer, every end."""
+"""The journal: every request, its answer, and every closed connection."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def _found(node: Any, fields: Any, wanted: tuple[str, ...], rename: Any = None) 
 
 
 def _carries_errors(schema: Any) -> bool:
-    """Tell whether an array has error codes, in its entries or below them."""
+    """Return whether an array has error codes, in its entries or below them."""
     known = _CARRIERS.get(id(schema))  # a schema lives as long as the process
     if known is None:
         known = any(

@@ -1,4 +1,4 @@
-"""The language of faults: ``proxy.on("Produce", topic="t").fail("NOT_LEADER...")``.
+"""The fault language: ``proxy.on("Produce", topic="t").fail("NOT_LEADER...")``.
 
 First which requests are meant (:class:`When`), then what happens, and how often.
 """
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class When:
     """Requests that are meant; its methods say what happens to them.
 
-    Every method takes ``times``, how often at most it happens (default: for ever), and
+    Every method takes ``times``, how often at most it happens (default: forever), and
     returns the :class:`Fault`, which counts how often it happened (``fired``), can be
     removed, and is a context manager. Where a method takes ``written``, it says whether
-    the broker does the work all the same, before the client is refused or left alone.
+    the broker does the work nevertheless, before the client is refused or left alone.
 
     Args:
         add: Sets a fault.
@@ -153,7 +153,7 @@ class When:
 
     def _limit(self, action: actions.Versions) -> Fault:
         if self._match.api_keys is None:
-            raise FaultSpecError("versions are capped and hidden for one API: name it")
+            raise FaultSpecError("cap() and hide() need one API: name it")
         return self._set(action, None)
 
     def _set(self, action: actions.Action, times: int | None) -> Fault:
@@ -176,7 +176,7 @@ class When:
             if not places:
                 raise FaultSpecError(
                     f"the proxy does not know what an answer to {API_NAMES[key]} looks "
-                    "like: it can be delayed, dropped and broken off, not failed"
+                    "like: it can be delayed, dropped or cut off, but not failed"
                 )
             if at is not None and at not in places:
                 raise names.unknown(f"place in {API_NAMES[key]}", at, places)

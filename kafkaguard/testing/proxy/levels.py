@@ -1,4 +1,4 @@
-"""Which array of a request is answered by which array of its answer.
+"""Which array of an answer corresponds to which array of the request.
 
 Most requests name items (topics and their partitions, groups, resources) and the
 answer repeats them, each with an error code. One table says which array answers which;

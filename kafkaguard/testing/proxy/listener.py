@@ -1,4 +1,4 @@
-"""The proxy's door to one broker, and what is given to a client through it."""
+"""The proxy's listener for one broker."""
 
 from __future__ import annotations
 

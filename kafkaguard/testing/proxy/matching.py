@@ -1,4 +1,4 @@
-"""Which requests a fault meets.
+"""Conditions that select requests for a fault.
 
 A predicate of a user sees a :class:`Request`; whatever it raises counts as no match.
 """
@@ -78,13 +78,13 @@ class Match:
         return self.topic is not None or self.partition is not None
 
     def meets(self, request: Request) -> bool:
-        """Tell whether a request is met, whatever items it names."""
+        """Return whether a request is met, whatever items it names."""
         return self.offered_to(request.header.api_key, request) and (
             self.when is None or self._holds(request)
         )
 
     def offered_to(self, api_key: int, request: Request) -> bool:
-        """Tell whether an API, as offered to the sender of a request, is meant."""
+        """Return whether an API, as offered to the sender of a request, is meant."""
         return (
             (self.api_keys is None or api_key in self.api_keys)
             and (self.broker is None or self.broker == request.broker)
@@ -92,7 +92,7 @@ class Match:
         )
 
     def meets_item(self, item: Item) -> bool:
-        """Tell whether an item of a request that is met is meant."""
+        """Return whether an item of a request that is met is meant."""
         if item.everything:
             return True
         topic_fits = item.topic is None or _fits(self.topic, item.topic)

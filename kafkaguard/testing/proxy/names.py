@@ -1,4 +1,4 @@
-"""Names that people write, turned into Kafka's numbers, with the nearest right name."""
+"""Names of APIs, codes and places; a misspelt one gets the closest name."""
 
 from __future__ import annotations
 

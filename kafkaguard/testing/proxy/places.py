@@ -1,4 +1,4 @@
-"""Where each API's answer has its errors, and how an answer is made to have them."""
+"""Where an API's answer has its error codes, and how they are set."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Layout:
         return wanted if wanted in kinds else kinds[0]
 
     def needs_broker(self, kind: str) -> bool:
-        """Tell whether only a broker's own answer has the place of an error."""
+        """Return whether only a broker's own answer has the place of an error."""
         if kind == "top":
             return False
         depth = self._depth(kind)

@@ -1,4 +1,4 @@
-"""From faults to a plan for one request, and from the plan to the answer."""
+"""The plan for one request, and the answer that follows from it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,10 @@ def shape(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
         try:
             edit(answer)
         except Exception:  # noqa: BLE001 - a user's hook never breaks the proxy
-            _log.exception("the function of an edit failed; the answer goes on")
+            _log.exception(
+                "the function of an edit raised an exception; the answer "
+                "is passed on unchanged"
+            )
     return answer
 
 

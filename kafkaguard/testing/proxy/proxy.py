@@ -1,4 +1,4 @@
-"""The fault proxy: a TCP proxy in front of real brokers that can answer with faults."""
+"""``FaultProxy``: a TCP proxy in front of real brokers that injects faults."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class FaultProxy:
         self.upstream = _addresses(upstream)
         """Host and port of each broker behind it."""
         if arguments.port(str(port), lowest=0) is None:
-            raise ProxyError(f"port={port!r}: there are 1 to 65535, and 0 for any free")
+            raise ProxyError(f"port={port!r}: give 1 to 65535, or 0 for any free port")
         self._hub = Hub(
             self.journal, host, port, advertised_host or host, max_frame_bytes
         )
@@ -90,10 +90,10 @@ class FaultProxy:
         """Begin to listen.
 
         Raises:
-            ProxyError: It runs already, or a port cannot be had.
+            ProxyError: It runs already, or a port is not available.
         """
         if self._loop is not None:
-            raise ProxyError("the proxy runs already")
+            raise ProxyError("the proxy is already running")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="kafkaguard-proxy", daemon=True
@@ -341,8 +341,8 @@ class FaultProxy:
                 return listener
         known = ", ".join(map(str, sorted(self.brokers))) or "none"
         raise ProxyError(
-            f"no answer has told of a broker {broker} yet (known: {known}); "
-            "brokers become known with the first Metadata of a client"
+            f"broker {broker} is not known yet (known: {known}); the proxy learns of "
+            "brokers from the first Metadata answer"
         )
 
     def _reopen(self, listener: Listener) -> None:

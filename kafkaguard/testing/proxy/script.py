@@ -1,4 +1,4 @@
-"""Faults from a YAML file, in the words of the language of faults.
+"""Faults from a YAML file.
 
 Each entry of ``faults`` says which requests are meant (``on``, ``topic`` ...), names
 one action (``fail``, ``delay`` ...) with its own argument, and has its others beside.
@@ -85,7 +85,7 @@ def _entries(faults: Word | None, file: Path) -> list[tuple[Word, ...]]:
         raise FaultSpecError(f"{file}:1: expected the key 'faults' with a list")
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, tuple) or not entry:
-            raise FaultSpecError(f"{file}: fault {number} is no mapping of words")
+            raise FaultSpecError(f"{file}: fault {number} is not a mapping")
     return entries
 
 
@@ -136,7 +136,7 @@ def _action(words: tuple[Word, ...]) -> Word:
     for word in words:
         if word.key not in _CHOICES and word.key not in _ARGUMENTS:
             raise word.error(unknown("word", word.key, (*_CHOICES, *_ACTIONS)))
-    raise words[0].error(f"what is to happen? one of: {', '.join(_ACTIONS)}")
+    raise words[0].error(f"no action is named; name one of: {', '.join(_ACTIONS)}")
 
 
 def _parameters(action: str) -> tuple[str | None, list[str]]:

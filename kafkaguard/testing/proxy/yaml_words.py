@@ -1,4 +1,4 @@
-"""YAML read as words, each with the line that it stands in."""
+"""YAML values with their line numbers."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ def _value(node: Any, loader: Any, file: Path) -> Any:
         place = f"{file}:{key.start_mark.line + 1}"
         word = Word(str(key.value), _value(value, loader, file), place)
         if word.key in words:
-            raise word.error(f"{word.key!r} stands here twice")
+            raise word.error(f"{word.key!r} appears twice")
         words[word.key] = word
     return tuple(words.values())

@@ -1,1 +1,1 @@
-"""What people are told about a policy: preview, explain, stacking."""
+"""Advice about a policy: preview, explain, stacking."""

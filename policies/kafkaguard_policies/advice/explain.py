@@ -1,4 +1,4 @@
-"""What a policy will do about a verdict, in words."""
+"""What a policy does about a verdict, in a sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def explain_ruling(
     context: CallContext | None = None,
     error: Any = None,
 ) -> str:
-    """Say in one sentence what a policy does about a failure.
+    """Describe in one sentence what a policy does about a failure.
 
     Args:
         policy: The policy.
@@ -42,13 +42,13 @@ def explain_ruling(
 
 
 def first_step(policy: RuledPolicy, verdict: Verdict, ruling: Ruling) -> Step:
-    """Ask the engine itself, as if all repairs could be done."""
+    """Ask the machine for its first step, as if all repairs were possible."""
     machine = Machine(0.0, lambda: 0.0, repairs=_REPAIRS, until=policy.deadline)
     return machine.failed(verdict, ruling, 0.0)
 
 
 def words(ruling: Ruling, step: Step) -> str:
-    """Say what the engine does at the first failure."""
+    """Describe the machine's step at the first failure."""
     if step.kind == "done":
         return "goes on: it is no failure"
     if step.reason is not None:

@@ -1,4 +1,4 @@
-"""What a policy says that takes effect differently from what it seems to say."""
+"""Settings of a policy that have no effect together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule that a policy makes, before anything fails."""
+"""The schedule of a policy's attempts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Preview:
         runs: How many schedules were drawn.
         rows: The waits, in order.
         complete: Whether there is no wait beyond these rows.
-        ending: Why there is no wait at all; None: there is one.
+        ending: Why there is no wait, or None if there is one.
     """
 
     policy: str
@@ -47,7 +47,7 @@ class Preview:
     ending: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON; an unbounded deadline is the word."""
+        """Return plain values for JSON; an unbounded deadline is ``"unbounded"``."""
         deadline = "unbounded" if self.deadline == float("inf") else self.deadline
         return {**asdict(self), "deadline": deadline}
 
@@ -56,7 +56,7 @@ class Preview:
         return json.dumps(self.to_dict(), indent=2)
 
     def to_svg(self) -> str:
-        """Return a picture: when each attempt happens, expected, band and worst."""
+        """Return an SVG picture of the schedule."""
         from kafkaguard_policies.advice.schedule_picture import schedule_picture
 
         title = f"{self.policy} ({self.policy_id}) after {self.action}"
@@ -86,7 +86,7 @@ def _line(row: PreviewRow) -> str:
 def draw_preview(
     policy: RuledPolicy, action: Action, *, seed: int, runs: int, limit: int
 ) -> Preview:
-    """Draw schedules and sum them up; see ``RetryPolicy.preview``.
+    """Simulate schedules and summarise them; see ``RetryPolicy.preview``.
 
     Raises:
         ValueError: ``runs`` is below 2, or ``limit`` below 1.
@@ -115,7 +115,7 @@ def draw_preview(
 
 
 def _verdict(action: Action) -> Verdict:
-    """Make a verdict of which nothing is known but its action."""
+    """Make a verdict with an action only."""
     rule = RuleInfo(f"preview-{action}", "", "", "")
     written: Written = "maybe" if action is Action.IN_DOUBT else "no"
     return Verdict(action, action in RETRIABLE_ACTIONS, written, KafkaGuardError, rule)

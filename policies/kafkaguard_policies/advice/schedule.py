@@ -12,12 +12,12 @@ class PreviewRow:
     Attributes:
         attempt: The attempt that follows the wait.
         expected: The average wait.
-        low: Nine of ten waits are longer than this one and ...
-        high: ... shorter than this one (5th and 95th percentile).
-        worst: The longest wait there can be, unless the broker asks for more.
+        low: The 5th percentile of the wait.
+        high: The 95th percentile of the wait.
+        worst: The longest possible wait, unless the broker asks for a longer one.
         expected_elapsed: The average of the sum of the waits so far.
         worst_elapsed: The sum of the longest waits so far.
-        reached: The share of schedules that get here before the deadline.
+        reached: The share of schedules that reach this attempt before the deadline.
     """
 
     attempt: int

@@ -1,4 +1,4 @@
-"""The picture of a schedule of attempts, as SVG."""
+"""A schedule of attempts as a picture (SVG)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TOTAL = _LEFT + _WIDTH + 40
 def schedule_picture(
     title: str, rows: Sequence[PreviewRow], deadline: float, ending: str | None
 ) -> str:
-    """Draw when each attempt happens: a dot expected, a bar for the band, a tick worst.
+    """Draw the attempts: a dot is expected, a bar the range, a tick the worst case.
 
     Args:
         title: The words above the picture.
         rows: The schedule.
         deadline: Seconds that the call may take; infinite if unbounded.
-        ending: Why there is no wait at all; None: there is one.
+        ending: Why there is no wait, or None if there is one.
 
     Returns:
         An SVG document.

@@ -1,6 +1,6 @@
-"""Two layers that try again: the policy's settings beside the client's own.
+"""Find conflicts between the policy and the client's own retries.
 
-It compares numbers that are handed in, by Kafka's names; adapters read the settings.
+Adapters read the client's settings and pass them in by Kafka's names.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 Kind = Literal["producer", "consumer", "admin"]
 
-#: What clients use where nothing is said, in seconds (the first is librdkafka's), and
-#: what policies do. That they do not fit is nobody's choice, and no news.
+#: Defaults of clients in seconds (the first is librdkafka's) and of policies. A
+#: conflict between two defaults is not reported, because the user chose neither.
 _USUAL = {"delivery.timeout.ms": 300, "transaction.timeout.ms": 60}
 _USUAL_DEADLINE_S = 120
-#: What a policy's waits may take of a time limit of the group or the coordinator.
+#: The share of a group's or coordinator's time limit that a policy's waits may use.
 _SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Two settings that do not go together.
+    """Two settings that contradict each other.
 
     Attributes:
         id: A stable name.
         setting: The client's setting, by Kafka's name.
-        other: The setting that it does not go with: of the policy, or of the client.
+        other: The setting that it contradicts, of the policy or of the client.
         message: What happens with both.
-        change: Which setting to change; None where nothing could be compared.
+        change: The setting to change, or None if nothing could be compared.
         value: A value for it that works.
     """
 
@@ -48,18 +48,18 @@ class Finding:
     value: Any = None
 
     def __str__(self) -> str:
-        """Say what happens and what to do."""
+        """Return what happens and what to do."""
         if self.change is None:
             return self.message
         return f"{self.message}; {self.change} = {self.value} works"
 
 
 class StackingWarning(UserWarning):
-    """The policy and the client's own settings do not go together."""
+    """The policy and the client's own settings contradict each other."""
 
 
 class StackingError(ClientConfigurationError, ValueError):
-    """The same, where strict was asked for.
+    """The policy and the client's settings contradict each other (``strict=True``).
 
     Attributes:
         findings: All that was found.
@@ -83,13 +83,13 @@ def check_stacking(
     Args:
         policy: The policy.
         settings: The client's settings by Kafka's names (``delivery.timeout.ms``, in
-            milliseconds), with its defaults where it has any; what is missing is not
-            compared. None: they cannot be read.
+            milliseconds), with the client's defaults; a missing setting is not
+            compared. None if the settings cannot be read.
         kind: What the client is.
         client: The library, for messages.
 
     Returns:
-        What does not go together, each with a value that works.
+        The conflicts, each with a value that works.
 
     Raises:
         ValueError: There is no such kind, or no such client.
@@ -105,12 +105,12 @@ def check_stacking(
 def report_stacking(
     findings: Sequence[Finding], *, strict: bool = False, stacklevel: int = 3
 ) -> None:
-    """Warn of findings, or refuse them.
+    """Warn about findings, or raise them.
 
     Args:
         findings: From ``check_stacking``.
         strict: Raise instead of warning.
-        stacklevel: Whose line the warning names, as in ``warnings.warn``.
+        stacklevel: The stack level of the warning, as in ``warnings.warn``.
 
     Raises:
         StackingError: There are findings, and ``strict`` is true.
@@ -134,7 +134,7 @@ def _unreadable(client: str) -> Finding:
 
 
 def _ms(settings: Mapping[str, Any], name: str) -> float | None:
-    """Return a setting of the client in seconds; None: not known, or not set."""
+    """Return a client setting in seconds, or None if it is unknown or not set."""
     value = settings.get(name)
     return None if value is None or value < 0 else value / 1000
 

@@ -1,1 +1,1 @@
-"""What a policy is: models, fields, problems, schema."""
+"""Models of a policy: settings, problems, schema."""

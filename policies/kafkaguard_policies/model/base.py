@@ -1,4 +1,4 @@
-"""What every part of a policy has in common: frozen, strict, helpful about names."""
+"""The base model of policies: frozen, strict, helpful about names."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from kafkaguard._common.closest import did_you_mean
 
 
 class Part(BaseModel):
-    """A part of a policy: cannot be changed, and takes no key that it does not know."""
+    """A part of a policy: immutable, and without unknown keys."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True
@@ -28,7 +28,7 @@ class Part(BaseModel):
     def _name_the_nearest(
         cls, data: Any, handler: ModelWrapValidatorHandler[Self]
     ) -> Self:
-        """Say for an unknown key which one may have been meant."""
+        """Add the closest known name to the error of an unknown key."""
         try:
             return handler(data)
         except ValidationError as error:
@@ -52,9 +52,9 @@ class Part(BaseModel):
 
     @classmethod
     def _unknown(cls, item: Any) -> PydanticCustomError:
-        """Say where a key belongs, as seen from here; else what its own part has said.
+        """Return where an unknown key belongs, or the text of the part that has it.
 
-        Each part around it says so anew, so that the whole document has the last word.
+        Each enclosing part repeats this, so the text of the whole document is used.
         """
         key = str(item["loc"][-1])
         told = item.get("ctx") or {
@@ -68,7 +68,7 @@ class Part(BaseModel):
 
 
 def _places_of(key: str, part: type[Part], path: str = "") -> Iterator[str]:
-    """Find where a key may stand: in this part, and in all that are within it."""
+    """Find the places of a key in this part and in the parts within it."""
     if key in part.model_fields:
         yield f"in {path!r}" if path else "at the top level"
     for name, field in part.model_fields.items():
@@ -77,16 +77,16 @@ def _places_of(key: str, part: type[Part], path: str = "") -> Iterator[str]:
 
 
 def _parts(annotation: Any) -> Iterator[type[Part]]:
-    """Find the parts that a field may hold."""
+    """Find the parts that a field can contain."""
     if isinstance(annotation, type) and issubclass(annotation, Part):
         yield annotation
     for inner in get_args(annotation):
         yield from _parts(inner)
 
 
-#: Begins the kind of what needs no other words.
+#: The prefix of error kinds whose text is used unchanged.
 _SAID = "policy_"
-#: In words of a policy's author what pydantic says in its own.
+#: pydantic's errors in the words of a policy's author.
 _WORDS = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",

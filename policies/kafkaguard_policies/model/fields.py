@@ -1,4 +1,4 @@
-"""Bounded values: each has a smallest and a largest, and some say ``unbounded``."""
+"""Bounded values; some accept the word ``unbounded``."""
 
 import math
 import re
@@ -11,7 +11,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
 
 UNBOUNDED = "unbounded"
-#: What "unbounded" is to the engine, which only compares.
+#: The number for "unbounded"; the machine only compares it.
 UNBOUNDED_COUNT = sys.maxsize
 DAY = 86_400.0
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
@@ -26,7 +26,7 @@ class Bound:
     Args:
         low: The smallest value allowed.
         high: The largest value allowed.
-        unit: What is counted, for messages.
+        unit: The unit, for messages.
         whole: Only whole numbers.
         removable: Whether ``unbounded`` is allowed.
     """
@@ -48,7 +48,7 @@ class Bound:
         """Return the number that ``value`` means.
 
         Raises:
-            PydanticCustomError: It means none, or one out of range.
+            PydanticCustomError: It is not a number, or out of range.
         """
         if self.removable and value == UNBOUNDED:
             return self._endless
@@ -59,7 +59,7 @@ class Bound:
         return number
 
     def _meant(self, value: Any) -> str:
-        """Propose the number that a text seems to mean."""
+        """Propose the number for a text such as "5 s"."""
         found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
         if found is None:
             return ""
@@ -114,7 +114,7 @@ class Bound:
 
 
 def as_written(value: Any) -> Any:
-    """Return what a policy's author writes for a checked value."""
+    """Return a checked value as it is written in a policy file."""
     endless = isinstance(value, int | float) and value in (math.inf, UNBOUNDED_COUNT)
     return UNBOUNDED if endless else value
 

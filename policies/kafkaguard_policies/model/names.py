@@ -1,4 +1,4 @@
-"""Names of Kafka's that policies may use."""
+"""Kafka's names in policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models of a retry policy: what the user decides."""
+"""The settings of a retry policy."""
 
 import hashlib
 import json
@@ -46,17 +46,17 @@ T = TypeVar("T")
 _log = logging.getLogger("kafkaguard.policies")
 
 Client = Literal["kafka-python", "confluent-kafka", "aiokafka", "spark"]
-#: Actions that an override may order. The others need a repair that no rule can order.
+#: Actions that an override may set. The others need a repair by the caller.
 Ordered = Literal["RETRY", "REFRESH", "REJECT", "CONFIGURE", "IN_DOUBT"]
 
 
 def _as_tuple(value: Any) -> Any:
-    """Let a single value stand for a list of one."""
+    """Turn a single value into a list of one."""
     return value if isinstance(value, list | tuple) else (value,)
 
 
 def _absent(value: Any) -> Any:
-    """Let the word ``none`` stand for null, which TOML and the environment lack."""
+    """Turn the word ``none`` into null, which TOML and the environment lack."""
     return None if value == "none" else value
 
 
@@ -114,9 +114,9 @@ class Backoff(Part):
 class Budget(Part):
     """A bucket of tokens that retries take from and successes fill.
 
-    It bounds what retries add to the load of a cluster that is in trouble: with the
-    defaults one retry for ten successes in the long run. All clients of a cluster that
-    have the same settings share it.
+    It limits the load that retries add to a failing cluster: with the defaults, one
+    retry for ten successes in the long run. All clients of a cluster that have the same
+    settings share it.
     """
 
     capacity: Tokens = 100.0
@@ -153,7 +153,7 @@ _RESCUE_WORDS = dict.fromkeys(("true", "yes", "on"), "ordered") | dict.fromkeys(
 
 
 def _rescue_word(value: Any) -> Any:
-    """Take true and false for the words that they mean, with a hint."""
+    """Turn true and false (YAML's on, off, yes, no) into the word, with a warning."""
     word = _RESCUE_WORDS.get(str(value).lower())
     if word is None:
         return value
@@ -172,7 +172,7 @@ Rescued = Annotated[
 
 
 class LetterLimit(Part):
-    """When records are no longer set aside: then the fault is not theirs."""
+    """When dead-lettering stops, because the fault is not in the records."""
 
     ratio: Ratio | None = None
     """The largest share of records that may become dead letters, from the 1,000th
@@ -211,9 +211,9 @@ class DeadLetter(Part):
         except (IndexError, KeyError, ValueError):
             raise ValueError("the only placeholder is {topic}") from None
         if not can_be_a_topic(name):
-            raise ValueError(f"no topic can be called so: {ALLOWED}")
+            raise ValueError(f"not a valid topic name: {ALLOWED}")
         if name != value.replace("{topic}", "t"):
-            raise ValueError("the placeholder is {topic}, as it stands")
+            raise ValueError("write the placeholder exactly as {topic}")
         if name == "t" and value != "t":
             raise ValueError(
                 "is the record's own topic, so a rejected record would come back for "
@@ -239,7 +239,7 @@ def _not_always_fenced(code: int | None) -> None:
 
 
 class When(Part):
-    """Which failures an override is about. What is left out matches anything."""
+    """The failures that an override is for. A missing condition matches anything."""
 
     code: Annotated[tuple[StrictInt, ...], _one_or_more(int)] = ()
     """Error codes, as the broker numbers them."""
@@ -314,7 +314,7 @@ class When(Part):
 
 
 class Override(Part):
-    """What is done differently about some failures.
+    """Other settings for some failures.
 
     Values that are left out stay those of the policy.
     """
@@ -347,7 +347,7 @@ class Override(Part):
 
 
 class PolicyDocument(Part):
-    """What a policy says: the settings of a retry policy, checked."""
+    """The checked settings of a retry policy."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = "custom"
     """A name for logs and metrics. It is not part of what ``policy_id`` hashes."""
@@ -395,7 +395,7 @@ class PolicyDocument(Part):
     """A consumer's position that is out of the log's range: reset it as the client's
     own setting says (``auto_offset_reset``), or raise instead of losing records."""
     overrides: tuple[Override, ...] = ()
-    """What is done differently about some failures. Of those that match, the last
+    """Other settings for some failures. Of those that match, the last
     one decides."""
 
     @model_validator(mode="after")
@@ -408,21 +408,21 @@ class PolicyDocument(Part):
         return self
 
     def __hash__(self) -> int:
-        """Hash the content, so that a policy can be a key."""
+        """Hash the content, so that a policy can be a dict key."""
         return hash(self.policy_id)
 
     @property
     def ways_of_rejecting(self) -> frozenset[OnReject]:
-        """All that may happen to a record that can never succeed."""
+        """All values of ``on_reject`` in the policy and its overrides."""
         others = (each.on_reject for each in self.overrides)
         return frozenset({self.on_reject, *(way for way in others if way is not None)})
 
     @cached_property
     def policy_id(self) -> str:
-        """Twelve hexadecimal digits that stand for the content.
+        """Twelve hexadecimal digits that identify the content.
 
-        The same for the same settings, in every process and from every source; name
-        and description do not count.
+        Equal settings have the same id in every process and from every source. Name and
+        description are not part of it.
         """
         content = self.model_dump(exclude={"name", "description"})
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""What is wrong with a policy: where, what, and what would be right."""
+"""Problems of a policy: the place, the mistake, the correction."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ class Problem:
     Attributes:
         message: What is wrong, and what is allowed.
         path: Where in the document: ``("backoff", "base")``.
-        line: The line of the file, counted from 1; None where there is no file.
-        source: The file, where it is another one than the policy's: one that it
-            extends.
+        line: The line of the file, counted from 1, or None without a file.
+        source: The file, if it is not the policy's own but one that it extends.
     """
 
     message: str
@@ -31,7 +30,7 @@ class Problem:
     source: str | None = None
 
     def __str__(self) -> str:
-        """Say where and what, in one line."""
+        """Return place and message in one line."""
         file = "" if self.source is None else f"{self.source}: "
         line = file if self.line is None else f"{file}line {self.line}: "
         where = "".join(
@@ -44,8 +43,8 @@ class PolicyError(ValueError):
     """A policy cannot be used as it is written.
 
     Attributes:
-        source: Where it came from: a path, a preset, ``environment``, ``dict``.
-        problems: Everything that is wrong with it.
+        source: The source: a path, a preset, ``environment``, ``dict``.
+        problems: All problems of the policy.
     """
 
     def __init__(self, source: str, problems: Iterable[Problem]) -> None:
@@ -56,7 +55,7 @@ class PolicyError(ValueError):
         super().__init__(source, self.problems)
 
     def __str__(self) -> str:
-        """List all problems, one a line."""
+        """Return all problems, one in each line."""
         listed = "".join(f"\n  {problem}" for problem in self.problems)
         return f"the policy in {self.source} cannot be used:{listed}"
 
@@ -66,12 +65,12 @@ def problems_of(
     line_of: Callable[[Path], int | None],
     inherited: int = 0,
 ) -> Iterator[Problem]:
-    """Say where and what, for each thing that pydantic found.
+    """Convert pydantic's errors to problems.
 
     Args:
-        error: What pydantic found.
-        line_of: Tells the line of a path in the document.
-        inherited: How many overrides stand before those of the document.
+        error: pydantic's error.
+        line_of: Returns the line of a path in the document.
+        inherited: The number of inherited overrides before those of the document.
     """
     for item in error.errors():
         path = _own_path(item["loc"], inherited)

@@ -1,1 +1,1 @@
-"""Where a policy comes from: files, environment, reload."""
+"""Sources of policies: files, environment, reload."""

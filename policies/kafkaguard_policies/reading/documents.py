@@ -1,4 +1,4 @@
-"""YAML and TOML documents, and the lines that their values stand on."""
+"""YAML and TOML documents, with the line of each value."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file says, and where.
+    """The values of a file, with their lines.
 
     Args:
-        source: What to call it in messages.
+        source: The name of the source for messages.
         content: The values.
         lines: The line of each value, by its path.
-        problems: What is wrong with it whatever its values mean.
+        problems: Problems of its form.
     """
 
     source: str
@@ -51,10 +51,10 @@ class Document:
 
 
 def parse(text: str, source: str) -> Document:
-    """Read a document that has no problems of its own; see ``read_document``.
+    """Read a document without problems of form; see ``read_document``.
 
     Raises:
-        PolicyError: It is not well-formed, or is no mapping, or a key stands twice.
+        PolicyError: It is not well-formed, is not a mapping, or has a key twice.
     """
     document = read_document(text, source)
     if document.problems:
@@ -66,7 +66,7 @@ def read_document(text: str, source: str) -> Document:
     """Read a document; TOML if ``source`` ends in ``.toml``, else YAML.
 
     Raises:
-        PolicyError: It is not well-formed, or is no mapping.
+        PolicyError: It is not well-formed, or is not a mapping.
     """
     read = _toml if source.endswith(".toml") else _yaml
     content, lines, problems = read(text, source)
@@ -101,7 +101,7 @@ def _yaml(text: str, source: str) -> _Read:
 
 
 def _hint(said: str, text: str, line: int | None) -> str:
-    """Say how to write what YAML reads in another way than people."""
+    """Return a hint about text that YAML reads differently from people."""
     if "\\t" in said:
         return "; indent with spaces"
     if line is not None and "${" in "".join(text.splitlines()[line - 1 : line]):
@@ -158,7 +158,7 @@ def _toml_lines(text: str) -> Iterator[tuple[Path, int]]:
 
 
 def _indexed(path: Path, counts: dict[Path, int]) -> Path:
-    """Put the index of the current item after each list on the way."""
+    """Insert the index of the current item after each list in a path."""
     result: list[str | int] = []
     for depth, key in enumerate(path, 1):
         result.append(key)

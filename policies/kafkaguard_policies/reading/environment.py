@@ -1,4 +1,4 @@
-"""A policy from environment variables, read by pydantic-settings."""
+"""A policy from environment variables."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def environment_document() -> Document:
     ``default``). ``KAFKAGUARD_POLICY_MAX_ATTEMPTS=3`` and
     ``KAFKAGUARD_POLICY_BACKOFF__BASE=0.5`` change single settings; lists are JSON.
 
-    A variable that names no setting, or is no JSON where it must be, is a problem of
-    the document.
+    A variable that names no setting, or that is not valid JSON where JSON is needed, is
+    a problem of the document.
     """
     source = EnvSettingsSource(_Variables)
     problems = [*_unknown(os.environ), *_no_json(source)]
@@ -53,7 +53,7 @@ def environment_document() -> Document:
 
 
 def _no_json(source: EnvSettingsSource) -> Iterator[Problem]:
-    """Take out the variables that are no JSON where they must be, one by one."""
+    """Remove the variables that are not valid JSON, one by one."""
     while (name := _wrong_json(source)) is not None:
         yield Problem(f"{name}: is no JSON: write it as JSON, such as [] or {{}}")
         source.env_vars = {
@@ -75,7 +75,7 @@ def _wrong_json(source: EnvSettingsSource) -> str | None:
 
 
 def _read(settings: dict[str, Any]) -> dict[str, Any]:
-    """Read numbers and booleans, which are texts in the environment."""
+    """Convert numbers and booleans, which are text in the environment."""
     return {key: _value(key, value) for key, value in settings.items()}
 
 

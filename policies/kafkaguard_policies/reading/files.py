@@ -1,4 +1,4 @@
-"""The text of a policy file: a regular file, not large, in UTF-8."""
+"""The text of a policy file: a regular file of limited size, in UTF-8."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkaguard_policies.model.problems import PolicyError, Problem
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: A policy has a few kilobytes; what is larger is something else.
+#: A policy has a few kilobytes; a larger file is another kind of file.
 MOST_BYTES = 1024 * 1024
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -26,8 +26,8 @@ def read_text(path: Path) -> str:
     """Read a policy file.
 
     Raises:
-        PolicyError: It is not there, is no regular file, has more than 1 MiB, or is
-            not UTF-8.
+        PolicyError: The file does not exist, is not a regular file, has more than 1
+            MiB, or is not UTF-8.
     """
     try:
         content = _content(path)
@@ -38,7 +38,7 @@ def read_text(path: Path) -> str:
 
 
 def _content(path: Path) -> bytes:
-    # A pipe without a writer would block the opening itself.
+    # Opening a pipe without a writer would block.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(file.fileno())

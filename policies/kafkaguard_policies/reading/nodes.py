@@ -1,4 +1,4 @@
-"""What a YAML document must not contain, found before values are made of it."""
+"""Checks of a YAML document before its values are built."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Child = tuple["Path", yaml.Node, yaml.Node]
 
 
 class UnfitError(Exception):
-    """A document must not be turned into values."""
+    """A document that must not be converted to values."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -34,7 +34,7 @@ class UnfitError(Exception):
 
 
 def check_depth(text: str) -> None:
-    """Refuse what is nested so deeply that composing it would not end well.
+    """Refuse a document that is nested too deeply to be composed.
 
     Raises:
         UnfitError: It has too many levels.
@@ -56,10 +56,10 @@ def _too_deep(mark: Any) -> Problem:
 
 
 def nodes_of(root: yaml.Node) -> list[Child]:
-    """Return everything below the root, with aliases written out.
+    """Return all nodes below the root, with aliases resolved.
 
     Raises:
-        UnfitError: It is too much or too deep, or a key is no text.
+        UnfitError: There are too many nodes or levels, or a key is not text.
     """
     found: list[Child] = []
     for child in _walk(root, ()):
@@ -98,7 +98,7 @@ def _name(key: Any) -> str:
 
 
 def wrong_keys(node: yaml.Node, path: Path) -> Iterator[Problem]:
-    """Find the keys of a mapping that are no texts."""
+    """Find the keys of a mapping that are not text."""
     if not isinstance(node, yaml.MappingNode):
         return
     for key, _ in node.value:
@@ -108,7 +108,7 @@ def wrong_keys(node: yaml.Node, path: Path) -> Iterator[Problem]:
 
 
 def duplicates(found: Iterable[Child]) -> Iterator[Problem]:
-    """Find keys that stand twice: YAML would silently take the last."""
+    """Find duplicate keys: YAML would silently use the last one."""
     seen: dict[Path, yaml.Node] = {}
     for place, marked, _ in found:
         if place in seen and place[-1] != "<<":

@@ -1,4 +1,4 @@
-"""A policy file that is looked at again: the policy changes at once or not at all."""
+"""``PolicyWatcher``: reload a policy file when it changes."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ logger.addHandler(logging.NullHandler())
 class PolicyWatcher:
     """Keeps the policy of a file up to date.
 
-    A change takes effect as a whole: ``policy`` is the old one or the new one. A file
-    that cannot be used leaves the old policy in force; the log and the hooks are told
-    which policy that is and what is wrong with the file, once.
+    A change takes effect as a whole: ``policy`` is the old one or the new one. If the
+    new file cannot be used, the old policy stays in force. The log and the hooks get
+    one report with that policy and the problems of the file.
 
     Args:
         source: The path of the file, or anything else that ``load_policy`` takes.
-        interval: Seconds between two looks once ``start`` was called.
-        hooks: Who receives ``ReloadEvent``.
+        interval: Seconds between two checks after ``start``.
+        hooks: Callables that receive ``ReloadEvent``.
 
     Raises:
-        PolicyError: The file cannot be used at the start, when there is no old policy.
+        PolicyError: The file cannot be used when the watcher is made.
         ValueError: ``interval`` is not above 0, or is more than a day.
     """
 

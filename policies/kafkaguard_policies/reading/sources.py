@@ -45,14 +45,14 @@ def preset_text(name: str) -> str:
 
 
 def load_policy(source: RetryPolicy | Mapping[str, Any] | str | Path) -> RetryPolicy:
-    """Make a policy of what names or describes one.
+    """Load a policy.
 
     Args:
-        source: The name of a preset (``"default"``); the path of a ``.yaml``,
-            ``.yml`` or ``.toml`` file; a mapping; ``"env"`` for the environment
+        source: The name of a preset (``"default"``); the path of a ``.yaml``, ``.yml``
+            or ``.toml`` file; a mapping; ``"env"`` for the environment
             (``KAFKAGUARD_POLICY`` and ``KAFKAGUARD_POLICY_...``); or a policy, which is
-            returned as it is. A file or mapping may say ``extends``: a preset, or a
-            file beside it, whose settings hold where it says nothing.
+            returned unchanged. A file or mapping may have ``extends``: a preset, or a
+            file next to it, whose settings apply where it has none.
 
     Raises:
         PolicyError: The policy cannot be read or is not valid; the message has file,
@@ -82,7 +82,7 @@ def load_policy(source: RetryPolicy | Mapping[str, Any] | str | Path) -> RetryPo
 
 
 def _read(source: str, folder: Path | None) -> tuple[Document, Path | None]:
-    """Read a file or a preset, and tell the folder that ``extends`` starts from."""
+    """Read a file or a preset; return it with the folder for ``extends``."""
     if not source.endswith(_ENDINGS):
         _refuse_other_ending(source, folder or Path())
         return _preset(source), None
@@ -97,7 +97,7 @@ def _preset(name: str) -> Document:
 
 
 def _refuse_other_ending(source: str, folder: Path) -> None:
-    """Refuse what looks like a file: no preset has a dot or a folder."""
+    """Refuse a file with another ending: no preset has a dot or a folder."""
     if source and source not in presets() and (folder / source).is_dir():
         message = f"{source!r} is a directory: name a file, or a preset"
         raise PolicyError(source, [Problem(f"{message}: {', '.join(presets())}")])
@@ -136,7 +136,7 @@ def _settings(document: Document, folder: Path | None, depth: int) -> dict[str, 
 
 
 def _of_file(error: PolicyError, reader: str) -> Iterator[Problem]:
-    """Name the file with each mistake that is not the reader's own."""
+    """Add the file's name to each problem of an extended file."""
     for problem in error.problems:
         own = error.source == reader or problem.source
         yield problem if own else replace(problem, source=error.source)
@@ -145,7 +145,7 @@ def _of_file(error: PolicyError, reader: str) -> Iterator[Problem]:
 def _base(
     document: Document, parent: Any, folder: Path | None, depth: int
 ) -> dict[str, Any]:
-    """Return what a document inherits; a name and a description are its own."""
+    """Return what a document inherits, without name and description."""
     if parent is None:
         return {}
     if not isinstance(parent, str) or depth > _MAX_DEPTH:
@@ -160,7 +160,7 @@ def _base(
 def _parent(
     document: Document, parent: str, folder: Path | None
 ) -> tuple[Document, Path | None]:
-    """Read what a document extends; if there is none, that is the child's mistake."""
+    """Read the document in ``extends``; a missing one is a problem of the child."""
     try:
         return _read(parent, folder)
     except PolicyError as error:
@@ -175,7 +175,7 @@ def _parent(
 
 
 def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one document over another: mappings key by key, overrides one after another.
+    """Merge two documents: mappings key by key, overrides as one list.
 
     Among overrides the last match decides, so those of the outer document come last.
     """

@@ -1,4 +1,4 @@
-"""What the parts of a call take from the retrier that makes it."""
+"""The parts of a retrier that its calls use."""
 
 from __future__ import annotations
 

@@ -42,32 +42,31 @@ def retry(  # noqa: PLR0913 - what is known about the calls, by name
     repairs: Mapping[Action, Callable[[], Any]] | None = None,
     confirm: Callable[[], object] | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function or coroutine function so that it is tried again.
+    """Decorate a function or coroutine function to be retried.
 
-    What its errors mean depends on what it does, so say which request it leads to:
-    without ``api`` it counts as a write, which is not repeated after a timeout.
+    The meaning of an error depends on the request, so give ``api``. Without it the
+    function counts as a write, which is not repeated after a timeout.
 
     Args:
-        policy: A policy, what ``load_policy`` takes, or a ``PolicyWatcher``, whose
-            policy of the moment holds for each call.
-        api: The request that it leads to, by Kafka's name (``"ListOffsets"``).
+        policy: A policy, an argument of ``load_policy``, or a ``PolicyWatcher``, whose
+            current policy is used for each call.
+        api: The request that the function makes, by Kafka's name (``"ListOffsets"``).
         topic: The topic concerned.
-        client: The client library in between (``"aiokafka"``).
-        idempotent: Whether the producer is.
+        client: The client library that it uses (``"aiokafka"``).
+        idempotent: Whether the producer is idempotent.
         transactional: Whether it runs in a transaction.
         cluster: The cluster's id or bootstrap servers: calls with the same share the
             retry budget and the breaker.
-        hooks: Who is told what happens.
-        repairs: What can be done before another attempt; see ``Retrier``.
-        confirm: Looks whether what an earlier attempt has made is as it was asked for;
-            see ``Retrier``.
+        hooks: Callables that receive each event.
+        repairs: Functions to run before another attempt; see ``Retrier``.
+        confirm: Checks what an earlier attempt has created; see ``Retrier``.
 
-    A create or delete that is repeated because its answer was lost takes "exists
-    already" and "is not there" for its success, and returns None.
+    When a create or delete is repeated because its answer was lost, the answers "exists
+    already" and "does not exist" count as success, and the call returns None.
 
     Raises:
-        TypeError: For what is no function, for a generator function, and for a plain
-            function if the policy has an ``attempt_timeout``; each with the reason.
+        TypeError: The object is not a function, is a generator function, or is a plain
+            function and the policy has an ``attempt_timeout``.
         ValueError: Kafka has no request named ``api``.
 
     Example:
@@ -79,7 +78,7 @@ def retry(  # noqa: PLR0913 - what is known about the calls, by name
     """
     classify(
         0, api=api, client=client, idempotent=idempotent, transactional=transactional
-    )  # only to have its arguments checked here, not at the first failure
+    )  # checks the arguments now, not at the first failure
     context = CallContext(
         api=api,
         topic=topic,

@@ -1,4 +1,4 @@
-"""Drivers of a call: tenacity loops and sleeps as the engine's steps say."""
+"""Sync and async drivers of a call: tenacity loops and sleeps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class _Driver(Generic[T]):
-    """What the sync and the async run have in common.
+    """Shared parts of the sync and the async driver.
 
     Args:
         retrier: The settings.
@@ -30,7 +30,7 @@ class _Driver(Generic[T]):
         args: Its arguments.
         kwargs: Its keyword arguments.
         call: The call's progress.
-        failure: The failure of a first attempt that was made already.
+        failure: The failure of the first attempt.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class _Driver(Generic[T]):
         self._began = failure is not None
 
     def _held(self) -> bool:
-        """Ask to make an attempt; True: not now, and the step says what instead."""
+        """Request an attempt; return True if it may not be made, with the step set."""
         held = self._call.begin()
-        # Should the attempt end with KeyboardInterrupt, there must be no other one.
+        # If the attempt ends with KeyboardInterrupt, there must be no other one.
         self.step = held or DONE
         return held is not None
 
@@ -81,7 +81,7 @@ def _check_repair(answer: Any) -> None:
 
 
 class Driver(_Driver[T]):
-    """Tries a plain function."""
+    """Runs a plain function."""
 
     def run(self) -> T:
         """Driver until it succeeds or is given up."""
@@ -95,7 +95,7 @@ class Driver(_Driver[T]):
         return self._ended()
 
     def attempt(self) -> None:
-        """Make the repair that is due, and then an attempt, if both may be."""
+        """Run the pending repair, and then an attempt, if both are allowed."""
         if (self.step.repair is not None and not self._repaired()) or self._held():
             return
         try:
@@ -128,7 +128,7 @@ class Driver(_Driver[T]):
 
 
 class AsyncDriver(_Driver[T]):
-    """Tries a coroutine function."""
+    """Runs a coroutine function."""
 
     async def run(self) -> T:
         """Driver until it succeeds or is given up."""
@@ -142,7 +142,7 @@ class AsyncDriver(_Driver[T]):
         return self._ended()
 
     async def attempt(self) -> None:
-        """Make the repair that is due, and then an attempt, if both may be."""
+        """Run the pending repair, and then an attempt, if both are allowed."""
         repairs = self.step.repair is not None
         if (repairs and not await self._repaired()) or self._held():
             return

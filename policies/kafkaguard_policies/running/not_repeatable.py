@@ -1,4 +1,4 @@
-"""What cannot be tried again, and why."""
+"""Callables that cannot be retried, and why."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, NoReturn
 
-#: Results that did nothing yet: the work, and its errors, come after the guarded call.
+#: Lazy results: their work, and its errors, happen after the guarded call.
 LAZY = frozenset({AsyncGeneratorType, CoroutineType, GeneratorType})
 
 
 def raise_lazy(result: Any, fn: Any) -> NoReturn:
-    """Raise for the result of a function that only began.
+    """Raise for a function that returned a lazy result.
 
     Raises:
         TypeError: Always.
@@ -40,7 +40,8 @@ def check_callable(fn: Any) -> None:
     """Check that something can be decorated.
 
     Raises:
-        TypeError: It is no function, or the object that ``@classmethod`` makes of one.
+        TypeError: It is not a function, or the object that ``@classmethod`` makes of
+            one.
     """
     if isinstance(fn, classmethod | staticmethod):
         raise TypeError(
@@ -83,10 +84,10 @@ def checked_hooks(hooks: Any) -> tuple[Any, ...]:
 
 
 def is_generator(fn: Any) -> bool:
-    """Tell whether calling ``fn`` makes a generator."""
+    """Return whether calling ``fn`` makes a generator."""
     return inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn)
 
 
 def name_of(fn: Any) -> str:
-    """Return what to call a function in messages."""
+    """Return the name of a function for messages."""
     return getattr(fn, "__qualname__", None) or repr(fn)

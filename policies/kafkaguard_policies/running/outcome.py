@@ -1,4 +1,4 @@
-"""How a guarded call ended: attached to the exception that the caller receives."""
+"""The outcome of a retried call, attached to its exception."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ SENTENCES = {
 
 
 class Attempt(NamedTuple):
-    """One attempt that failed; it holds no exception, so it pickles.
+    """One failed attempt; it has no exception, so it can be pickled.
 
     Attributes:
-        number: Which attempt, from 1. Waits have that of the attempt that they delay.
+        number: The attempt's number, from 1. A wait has the number of the attempt that
+            it delays.
         error: Kafka's name of the error, ``UNRELATED`` for one that is not Kafka's.
         code: The broker's code, if there was one.
-        action: What was to be done.
+        action: The action of the verdict.
         rule: The id of the rule that decided.
         elapsed: Seconds from the beginning of the call to this failure.
         wait: Seconds waited after it.
@@ -58,18 +59,18 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Why a guarded call was given up, and what was tried.
+    """Why a retried call ended, and its attempts.
 
     Attributes:
         reason: Why there was no other attempt.
-        attempts: What failed, in order.
+        attempts: The failed attempts, in order.
         elapsed: Seconds in all.
         policy: The policy's name.
         policy_id: The hash of its content.
         possible_duplicate: Whether something that may have been written was sent
             again, because the policy allows it.
-        repair_error: Type and text of what went wrong in a repair.
-        ended: The clock when it ended.
+        repair_error: Type and text of the error of a repair.
+        ended: The clock's time at the end.
     """
 
     reason: StopReason
@@ -82,7 +83,7 @@ class Outcome:
     ended: float = field(default=0.0, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """Say in one line how it ended."""
+        """Return the outcome in one line."""
         count = max((attempt.number for attempt in self.attempts), default=0)
         plural = "" if count == 1 else "s"
         repair = f" ({self.repair_error})" if self.repair_error else ""
@@ -95,10 +96,10 @@ class Outcome:
 
 
 def outcome_of(error: BaseException) -> Outcome | None:
-    """Return how a guarded call ended that an exception, or its cause, came from.
+    """Return the outcome of the retried call that raised an exception or its cause.
 
     Returns:
-        The outcome, or None if no guard had to do with it.
+        The outcome, or None if no retried call raised it.
     """
     return _found(error, MAX_DEPTH)
 
@@ -117,7 +118,7 @@ def _found(error: BaseException | None, depth: int) -> Outcome | None:
 
 
 def attach(error: BaseException, outcome: Outcome) -> None:
-    """Put an outcome on an exception, and a note for people."""
+    """Attach an outcome and a note to an exception."""
     with suppress(AttributeError):  # a class with slots: the note must do
         setattr(error, _ATTRIBUTE, outcome)
     error.add_note(str(outcome))

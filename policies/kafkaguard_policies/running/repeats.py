@@ -1,8 +1,8 @@
-"""A change that is asked for again, and turns out to have been made the first time.
+"""A repeated create, delete or alter whose first attempt succeeded.
 
-A create, delete or alter whose answer was lost is repeated; "exists already" and "is
-not there" are then its success. Whether what is there is what was asked for, only a
-look can tell: the caller's ``confirm``, or that of a guarded admin.
+A create, delete or alter whose answer was lost is repeated. The answers "exists
+already" and "does not exist" then mean success. Whether the existing state is the
+requested one can only be checked by the caller's ``confirm``, or by a guarded admin.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.retry")
 
-#: The rules that take an answer to a repeated change for its success.
+#: The rules whose verdict means that the repeated change has succeeded.
 DONE_BEFORE: Final = frozenset({"created-already", "deleted-already"})
-#: What controllers say where there are as many partitions as were meant.
+#: Controllers' texts when a topic already has the requested number of partitions.
 _PARTITIONS: Final = re.compile(
     r"already has \d+ partition|has (\d+) partition\(s\); \1 would not be an increase"
 )
 
 
 def says_done(error: Exception, verdict: Verdict) -> bool:
-    """Say whether an answer to a repeated change means that it was made before.
+    """Return whether an answer to a repeated change means that it was made before.
 
     A number of partitions is refused for other reasons too; the text tells.
     """
@@ -43,12 +43,12 @@ def says_done(error: Exception, verdict: Verdict) -> bool:
 def tell_done(
     error: Exception, verdict: Verdict, confirm: Callable[[], object] | None
 ) -> None:
-    """Log that a change was made by an earlier attempt, and how far that is known.
+    """Log that an earlier attempt made the change, and what was checked.
 
     Args:
-        error: What the repeated call was answered.
-        verdict: Why that is its success.
-        confirm: Looks at what is there; returns False, or text on what differs.
+        error: The error of the repeated call.
+        verdict: The verdict that makes it a success.
+        confirm: Checks the existing state; returns False, or text on the differences.
     """
     if verdict.rule.id == "deleted-already":
         _log.info("%s: %s", verdict.rule.sentence, error)

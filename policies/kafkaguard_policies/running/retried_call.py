@@ -1,7 +1,7 @@
-"""One guarded call after its first failure: judges, asks the policy, tells the hooks.
+"""One call after its first failure: classify, ask the policy, call the hooks.
 
-The engine decides; here its questions are answered: what does the error mean, what does
-the policy say, what time is it.
+The retry machine decides. This module gives it the verdict, the policy's ruling and the
+time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafkaguard_policies.running.caller import Caller
     from kafkaguard_policies.running.shared_limits import SharedLimits
 
-#: Failures that say something about the state of the cluster.
+#: Failures that count for the breaker.
 _UNWELL = frozenset({Action.RETRY, Action.REFRESH, Action.IN_DOUBT, Action.RECREATE})
 _REPAIR_EVENTS: dict[Action | None, type[Event]] = {
     Action.REFRESH: RefreshEvent,
@@ -51,7 +51,7 @@ _REPAIR_EVENTS: dict[Action | None, type[Event]] = {
 
 
 class _FailedAttempt(NamedTuple):
-    """What is kept of a failed attempt; most are never looked at."""
+    """A failed attempt; most are never read."""
 
     attempts: int
     verdict: Verdict
@@ -60,7 +60,7 @@ class _FailedAttempt(NamedTuple):
     step: Step
 
     def attempt(self, started: float) -> Attempt:
-        """Return what an outcome tells of it."""
+        """Return it as part of an outcome."""
         cls = self.verdict.error_class
         return Attempt(
             self.attempts + (self.action is Action.WAIT),
@@ -74,15 +74,15 @@ class _FailedAttempt(NamedTuple):
 
 
 class RetriedCall:
-    """A call that did not succeed at once, until it does or is given up.
+    """A call after its first failure, until it succeeds or ends.
 
-    Adapters whose outcomes arrive in callbacks use it by hand: ``failed(error)`` says
-    what to do next, ``succeeded()`` ends it.
+    Adapters whose outcomes arrive in callbacks use it directly: ``failed(error)``
+    returns the next step, ``succeeded()`` ends it.
 
     Attributes:
         error: The last failure.
-        outcome: How it ended; None while it goes on.
-        calls: Whether it calls a function, inside which there may be other guards.
+        outcome: The outcome, or None while the call continues.
+        calls: Whether it calls a function, which may contain other retried calls.
     """
 
     calls = False
@@ -90,7 +90,7 @@ class RetriedCall:
     outcome: Outcome | None = None
     _ruling: Ruling | None = None
     _probing = False
-    #: An attempt before may have done what was asked for.
+    #: An earlier attempt may have made the change.
     _may_be_done = False
 
     def __init__(
@@ -128,12 +128,12 @@ class RetriedCall:
 
     @property
     def attempt_timeout(self) -> float | None:
-        """Seconds that the next attempt may take; None: no limit."""
+        """The time limit of the next attempt in seconds, or None."""
         seconds = min(self._policy.attempt_timeout or math.inf, self.remaining)
         return None if seconds == math.inf else seconds
 
     def begin(self) -> Step | None:
-        """Ask to make the next attempt; None: go."""
+        """Request the next attempt; return None if it may be made."""
         ruling = self._ruling
         if ruling and self._machine.deadline(ruling) <= self._retrier.now():
             return self._stop(StopReason.DEADLINE)
@@ -167,10 +167,10 @@ class RetriedCall:
         return self._stop(StopReason.BREAKER_OPEN)
 
     def failed(self, error: Exception, throttle: float | None = None) -> Step:
-        """Take in a failure and say what is next.
+        """Record a failure and return the next step.
 
         Args:
-            error: What was raised or reported.
+            error: The exception or code.
             throttle: How many seconds the broker asks to wait. Default: the error's
                 own ``throttle_time_ms``, if it has one.
         """
@@ -221,12 +221,12 @@ class RetriedCall:
         )
 
     def _given_up_inside(self, error: Exception) -> bool:
-        """Tell whether a guard inside this very call has given up already."""
+        """Return whether a retried call inside this one has ended with this error."""
         inner = outcome_of(error)
         return inner is not None and inner.ended >= self._machine.started
 
     def _tell_failure(self, failure: _FailedAttempt) -> None:
-        """Tell the hooks of a failed attempt, and of what the engine decided."""
+        """Report a failed attempt and the decision to the hooks."""
         step, action = failure.step, failure.action
         if action is not Action.WAIT:
             self._emit(
@@ -258,7 +258,7 @@ class RetriedCall:
         verdict: Verdict | None = None,
         repair_error: str | None = None,
     ) -> Step:
-        """End the call: the outcome goes on the exception and to the hooks."""
+        """End the call: attach the outcome and report it to the hooks."""
         assert self.error is not None
         assert reason is not None
         now = self._retrier.now()
@@ -295,12 +295,12 @@ class RetriedCall:
         )
 
     def repair_failed(self, error: Exception) -> Step:
-        """Take in that a repair raised; the call ends with its last failure."""
+        """Record that a repair raised; the call ends with its last failure."""
         said = f"{type(error).__name__}: {error}"
         return self._stop(StopReason.REPAIR_FAILED, repair_error=said)
 
     def succeeded(self) -> None:
-        """Take in that the last attempt succeeded."""
+        """Record that the last attempt succeeded."""
         self._shared.count_success()
         breaker = self._shared.breaker
         if breaker.disturbed:
@@ -314,7 +314,7 @@ class RetriedCall:
             )
 
     def abandoned(self) -> None:
-        """Take in that the attempt was cancelled, which says nothing of the cluster."""
+        """Record that the attempt was cancelled; the breaker does not count it."""
         if self._probing:
             self._shared.breaker.abandoned()
 

@@ -1,7 +1,7 @@
-"""Calls of one kind under a policy, of functions and of coroutine functions.
+"""Calls under a policy, of functions and coroutine functions.
 
-The first attempt is a direct call; tenacity is entered only after it failed, with that
-failure counted as attempt 1.
+The first attempt is a direct call. tenacity is used only after a failure, which counts
+as attempt 1.
 """
 
 from __future__ import annotations
@@ -47,21 +47,20 @@ class Retrier:
 
     Args:
         policy: The policy.
-        context: What is known about the calls. Default: nothing.
-        hooks: Who is told what happens.
-        repairs: What can be done before another attempt: functions (for ``acall``
-            also coroutine functions) for ``REFRESH``, ``REJOIN``, ``ABORT`` and
-            ``RECREATE``. One that raises, or returns False, ends the call. Without one
-            for the last three such a failure ends it too.
-        confirm: Looks, when a creation that was repeated is there already, whether it
-            is as it was asked for: False, or text on what differs, is logged as a
-            warning.
-        passes_timeout: The function hands ``attempt_timeout`` to its client, so a
-            policy that has one is allowed for plain functions.
-        clock: Tells the time in seconds.
+        context: Facts about the calls. Default: none.
+        hooks: Callables that receive each event.
+        repairs: Functions to run before another attempt (for ``acall`` also coroutine
+            functions), by action: ``REFRESH``, ``REJOIN``, ``ABORT``, ``RECREATE``. A
+            repair that raises or returns False ends the call. Without a repair for the
+            last three actions, such a failure ends the call.
+        confirm: Checks, when a repeated create finds that the object exists, whether it
+            is as requested. False, or text on the differences, is logged as a warning.
+        passes_timeout: The function passes ``attempt_timeout`` to its client, so plain
+            functions may have a policy with it.
+        clock: Returns the time in seconds.
         sleep: Waits, for plain functions; adapters may poll instead.
         asleep: Waits, for coroutines.
-        random: Gives numbers from 0 to below 1.
+        random: Returns random numbers from 0 to below 1.
     """
 
     def __init__(  # noqa: PLR0913 - everything that is not its own is handed in
@@ -93,7 +92,7 @@ class Retrier:
         self.use(policy)
 
     def use(self, policy: RuledPolicy) -> None:
-        """Go on with another policy; calls that are under way keep theirs."""
+        """Use another policy for new calls; running calls keep theirs."""
         self.shared = SharedLimits(
             policy, self.context, passes_timeout=self._passes_timeout
         )
@@ -118,11 +117,11 @@ class Retrier:
         return AsyncLoop(sleep=self.apause)
 
     def pause(self, wait: float) -> None:
-        """Wait, or note it down in a test."""
+        """Wait, or record the wait in a test."""
         (testing.active.sleep if testing.active else self._sleep)(wait)
 
     async def apause(self, wait: float) -> None:
-        """Wait, or note it down in a test."""
+        """Wait, or record the wait in a test."""
         await (testing.active.asleep if testing.active else self._asleep)(wait)
 
     def now(self) -> float:
@@ -132,12 +131,12 @@ class Retrier:
     def start_call(
         self, context: CallContext | None = None, deadline: Any = None
     ) -> RetriedCall:
-        """Begin a call that is run by hand, as where outcomes arrive in callbacks.
+        """Begin a call whose outcomes arrive in callbacks.
 
         Args:
-            context: What is known about this call. Default: the retrier's.
-            deadline: Seconds (or a ``timedelta``) that it may take in all. Default:
-                the policy's.
+            context: Facts about this call. Default: the retrier's.
+            deadline: Seconds (or a ``timedelta``) for the whole call. Default: the
+                policy's.
         """
         started = self.now()
         until = math.inf if deadline is None else started + seconds(deadline)
@@ -172,7 +171,7 @@ class Retrier:
         kwargs: dict[str, Any] = _NO_KWARGS,
         deadline: float | timedelta | None = None,
     ) -> T:
-        """Call a function, and again as the policy says; see ``RetryPolicy.call``."""
+        """Call a function and retry it; see ``RetryPolicy.call``."""
         if deadline is not None:
             deadline = seconds(deadline)
         started = self._clock()
@@ -207,7 +206,7 @@ class Retrier:
         kwargs: dict[str, Any],
         deadline: float | timedelta | None,
     ) -> T:
-        """Call under the breaker's eyes, or in a test."""
+        """Call with the breaker or in a test, from the first attempt on."""
         if self.shared.refuses:
             raise_timeout(fn)
         return Driver(self, fn, args, kwargs, self.start_call(deadline=deadline)).run()
@@ -225,7 +224,7 @@ class Retrier:
         kwargs: dict[str, Any] = _NO_KWARGS,
         deadline: float | timedelta | None = None,
     ) -> T:
-        """Await a coroutine function, and again; see ``RetryPolicy.acall``."""
+        """Await a coroutine function and retry it; see ``RetryPolicy.acall``."""
         started = self._clock()
         shared = self.shared
         if deadline is not None or shared.async_gate.disturbed or testing.active:

@@ -1,4 +1,4 @@
-"""From a policy and a verdict to a ruling: the last override that matches decides."""
+"""The ruling of a policy for a verdict: the last override that matches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What overrides look at."""
+    """The facts that overrides select by."""
 
     verdict: Verdict
     code: int | None
@@ -45,7 +45,7 @@ class Rulings:
         self._plain = {action: self._without_override(action) for action in Action}
 
     def ruling(self, failure: Failure) -> Ruling:
-        """Return what the policy says about a failure."""
+        """Return the policy's ruling for a failure."""
         verdict = failure.verdict
         where = (failure.code, failure.api, failure.topic, failure.client)
         key: _Key = (verdict.rule.id, verdict.error_class, *where)
@@ -63,7 +63,7 @@ class Rulings:
         return self.plain(failure.verdict.action)
 
     def plain(self, action: Action) -> Ruling:
-        """Return what the policy says where no override matches."""
+        """Return the policy's ruling without overrides."""
         return self._plain[action]
 
     def _without_override(self, action: Action) -> Ruling:
@@ -80,7 +80,7 @@ class Rulings:
         )
 
     def _overridden(self, action: Action, index: int, override: Override) -> Ruling:
-        """Lay an override over the policy; nothing overrules FENCED."""
+        """Apply an override to the policy's ruling; FENCED is never changed."""
         if override.action is not None and action is not Action.FENCED:
             action = Action(override.action)
         policy = self._policy
@@ -136,7 +136,7 @@ def _matches_topic(topic: str | None, patterns: tuple[str, ...]) -> bool:
 
 
 def failure_of(verdict: Verdict, context: CallContext, error: Any) -> Failure:
-    """Collect what overrides look at."""
+    """Collect the facts that overrides select by."""
     from kafkaguard._verdicts.signals import signal_of
 
     signal = None if isinstance(error, int) else signal_of(error)
@@ -149,7 +149,7 @@ def failure_of(verdict: Verdict, context: CallContext, error: Any) -> Failure:
 
 
 class RuledPolicy(PolicyDocument):
-    """A policy that can be asked what to do about a failure."""
+    """A policy with rulings for failures."""
 
     @cached_property
     def _rulings(self) -> Rulings:
@@ -157,17 +157,17 @@ class RuledPolicy(PolicyDocument):
 
     @cached_property
     def first_ruling(self) -> Ruling:
-        """What holds before anything has failed."""
+        """The ruling before the first failure."""
         return self._rulings.plain(Action.RETRY)
 
     def ruling(
         self, verdict: Verdict, context: CallContext, error: Any = None
     ) -> Ruling:
-        """Return what this policy says about a failure.
+        """Return this policy's ruling for a failure.
 
         Args:
             verdict: What the failure means.
-            context: What is known about the call.
+            context: Facts about the call.
             error: The exception or code, for overrides by code and client.
         """
         if not self.overrides:

@@ -1,4 +1,4 @@
-"""What holds for the calls of a retrier under one policy; exchanged as a whole."""
+"""Limits that the calls of a retrier share: budget and breaker."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class SharedLimits:
-    """A policy with the budget and the breaker that it shares, ready for the hot path.
+    """A policy with its shared budget and breaker, for the hot path.
 
     Args:
         policy: The policy.
-        context: What is known about the calls.
+        context: Facts about the calls.
         passes_timeout: Whether plain functions may have an ``attempt_timeout``.
     """
 
@@ -33,24 +33,24 @@ class SharedLimits:
         self.breaker = _breaker(policy, context)
         self.count_success = self.budget.succeeded if self.budget else count().__next__
         self.refuses = policy.attempt_timeout is not None and not passes_timeout
-        # One look tells whether a call may go straight through: not where it must be
-        # refused, or needs a timer of its own.
+        # Whether a call can use the fast path: not if it must be refused or needs a
+        # timer.
         timed = policy.attempt_timeout is not None or policy.deadline < SHORT
         self.gate = _SHUT if self.refuses else self.breaker
         self.async_gate = _SHUT if timed else self.breaker
 
 
 class _NoBreaker:
-    """What stands in for a breaker where there is none."""
+    """The null object for a policy without a breaker."""
 
     def __init__(self, *, disturbed: bool = False) -> None:
         self.disturbed = disturbed
 
     def failed(self, _now: float) -> None:
-        """Take in a failure."""
+        """Ignore a failure."""
 
     def abandoned(self) -> None:
-        """Take in a cancellation."""
+        """Ignore a cancellation."""
 
 
 _SHUT = _NoBreaker(disturbed=True)

@@ -1,8 +1,8 @@
-"""Tenacity's loops, led by the engine: each round they ask the run for its step.
+"""Tenacity's loops; each round asks the machine for the next step.
 
-Attempts return nothing and raise nothing that is to be tried again, so tenacity never
-decides what a failure means. It keeps no state of its own either, so one loop serves
-all threads, tasks and calls within calls.
+Attempts return nothing and raise nothing that tenacity would retry, so tenacity never
+decides about a failure. The loop has no state, so all threads, tasks and nested calls
+share one loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ATTEMPT = DoAttempt()
 
 
 def _next_of(state: RetryCallState) -> Any:
-    """Return what tenacity does next; anything but its own two words ends the loop."""
+    """Return tenacity's next action; any other object ends the loop."""
     if state.outcome is None:
         return _ATTEMPT
     step = state.args[0].step
@@ -26,10 +26,10 @@ class Loop(Retrying):
     """Tenacity's loop for functions."""
 
     def begin(self) -> None:
-        """Keep no statistics: outcomes and events tell more."""
+        """Keep no statistics; outcomes and events have them."""
 
     def iter(self, retry_state: RetryCallState) -> Any:
-        """Return what is next."""
+        """Return the next action."""
         return _next_of(retry_state)
 
 
@@ -37,8 +37,8 @@ class AsyncLoop(AsyncRetrying):
     """Tenacity's loop for coroutines."""
 
     def begin(self) -> None:
-        """Keep no statistics: outcomes and events tell more."""
+        """Keep no statistics; outcomes and events have them."""
 
     async def iter(self, retry_state: RetryCallState) -> Any:
-        """Return what is next."""
+        """Return the next action."""
         return _next_of(retry_state)

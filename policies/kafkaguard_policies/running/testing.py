@@ -1,4 +1,4 @@
-"""A mode for users' tests: no waits, the schedule recorded, outcomes forced."""
+"""``retry_testing``: no waits, a recorded schedule, forced outcomes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The test that is going on; None: none.
+#: The current test, or None.
 active: RetryTesting | None = None
 
 
 @dataclass(slots=True)
 class RetryTesting:
-    """What a test sees and orders.
+    """The waits that a test records, and the outcomes that it forces.
 
     Attributes:
-        waits: The waits that would have been, in seconds and in order.
+        waits: The skipped waits, in seconds and in order.
     """
 
     waits: list[float] = field(default_factory=list)
@@ -27,11 +27,11 @@ class RetryTesting:
 
     @property
     def skipped(self) -> float:
-        """Seconds that the clock of guarded calls is ahead, for the waits skipped."""
+        """The sum of the skipped waits in seconds, by which the clock is ahead."""
         return sum(self.waits)
 
     def force(self, *outcomes: Exception | None) -> None:
-        """Order what the next attempts do.
+        """Force the outcomes of the next attempts.
 
         Args:
             outcomes: For each attempt an exception to raise instead of calling, or
@@ -49,7 +49,7 @@ class RetryTesting:
         self._forced.extend(outcomes)
 
     def next_forced(self) -> Exception | None:
-        """Take the next outcome ordered; None: call."""
+        """Return the next forced outcome, or None to call."""
         return self._forced.popleft() if self._forced else None
 
     def sleep(self, wait: float) -> None:
@@ -63,9 +63,9 @@ class RetryTesting:
 
 @contextmanager
 def retry_testing() -> Iterator[RetryTesting]:
-    """Let all guarded calls of the process run without waiting, until the block ends.
+    """Skip the waits of all retried calls of the process within the block.
 
-    Deadlines still hold: the clock of guarded calls moves on by each skipped wait.
+    Deadlines still apply: each skipped wait moves the clock of retried calls.
 
     Example:
         >>> from kafkaguard import errors

@@ -1,9 +1,9 @@
-"""Deadlines of coroutines without a timer each: one tick looks after all of a loop.
+"""Deadlines of coroutines: one timer for all calls of an event loop.
 
-A timer costs more than the whole success path of a guarded call, so calls whose
-deadline is far away share one that ticks while any of them runs. It ends a call as
-``asyncio.timeout`` does: cancel the task, then turn that cancellation, and only that
-one, into ``TimeoutError``.
+A timer costs more than the whole success path of a retried call, so calls with a
+distant deadline share one timer, which runs while any of them runs. It ends a call as
+``asyncio.timeout`` does: it cancels the task, and then converts its own cancellation,
+and no other, to ``TimeoutError``.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import asyncio
 from asyncio import current_task
 from threading import get_ident
 
-#: Seconds between two looks; a deadline may be missed by as much.
+#: Seconds between two checks; a deadline may be exceeded by as much.
 PERIOD = 0.1
-#: Deadlines below this are worth a timer of their own.
+#: A deadline below this gets its own timer.
 SHORT = 1.0
 
 
 class Watched:
-    """A call that is being watched. Made often, so without an ``__init__``."""
+    """A watched call. It has no ``__init__``, because it is made often."""
 
     dog: Watchdog
     task: asyncio.Task[object]
@@ -30,7 +30,7 @@ class Watched:
 
 
 class Watchdog:
-    """Looks after the deadlines of the calls of one event loop."""
+    """Ends the calls of one event loop at their deadlines."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -39,7 +39,7 @@ class Watchdog:
         self.watched: set[Watched] = set()
 
     def begin(self) -> None:
-        """Begin to tick, unless it does."""
+        """Start the timer, unless it runs."""
         if not self.ticking:
             self.ticking = True
             self.loop.call_later(PERIOD, self._tick)
@@ -62,21 +62,21 @@ class Watchdog:
 
 
 def leave(watched: Watched) -> None:
-    """Watch a call no longer; a cancellation that it swallowed is taken back."""
+    """Stop watching a call; undo a cancellation that the call swallowed."""
     watched.dog.watched.remove(watched)
     if watched.fired:
         watched.task.uncancel()
 
 
 def was_ours(watched: Watched) -> bool:
-    """Tell, once, whether a cancellation was the watchdog's alone."""
+    """Return, once, whether a cancellation was only the watchdog's."""
     if not watched.fired:
         return False
     watched.fired = False
     return watched.task.uncancel() <= watched.cancelling
 
 
-#: By thread, since asking asyncio for the running loop costs a system call (3.11).
+#: By thread, because asyncio's look-up of the running loop is a system call (3.11).
 _watchdogs: dict[int, Watchdog] = {}
 
 

@@ -47,6 +47,7 @@ class Kind:
         hears_late: It gives up what is on its way when it dies, and hears the answers
             all the same; others go on listening.
         takes_over: Its successor locks out what it left on its way.
+        takes_back: What was not sent yet can be taken from it again.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Kind:
     splits: bool = False
     hears_late: bool = False
     takes_over: bool = False
+    takes_back: bool = False
 
     @property
     def traits(self) -> Traits:
@@ -68,6 +70,8 @@ class Kind:
             "delivery.timeout",
             idempotent=self.idempotent,
             hears_late=self.hears_late,
+            takes_back=self.takes_back,
+            margin=GRACE_S,
         )
 
 
@@ -78,10 +82,16 @@ KINDS = (
         splits=True,
         hears_late=True,
         takes_over=True,
+        takes_back=True,
     ),
-    Kind("kafka-python, not idempotent", idempotent=False, in_flight=5),
+    Kind(
+        "kafka-python, not idempotent",
+        idempotent=False,
+        in_flight=5,
+        takes_back=True,
+    ),
     Kind("confluent-kafka", in_flight=5, shows_batches=False, names_refused=False),
-    Kind("aiokafka", names_refused=False, dies_of_refusal=True),
+    Kind("aiokafka", names_refused=False, dies_of_refusal=True, takes_back=True),
 )
 
 _PLAIN = {code: for_code(code) for code in (7, 10, 19, 29, 45, 47, 87)}
@@ -193,13 +203,26 @@ class ModelClient:
 
     def _drain(self, place: Place) -> None:
         queue = self._queues[place]
-        while queue and not (self.cause or self.is_stopped or self.is_stuck):
+        is_away = place.partition in self.world.away
+        while queue and not (is_away or self.cause or self.is_stopped or self.is_stuck):
             if sum(b.at == place for b in self.flying) >= self.kind.in_flight:
                 return
             batch = queue.popleft()
             batch.state = "sent"
             self.flying[batch] = None
             self._send(batch)
+
+    def drain_all(self) -> None:
+        """Send what has waited for a leader."""
+        for place in list(self._queues):
+            self._drain(place)
+
+    def take_back(self, behind: Batch) -> None:
+        """Fail what waits behind a batch and was never sent."""
+        for batch in list(self._all):
+            is_behind = batch.at == behind.place and batch.state in ("open", "queued")
+            if is_behind and not batch.tries:
+                self._fail(batch, IllegalStateError("taken back"), "client", "never")
 
     def has_earlier(self, batch: ModelBatch) -> bool:
         """Whether an earlier batch of its partition is not written yet."""

@@ -83,6 +83,9 @@ def _times(world: World) -> Iterator[str]:
     for number, told in world.told.items():
         taken = world.taken_at[number]
         most = DELIVERY_S + GRACE_S + MARGIN_S
+        if world.policy.attempts > 1 and world.policy.deadline > DELIVERY_S:
+            # The last attempt begins before the deadline, and has the client's time.
+            most += world.policy.deadline
         if told.ending == "dead_lettered" or world.policy.on_reject == "dead_letter":
             most += DELIVERY_S
         if told.at - taken > most:
@@ -107,6 +110,9 @@ def _report(world: World) -> Iterator[str]:
 
 def _left_over(world: World) -> Iterator[str]:
     machine = world.machine
+    attempts = machine._attempts
+    if attempts._paid - attempts._draws.keys():
+        yield f"paid for nothing: {attempts._paid}"
     if pending := machine.pending():
         yield f"{pending} are pending in the end"
     if machine.holds and machine.lost is None:

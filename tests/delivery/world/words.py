@@ -18,18 +18,37 @@ if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import Action, Verdict
 
 
+@dataclass(frozen=True)
+class Waits:
+    """``backoff``."""
+
+    kind: str = "exponential"
+    base: float = 0.1
+    factor: float = 2.0
+    floor: float = 0.0
+    cap: float = 5.0
+    jitter: str = "full"
+    honour_throttle: bool = True
+
+
 @cache
-def _ruling(action: Action, on_reject: OnReject, in_doubt: InDoubt) -> Ruling:
-    backoff: Any = None  # nothing here looks at it
+def _ruling(
+    action: Action,
+    on_reject: OnReject,
+    in_doubt: InDoubt,
+    attempts: int,
+    deadline: float,
+) -> Ruling:
+    backoff: Any = Waits()
     return Ruling(
         action,
-        max_attempts=1,
-        max_waits=0,
-        deadline=1.0,
+        max_attempts=attempts,
+        max_waits=attempts,
+        deadline=deadline,
         backoff=backoff,
         in_doubt=in_doubt,
         on_reject=on_reject,
-        cost=0.0,
+        cost=1.0,
     )
 
 
@@ -63,12 +82,20 @@ class PlainPolicy:
     dead_letter: Letters = field(default_factory=Letters)
     name: str = "simulated"
     policy_id: str = "0"
+    attempts: int = 1
+    deadline: float = 1.0
 
     def ruling(
         self, verdict: Verdict, context: CallContext, error: Any = None
     ) -> Ruling:
         """Decide as every policy without overrides does."""
-        return _ruling(verdict.action, self.on_reject, self.in_doubt)
+        return _ruling(
+            verdict.action,
+            self.on_reject,
+            self.in_doubt,
+            self.attempts,
+            self.deadline,
+        )
 
 
 class PlainErrors:

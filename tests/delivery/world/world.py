@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 from kafka.errors import KafkaConnectionError, UnknownError
 
 from kafkaguard._delivery import commands as c
+from kafkaguard._delivery.attempts import Shared
 from kafkaguard._delivery.facts import Place, Raw
 from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard._delivery.sizes import batch_size
+from kafkaguard._retries.breaker import CircuitBreaker
+from kafkaguard._retries.budget import RetryBudget
 from kafkaguard._verdicts.verdict import TopicFacts
 from tests.delivery.world.batches import Item, ModelBatch
 from tests.delivery.world.broker import Broker
@@ -35,6 +38,8 @@ FAULTS = ("late", "lost", "unanswered", "19", "29")
 MARGIN_S = 12.0
 MAX_BLOCK_S = 60.0
 MOST_STEPS = 20_000
+#: Attempts and seconds of a policy that outlasts every partition without a leader.
+PATIENT, LONG_S = 50, 300.0
 _LIMIT = 400
 
 
@@ -77,8 +82,18 @@ class World:
             in_doubt=rng.choice(("raise", "raise", "report", "resend")),
             on_reject=rng.choice(("raise", "dead_letter", "drop")),
             dead_letter=Letters(rng.choice((None, None, Limit(consecutive=2)))),
+            attempts=rng.choice((1, 4, PATIENT)),
+            deadline=rng.choice((1.0, 50.0, LONG_S)),
+        )
+        self.shared = Shared(
+            budget=rng.choice((None, None, RetryBudget(2.0, 0.1))),
+            breaker=rng.choice((None, None, CircuitBreaker(2, 5.0, 1))),
+            pauses=rng.random() < 0.7,
+            random=rng.random,
         )
         self.is_calm = not self.faultiness
+        #: Partitions without a leader.
+        self.away: set[int] = set()
         self.knows_facts = rng.random() < 0.5
         self.broker = Broker({"latest"}, {"events": _LIMIT, "events.dlq": _LIMIT})
         self.client = ModelClient(self, self.kind, 0, 0, 0)
@@ -88,6 +103,7 @@ class World:
             PlainErrors(),
             size_alone=lambda raw: batch_size(raw.key, raw.value, raw.headers),
             facts=self._facts,
+            shared=self.shared,
         )
         self.told: dict[int, Told] = {}
         self.taken_at: dict[int, float] = {}
@@ -145,6 +161,10 @@ class World:
             self.clock.after(rng.random() * rng.choice((0.3, 3.0)), self._kill)
         if rng.random() < 0.05:
             self.clock.after(rng.random() * 0.5, self._jam)
+        if rng.random() < 0.3:
+            numbers = rng.choice(({0}, {0, 1}))
+            seconds = rng.choice((5.0, 35.0, 70.0))
+            self.clock.after(rng.random() * 0.3, self._go_away, numbers, seconds)
         if rng.random() < 0.15:
             self.clock.after(rng.random() * rng.choice((0.5, 40.0)), self._close)
 
@@ -228,6 +248,27 @@ class World:
                 self._send(record, sends, until)
 
     # --- faults of the client ---------------------------------------------------------
+
+    def _go_away(self, numbers: set[int], seconds: float) -> None:
+        """Partitions lose their leader for a while."""
+        self.say("away", numbers, seconds)
+        if not self._is_patient:
+            self.is_calm = False
+        self.away |= numbers
+        self.clock.after(seconds, self._come_back)
+
+    def _come_back(self) -> None:
+        self.say("back")
+        self.away.clear()
+        self.client.drain_all()
+
+    @property
+    def _is_patient(self) -> bool:
+        """Whether the policy outlasts whatever comes."""
+        shared, policy = self.shared, self.policy
+        is_bounded = shared.budget or (shared.breaker and not shared.pauses)
+        outlasts = policy.attempts == PATIENT and policy.deadline == LONG_S
+        return outlasts and not is_bounded
 
     def _kill(self) -> None:
         self.is_calm = False
@@ -365,6 +406,9 @@ class World:
         self.say("handed over", handed)
         self._facts_told(self.machine.sent(command.topic, handed, self.clock.now))
 
+    def _take_back(self, command: c.TakeBack) -> None:
+        self.client.take_back(command.behind)
+
     def _abandon(self, command: c.GiveUp) -> None:
         for batch in command.batches:
             client = batch.client if isinstance(batch, ModelBatch) else self.client
@@ -450,6 +494,7 @@ class World:
         c.FreeSends: _free,
         c.SendNow: _send_now,
         c.Send: _hand_over,
+        c.TakeBack: _take_back,
         c.GiveUp: _abandon,
         c.HearOut: _hear_out,
         c.Stop: _stop,

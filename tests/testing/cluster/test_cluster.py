@@ -143,8 +143,8 @@ def test_the_controller_listens(kafka_cluster):
     [
         (lambda cluster: cluster.listener("TLS"), "no listener 'TLS'.*PLAINTEXT"),
         (lambda cluster: cluster.broker(1), "no broker 1: ids go to 0"),
-        (lambda cluster: cluster.start(), "runs already"),
-        (lambda cluster: cluster.broker(0).start(), r"runs already \(pid"),
+        (lambda cluster: cluster.start(), "is already running"),
+        (lambda cluster: cluster.broker(0).start(), r"is already running \(pid"),
         (lambda cluster: cluster.client_config(client="x"), "no client 'x'"),
         (lambda cluster: cluster.grant("bob", "FLY", "TOPIC", "t"), "knows no 'FLY'"),
     ],

@@ -85,7 +85,7 @@ def test_a_recording_that_fails_is_said(cache, runtime, capsys):
     """So does a broker that does not end in order."""
 
     def fail(runtime):
-        raise StartError("no orderly end")
+        raise StartError("did not stop")
 
     assert with_archive(runtime, fail) == runtime
-    assert "no orderly end" in capsys.readouterr().err
+    assert "did not stop" in capsys.readouterr().err

@@ -139,7 +139,7 @@ async def test_a_wrong_password_is_refused(secure_cluster, listener):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"listener": "SASL_PLAIN"}, "say as which user="),
+        ({"listener": "SASL_PLAIN"}, "give user= to log in"),
         ({"listener": "SASL_PLAIN", "user": "eve"}, "no user 'eve'"),
         (
             {"listener": "SASL_PLAIN", "user": "bob", "mechanism": "SCRAM-SHA-256"},

@@ -1,1 +1,1 @@
-"""The only place that looks or reaches inside aiokafka."""
+"""The only package that uses private attributes of aiokafka."""

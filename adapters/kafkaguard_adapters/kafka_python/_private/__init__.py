@@ -1,1 +1,1 @@
-"""The only place that looks or reaches inside kafka-python (3.x)."""
+"""The only package that uses private attributes of kafka-python (3.x)."""

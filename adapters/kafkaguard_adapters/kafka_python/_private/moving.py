@@ -1,4 +1,4 @@
-"""Moving what is inside kafka-python's producer (3.x).
+"""Changes to private state of kafka-python's producer (3.x).
 
 Its public interface can neither end a producer whose broker does not answer, nor send
 the bytes of a record again, nor bound the end of a transaction.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafka.producer.transaction_manager import ProducerIdAndEpoch
 
 _POLL_S = 0.01
-#: Seconds that sends under way have to hand over their records.
+#: Seconds that sends running have to hand over their records.
 _APPEND_S = 1.0
 
 
@@ -243,12 +243,12 @@ def silence(producer: Any) -> None:
 
 
 def refuse(producer: Any) -> None:
-    """Take in no more records; those that are on their way in may come in yet."""
+    """Record no more records; those that are on their way in may come in yet."""
     producer._accumulator.close()
 
 
 def shut(producer: Any) -> None:
-    """Take in no more records, and wait for the sends that are under way."""
+    """Record no more records, and wait for the sends that are running."""
     accumulator = producer._accumulator
     refuse(producer)
     end = time.monotonic() + _APPEND_S
@@ -261,13 +261,31 @@ def give_up(producer: Any, batch: Any, error: BaseException) -> None:
 
     The lock is the one under which the client drains.
     """
-    accumulator = producer._accumulator
-    with accumulator._tp_lock(batch.topic_partition):
-        with suppress(Exception):  # a record that cannot be encoded; nothing is sent
-            batch.records.close()
-        with suppress(ValueError):
-            accumulator._batches[batch.topic_partition].remove(batch)
-    accumulator.deallocate(batch)
+    with producer._accumulator._tp_lock(batch.topic_partition):
+        _take_out(producer, batch)
+    _fail(producer, batch, error)
+
+
+def take_back(producer: Any, batch: Any, error: BaseException) -> None:
+    """Fail a batch, unless it was drained or has failed already."""
+    queue = producer._accumulator._batches[batch.topic_partition]
+    with producer._accumulator._tp_lock(batch.topic_partition):
+        if batch.drained is not None or batch not in queue:
+            return
+        _take_out(producer, batch)
+    _fail(producer, batch, error)
+
+
+def _take_out(producer: Any, batch: Any) -> None:
+    """Take a batch from the client's queue, whose lock the caller holds."""
+    with suppress(Exception):  # a record that cannot be encoded; nothing is sent
+        batch.records.close()
+    with suppress(ValueError):
+        producer._accumulator._batches[batch.topic_partition].remove(batch)
+
+
+def _fail(producer: Any, batch: Any, error: BaseException) -> None:
+    producer._accumulator.deallocate(batch)
     with suppress(IllegalStateError):  # it was answered in this very moment
         batch.abort(error)
 

@@ -1,4 +1,4 @@
-"""Every name inside kafka-python (3.x) that this package uses, and their check.
+"""The private names of kafka-python (3.x) that the guard uses, and their check.
 
 A kafka-python that has changed inside must not switch a guard off unseen: the
 names are looked for when a producer is wrapped, and the methods that are replaced must

@@ -1,4 +1,4 @@
-"""Looking inside kafka-python's producer (3.x), without changing anything.
+"""Read access to private state of kafka-python's producer (3.x).
 
 Its public interface does not tell what decides what may be sent again: which records
 shared a batch, whether that batch ever left for the broker, and whether the producer is
@@ -39,7 +39,7 @@ class SendArguments(NamedTuple):
 
 
 def has_own_send(producer: Any) -> bool:
-    """Tell whether it has a ``send`` of its own, by its class or set on itself.
+    """Return whether it has a ``send`` of its own, by its class or set on itself.
 
     Instrumentation puts an object into the class that is new at each look-up and equal
     to what it stands for. The instance's ``__dict__`` is left alone: CPython looks an
@@ -97,17 +97,17 @@ def serialized(producer: Any, record: SendArguments) -> Raw:
 
 
 def was_sent(batch: Any) -> bool:
-    """Tell whether a batch may have reached a broker; in doubt, it may have."""
+    """Return whether a batch may have reached a broker; in doubt, it may have."""
     return batch.drained is not None
 
 
 def is_first_try(batch: Any) -> bool:
-    """Tell whether the client has not sent a batch again by itself."""
+    """Return whether the client has not sent a batch again by itself."""
     return not batch.in_retry()
 
 
 def was_given_up(result: Any) -> bool:
-    """Tell whether the producer gave a batch up, without an answer about it."""
+    """Return whether the producer gave a batch up, without an answer about it."""
     return result.value is not None and result.value[0] == -1
 
 
@@ -129,7 +129,7 @@ def index_of(inner: Any) -> int:
 
 
 def key_is_null(inner: Any) -> bool:
-    """Tell whether a record has no key, after serialisers."""
+    """Return whether a record has no key, after serialisers."""
     return bool(inner.args[3] == -1)
 
 
@@ -155,7 +155,7 @@ def metadata_at(inner: Any, offset: int, appended: int | None = None) -> RecordM
 
 
 def is_part(batch: Any) -> bool:
-    """Tell whether a new batch was made of the records of one that was too large."""
+    """Return whether a new batch was made of the records of one that was too large."""
     return bool(batch.created != batch.last_attempt)
 
 
@@ -177,7 +177,7 @@ def cause_of_death(producer: Any) -> BaseException | None:
 
 
 def breaks_sequence(producer: Any, batch: Any) -> bool:
-    """Tell whether a failed batch leaves a hole in an idempotent producer's numbers.
+    """Return whether a failed batch leaves a hole in an idempotent producer's numbers.
 
     Such a producer is about to be without an id, or to fail innocent batches with
     OUT_OF_ORDER_SEQUENCE_NUMBER. Java's client raises its epoch instead.
@@ -209,7 +209,7 @@ def next_identity(producer: Any, batch: Any) -> ProducerIdAndEpoch | None:
 
 
 def is_ready(producer: Any) -> bool:
-    """Tell whether an idempotent producer has its id and may send."""
+    """Return whether an idempotent producer has its id and may send."""
     manager = producer._transaction_manager
     ready = manager._current_state == TransactionState.READY
     return ready and bool(manager.has_producer_id())
@@ -222,7 +222,7 @@ def acked(producer: Any) -> dict[Any, int]:
 
 
 def is_answered(producer: Any, topic_partition: Any) -> bool:
-    """Tell whether no request of an idempotent producer is out for a partition.
+    """Return whether no request of an idempotent producer is out for a partition.
 
     It has one at most, and hears the answer also for a batch that it has given up.
     """
@@ -230,7 +230,7 @@ def is_answered(producer: Any, topic_partition: Any) -> bool:
 
 
 def is_idempotent(producer: Any) -> bool:
-    """Tell whether a producer numbers its batches."""
+    """Return whether a producer numbers its batches."""
     return producer._transaction_manager is not None
 
 
@@ -251,7 +251,7 @@ def follower(batch: Any) -> tuple[tuple[int, int, int] | None, int]:
 
 
 def is_bumping(producer: Any) -> bool:
-    """Tell whether a producer is asking for a newer epoch of its id."""
+    """Return whether a producer is asking for a newer epoch of its id."""
     return bool(producer._transaction_manager.is_bumping_epoch())
 
 
@@ -264,7 +264,7 @@ def transaction_error(producer: Any) -> BaseException | None:
 
 
 def is_in_transaction(producer: Any) -> bool:
-    """Tell whether a transaction has begun that was neither committed nor aborted."""
+    """Return whether a transaction has begun that was neither committed nor aborted."""
     manager = producer._transaction_manager
     return manager is not None and manager._current_state in (
         TransactionState.IN_TRANSACTION,
@@ -279,12 +279,12 @@ def transaction_state(producer: Any) -> str:
 
 
 def is_fatal(producer: Any) -> bool:
-    """Tell whether a transactional producer refuses everything from now on."""
+    """Return whether a transactional producer refuses everything from now on."""
     return bool(producer._transaction_manager.has_fatal_error())
 
 
 def was_lost(result: Any) -> bool:
-    """Tell whether a transactional request was sent and the answer did not come."""
+    """Return whether a transactional request was sent and the answer did not come."""
     return bool(getattr(result, "was_lost", False))
 
 
@@ -300,12 +300,12 @@ def identity(producer: Any) -> ProducerIdAndEpoch | None:
 
 
 def is_closed(producer: Any) -> bool:
-    """Tell whether a producer was closed."""
+    """Return whether a producer was closed."""
     return bool(producer._closed)
 
 
 def is_told(producer: Any) -> bool:
-    """Tell whether somebody is told of the batches of a producer."""
+    """Return whether somebody is told of the batches of a producer."""
     incomplete = producer._accumulator._incomplete
     return getattr(incomplete.add, "__self__", None) is not incomplete
 
@@ -323,16 +323,16 @@ def unwrapped(error: BaseException) -> BaseException:
 
 
 def has_connection(producer: Any) -> bool:
-    """Tell whether the producer has a connection to any broker."""
+    """Return whether the producer has a connection to any broker."""
     client = producer._sender._client
     return any(client.connected(b.node_id) for b in producer._metadata.brokers())
 
 
 def is_denied(producer: Any, topic: str) -> bool:
-    """Tell whether the brokers have said that this user may not see a topic."""
+    """Return whether the brokers have said that this user may not see a topic."""
     return topic in producer._metadata.unauthorized_topics
 
 
 def is_sender_thread(producer: Any) -> bool:
-    """Tell whether the caller is the producer's own background thread."""
+    """Return whether the caller is the producer's own background thread."""
     return threading.current_thread() is producer._sender

@@ -1,6 +1,6 @@
-"""What moves inside kafka-python's transaction manager (3.x), for transactions.
+"""Changes to kafka-python's transaction manager (3.x).
 
-It gives up for good where Java's client asks again, waits for ever where that one stops
+It gives up for good where Java's client asks again, waits forever where that one stops
 waiting, and can fence another instance where that one finds out that it was fenced.
 """
 

@@ -1,4 +1,4 @@
-"""Brokers' addresses, checked before anybody waits for one that cannot be reached."""
+"""Check brokers' addresses before a connection is tried."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ _ALLOWED = "host:port, with a comma between several; [::1]:9092 for IPv6"
 
 
 def check_servers(servers: object) -> str:
-    """Return the addresses, if each of them can be one.
+    """Return the addresses, if all are valid.
 
     Raises:
-        ClientConfigurationError: None is given, or one cannot be parsed; it is named.
+        ClientConfigurationError: No address is given, or one cannot be parsed; the text
+            names it.
     """
     if servers is None or servers == "":
         raise refuse(
@@ -28,7 +29,7 @@ def check_servers(servers: object) -> str:
     addresses = [each.strip() for each in servers.split(",") if each.strip()]
     for address in addresses or [servers]:
         if read_address(address) is None:
-            # What stands before an @ may be a password.
+            # The part before an @ may be a password.
             shown = address.rpartition("@")[2]
             said = f"bootstrap_servers: {shown!r} cannot be parsed: {_ALLOWED}"
             raise refuse(said, setting=_NAME)

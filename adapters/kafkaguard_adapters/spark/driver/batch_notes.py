@@ -1,9 +1,10 @@
-"""Where topics ended before a micro-batch was first tried.
+"""Store the end offsets of topics before a micro-batch is first tried.
 
-A driver that was killed tries its last micro-batch again, and what the first try wrote
-stays in the topics. So before anything of a micro-batch is sent, the end of its topics
-is noted in a file beside the checkpoint (not in it: who deletes the checkpoint keeps
-the note, and so is told that the stream begins anew).
+After a driver was killed, the stream repeats its last micro-batch, and records of the
+first try stay in the topics. So before a micro-batch is sent, the end offsets of its
+topics are stored in a file next to the checkpoint. The file is not in the checkpoint,
+so it remains when the checkpoint is deleted, and the report can say that the stream
+starts again.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from pyarrow import fs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: The note's name begins with a dot: Spark's file sources pass such files over, so a
-#: stream that reads ``*.json`` beside its checkpoint does not read the note.
+#: The file's name begins with a dot, because Spark's file sources ignore such files,
+#: also ``*.json`` next to the checkpoint.
 _SUFFIX = ".kafkaguard.json"
-#: How Spark calls the checkpoint of a query that was given none; it is used once.
+#: Spark's name for the checkpoint of a query without one; it is used once.
 _TEMPORARY = "temporary-"
 _log = logging.getLogger("kafkaguard.spark")
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is known of a micro-batch.
+    """The stored facts of a micro-batch.
 
     Attributes:
-        batch: Its id; None: it was planned, and its id is told when it is done.
-        before: The sum of the topics' end offsets before it was first tried; None: not
-            known.
-        anew_up_to: The last micro-batch of an earlier run whose input comes again,
-            since its checkpoint is gone.
-        last: The last micro-batch that was done, where this one was planned only.
+        batch: Its id, or None while it is planned and its id is unknown.
+        before: The sum of the topics' end offsets before it was first tried, or None if
+            unknown.
+        anew_up_to: The last micro-batch of an earlier run whose input is read again,
+            because its checkpoint was deleted.
+        last: The last finished micro-batch, if this one is only planned.
     """
 
     batch: int | None
@@ -48,15 +49,15 @@ class Note:
 def first_try(
     last: Note | None, batch: int, before: int | None
 ) -> tuple[Note, str | None]:
-    """Decide from when on a micro-batch counts.
+    """Decide from which end offsets a micro-batch is counted.
 
     Args:
-        last: The note of the last micro-batch; None: there is none.
+        last: The stored facts of the last micro-batch, or None.
         batch: The id of this one.
-        before: Where the topics end now, or ended when it was planned.
+        before: The topics' end offsets now, or when it was planned.
 
     Returns:
-        The note of this one, and what people should know.
+        The facts to store for this one, and a remark for the report.
     """
     done = -1 if last is None or last.batch is None else last.batch
     anew = -1 if last is None else last.anew_up_to
@@ -66,22 +67,25 @@ def first_try(
         anew = max(anew, done)
     if batch <= anew:
         said = (
-            f"the checkpoint is a new one: batch {batch} comes after batch {anew}, so "
-            "input that was written before may be written again"
+            f"the checkpoint is new: batch {batch} comes after batch {anew}, so "
+            "records that were written before may be written again"
         )
         return Note(batch, None, anew), said
     if batch > done + 1:
-        said = f"batch {batch} may have been tried before: there is no note of it"
+        said = (
+            f"batch {batch} may have been tried before: the end offsets of an earlier "
+            "try are not stored"
+        )
         return Note(batch, None, anew), said
     return Note(batch, before, anew), None
 
 
 class Notes:
-    """The note of a stream, in a file.
+    """The file with the stored facts of a stream.
 
     Args:
-        checkpoint: The stream's checkpoint, a path or an address of a file system that
-            Arrow knows.
+        checkpoint: The stream's checkpoint: a path, or an address of a file system that
+            Arrow supports.
     """
 
     def __init__(self, checkpoint: str) -> None:
@@ -89,11 +93,11 @@ class Notes:
         self._address = f"{folder}{slash}.{name}{_SUFFIX}"
 
     def begin(self, batch: int, before: int | None) -> tuple[int | None, str | None]:
-        """Note a micro-batch before anything of it is sent.
+        """Store a micro-batch before it is sent.
 
         Returns:
-            From where on its records count; None: not known. And what people should
-            know.
+            The end offsets from which its records are counted (None if unknown), and a
+            remark for the report.
         """
         try:
             note, said = first_try(self._read(), batch, before)
@@ -103,7 +107,7 @@ class Notes:
         return note.before, said
 
     def plan(self, before: int | None) -> int | None:
-        """Note a micro-batch whose id is not told yet; return from where it counts."""
+        """Store a micro-batch with an unknown id; return from where it is counted."""
         try:
             last = self._read()
             if last is not None and last.batch is None:
@@ -115,12 +119,12 @@ class Notes:
         return before
 
     def done(self, batch: int) -> tuple[int | None, str | None]:
-        """Note the id of what was planned; the same as of :meth:`begin` comes back."""
+        """Store the id of the planned micro-batch; return as :meth:`begin` does."""
         try:
             planned = self._read() or Note(None, None)
             if planned.batch is None:
                 last, before = planned.last, planned.before
-            else:  # The plan could not be noted.
+            else:  # The plan could not be stored.
                 last, before = planned, None
             note, said = first_try(last, batch, before)
             self._write(note)
@@ -141,7 +145,7 @@ class Notes:
             return _note(json.loads(file.read()))
 
     def _write(self, note: Note) -> None:
-        """Replace the file as a whole: a driver may be killed at any moment."""
+        """Replace the file atomically, because a driver may be killed at any moment."""
         files, path = _file_system(self._address)
         new = f"{path}.new"
         with files.open_output_stream(new) as file:
@@ -154,7 +158,9 @@ def _note(content: Any) -> Note:
         last = content.pop("last")
         return Note(**content, last=None if last is None else _note(last))
     except (AttributeError, KeyError, TypeError):
-        raise ValueError("it is not a note of a stream") from None
+        raise ValueError(
+            "the file does not have the stored offsets of a stream"
+        ) from None
 
 
 def _file_system(address: str) -> tuple[Any, str]:

@@ -1,4 +1,4 @@
-"""The columns that a write reads, by name and type, before anything starts."""
+"""The columns of a write, checked by name and type before the job starts."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def used_columns(schema: StructType) -> list[str]:
     for name in names:
         if name.lower() in _TYPES and name not in _TYPES:
             raise refuse(
-                f"column {name} would be passed over: the sink reads "
-                f"{name.lower()}, so rename it, or drop it if it is not meant"
+                f"column {name} would be ignored: the sink reads {name.lower()}. "
+                "Rename the column, or drop it"
             )
     used = [name for name in names if name in _TYPES]
     if doubled := {name for name in used if used.count(name) > 1}:
@@ -80,14 +80,14 @@ def _check_type(name: str, kind: DataType) -> None:
 def _check_destination(used: list[str], settings: SinkSettings) -> None:
     if "topic" in used and settings.topic:
         raise refuse(
-            "both a column topic and the option topic say where records go, and the "
-            "option would win silently: drop one",
+            "both a column topic and the option topic name the topic, and the option "
+            "would override the column: drop one",
             topic=settings.topic,
             setting="column topic",
         )
     if "topic" not in used and not settings.topic:
-        said = "nothing says where records go: set topic, or add a column topic"
+        said = "no topic is named: set topic, or add a column topic"
         raise refuse(said, setting="topic")
     if "topic" in used and settings.compacted is not None:
-        said = "compacted is about one topic, and a column topic names many"
+        said = "compacted describes one topic, and a column topic can name several"
         raise refuse(said, setting="compacted")

@@ -56,9 +56,9 @@ _CHECKPOINT = "checkpointLocation"
 
 
 class KafkaGuardSource(DataSource):
-    """Kafka, guarded, as a sink for batches and streams.
+    """The data source ``kafkaguard``, for batches and streams.
 
-    Spark wraps whatever is raised here in an ``AnalysisException`` with a traceback;
+    Spark wraps exceptions of it in an ``AnalysisException`` with a traceback;
     :func:`kafkaguard.spark.error_from` has the error itself.
     """
 
@@ -95,12 +95,12 @@ class KafkaGuardSource(DataSource):
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task tells ``commit``.
+    """The message of a task to ``commit``.
 
     Attributes:
-        counts: What became of its records.
-        growth: What a stream's writer saw before the micro-batch; ``commit`` runs in
-            another one.
+        counts: The outcomes of its records.
+        growth: The topics' end offsets before the micro-batch; ``commit`` runs in
+            another writer.
     """
 
     counts: TaskCounts
@@ -111,8 +111,8 @@ class BatchWriter(DataSourceArrowWriter):
     """Writes one batch.
 
     Args:
-        settings: How to write.
-        topics: What was found out about the topics.
+        settings: The settings of the write.
+        topics: Facts about the topics.
     """
 
     def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
@@ -132,14 +132,14 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(StreamArrowWriter):
-    """Writes one micro-batch; made anew for each, and once more for its commit.
+    """Writes one micro-batch; Spark makes one for each batch and one for each commit.
 
-    The one for the micro-batch is pickled for the tasks, the one for the commit is not:
-    so the brokers are asked when it is pickled, and a commit cannot fail of them.
+    Only the writer of the batch is pickled for the tasks. So the brokers are asked
+    while it is pickled, and a commit cannot fail because of a broker.
 
     Args:
-        settings: How to write.
-        checkpoint: The stream's, where an option says it.
+        settings: The settings of the write.
+        checkpoint: The stream's checkpoint, if an option names it.
     """
 
     def __init__(self, settings: SinkSettings, checkpoint: str | None = None) -> None:
@@ -149,7 +149,7 @@ class StreamWriter(StreamArrowWriter):
         self._growth: Growth | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Ask the brokers, once, on the way to the tasks."""
+        """Ask the brokers once, before the writer is sent to the tasks."""
         if self._topics is None:
             from kafkaguard_adapters.spark.driver.kept import KEEP_S
             from kafkaguard_adapters.spark.driver.topics import look_up
@@ -161,7 +161,7 @@ class StreamWriter(StreamArrowWriter):
         return vars(self)
 
     def _planned(self) -> Growth:
-        """Count from the moment before this micro-batch was first planned."""
+        """Return the end offsets from before this micro-batch was first planned."""
         growth = _growth(self._settings)
         if self._checkpoint is None:
             return replace(growth, before=None)
@@ -191,7 +191,7 @@ class StreamWriter(StreamArrowWriter):
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Let the driver's side find the error in Spark's text."""
+    """Encode an error so that the driver finds it in Spark's text."""
     try:
         yield
     except KafkaGuardError as error:
@@ -222,14 +222,14 @@ def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
 
 
 def _check_report(report: str) -> None:
-    """Open the file of the report as ``commit`` will, on the same machine."""
+    """Open the report file as ``commit`` will do, on the same machine."""
     try:
         Path(report).open("a").close()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise refuse(
-            f"report: the file {report!r} cannot be written to: {why}; name one on the "
-            "machine where the driver's JVM runs, in a folder that is there"
+            f"report: the file {report!r} cannot be written to: {why}; name a file on "
+            "the machine of the driver's JVM, in a folder that exists"
         ) from None
 
 
@@ -259,7 +259,7 @@ def _report(
 
 
 def _warn(text: str) -> None:
-    """Warn into Spark's log, whatever filters the process was started with."""
+    """Write a warning to Spark's log, despite the process's warning filters."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn(text, stacklevel=2)

@@ -45,7 +45,7 @@ _log = logging.getLogger("kafkaguard.spark")
 class ForeachBatch:
     """Writes each micro-batch as :func:`kafkaguard.spark.write` does.
 
-    Holds plain values only, so it pickles: Connect sends it to the server.
+    It has plain values only, so it can be pickled: Connect sends it to the server.
     """
 
     settings: SinkSettings
@@ -65,9 +65,9 @@ class ForeachBatch:
             self._hand_over(self.on_report, report, batch_id)
 
     def _write(self, batch: DataFrame, batch_id: int) -> WriteReport:
-        """Write, and keep what is known of the topics unless a broker contradicts it.
+        """Write with cached topic facts, and drop them if a broker contradicts them.
 
-        What refused a record may have changed since: it is looked up again, too.
+        Facts that refused a record may have changed, so they are looked up again, too.
         """
         check_frame(batch)
         order = check_order(batch, self.order_by)
@@ -89,7 +89,7 @@ class ForeachBatch:
         return report
 
     def _growth(self, batch: DataFrame, batch_id: int) -> Growth:
-        """Count from the moment before this micro-batch was first tried."""
+        """Return the end offsets from before this micro-batch was first tried."""
         growth = Growth.begin(self.settings)
         checkpoint = self.checkpoint or checkpoint_of(batch)
         if checkpoint is None:
@@ -102,11 +102,15 @@ class ForeachBatch:
     def _hand_over(
         self, on_report: OnReport, report: WriteReport, batch_id: int
     ) -> None:
-        """Let a hook see the report; its bugs do not break the stream."""
+        """Call a hook with the report; its exceptions do not break the stream."""
         try:
             on_report(report, batch_id)
         except Exception:  # noqa: BLE001 - a hook may raise anything
-            _log.exception("on_report failed for batch %d; the batch is done", batch_id)
+            _log.exception(
+                "on_report raised an exception for batch %d; the batch "
+                "itself succeeded",
+                batch_id,
+            )
 
 
 def foreach_batch(  # noqa: PLR0913 - one for each setting
@@ -124,34 +128,34 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
 ) -> ForeachBatch:
     """Make the function for ``df.writeStream.foreachBatch(...)``.
 
-    A stream lives through outages: what is known of its topics is kept for 60 s, or
-    for as long as no broker answers, and dropped when a record or a batch is refused.
-    A batch of a stream that knows nothing yet waits for an answer as long as the policy
-    says in its ``deadline``, at most an hour; without a policy 300 s.
+    A stream continues after outages: topic facts are cached for 60 s, or as long as no
+    broker answers, and dropped when a record or a batch is refused. The first batch of
+    a stream waits for an answer for the policy's ``deadline``, at most an hour, or 300
+    s without a policy.
 
     Args:
-        topic: As for :func:`kafkaguard.spark.write`; so are all others.
+        topic: As for :func:`kafkaguard.spark.write`, as all arguments up to ``config``.
         bootstrap_servers: The brokers' addresses.
-        policy: What happens to records that fail, and how hard to try.
-        compacted: Whether the topic is.
+        policy: The retry policy.
+        compacted: Whether the topic is compacted.
         max_record_bytes: The largest record.
-        partitions: How many tasks write.
-        order_by: By what the records of a key are ordered.
-        config: Settings of Kafka's client.
-        checkpoint: The query's ``checkpointLocation``. A note beside it lets the report
-            count duplicates of a micro-batch that is tried again after the driver was
-            killed. Default: as the query has it; Connect does not tell, so there
-            ``maybe_twice`` is None unless this is given.
-        on_report: Called with each batch's report and id, where the function runs: in
-            Connect that is a process on the server, so it must pickle and must bring
-            what it learns to a place that both can see.
+        partitions: The number of writing tasks.
+        order_by: The order of the records of a key.
+        config: Client settings.
+        checkpoint: The query's ``checkpointLocation``. A file next to it lets the
+            report count duplicates of a micro-batch that is repeated after the driver
+            was killed. Default: the query's. Connect does not expose it, so there
+            ``maybe_twice`` is None unless you give it.
+        on_report: Called with the report and the id of each batch, where the function
+            runs. In Connect that is a process on the server: it must be picklable and
+            must store its results where the client can read them.
 
     Returns:
         A function of a batch and its id. Its errors reach the driver as text;
-        :func:`kafkaguard.spark.error_from` makes a KafkaGuardError of them again.
+        :func:`kafkaguard.spark.error_from` converts them to a KafkaGuardError.
 
     Raises:
-        ClientConfigurationError: An argument cannot be meant.
+        ClientConfigurationError: An argument is not valid.
         TypeError: ``on_report`` cannot be called.
     """
     hook("foreach_batch(on_report)", on_report)

@@ -1,4 +1,4 @@
-"""The frame of a write and its order, checked before anything starts."""
+"""The DataFrame of a write and its order, checked before the job starts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ _LOGGERS_OF_PLANS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 def check_frame(df: Any) -> None:
-    """Check that it is a frame that can be written at once.
+    """Check that it is a DataFrame that is not a stream.
 
     Raises:
-        ClientConfigurationError: It is something else, or a stream.
+        ClientConfigurationError: It is not a DataFrame, or a stream.
     """
     check_type("df", df, DataFrame, "a DataFrame of Spark")
     if df.isStreaming:
         raise refuse(
-            "the frame is a stream: use df.writeStream with format('kafkaguard') or "
+            "the DataFrame is a stream: use df.writeStream with format('kafkaguard') "
+            "or "
             "foreachBatch(kafkaguard.spark.foreach_batch(...))"
         )
 
@@ -38,7 +39,7 @@ def check_partitions(partitions: int | None) -> None:
     """Check a number of tasks.
 
     Raises:
-        ClientConfigurationError: It is none.
+        ClientConfigurationError: It is not a positive whole number.
     """
     check_type("partitions", partitions, int | None, "a number of tasks")
     if partitions is not None and partitions < 1:
@@ -48,13 +49,13 @@ def check_partitions(partitions: int | None) -> None:
 def check_order(
     df: DataFrame, order_by: str | Column | Sequence[str | Column]
 ) -> list[str | Column]:
-    """Check by what a frame is to be ordered.
+    """Check the order of a DataFrame.
 
     Returns:
         Its columns as a list.
 
     Raises:
-        ClientConfigurationError: One of them is not there, or is no column.
+        ClientConfigurationError: A column does not exist, or the value is not a column.
     """
     given = as_order(order_by)
     for column in given:
@@ -65,10 +66,10 @@ def check_order(
 def as_order(
     order_by: str | Column | Sequence[str | Column],
 ) -> tuple[str | Column, ...]:
-    """Return by what to order as columns.
+    """Return the order as columns.
 
     Raises:
-        ClientConfigurationError: One of them is no column.
+        ClientConfigurationError: A value is not a column.
     """
     given = [order_by] if isinstance(order_by, str | Column) else order_by
     check_type("order_by", given, list | tuple, "a list of columns")
@@ -83,16 +84,16 @@ def _check_one(df: DataFrame, column: str | Column) -> None:
 
 
 def objection(make: Callable[[], DataFrame], columns: Sequence[str]) -> str | None:
-    """Say in one line what Spark has against an expression; None: nothing.
+    """Return Spark's error for an expression in one line, or None without an error.
 
     Args:
-        make: Makes a frame with the expression; nothing is run.
-        columns: What the expression may be about.
+        make: Makes a DataFrame with the expression, without running it.
+        columns: The columns that the expression may use.
     """
     try:
         with _without_plans():
-            # Connect looks at a plan only when it is asked for a schema, and knows that
-            # of a sorted frame without a look.
+            # Connect analyses a plan only for a schema, and not for that of a sorted
+            # DataFrame.
             _ = make().selectExpr("1").schema
     except AnalysisException as error:
         return _in_short(error, columns)
@@ -114,7 +115,7 @@ def _in_short(error: AnalysisException, columns: Sequence[str]) -> str:
 
 @contextmanager
 def _without_plans() -> Iterator[None]:
-    """Keep Spark from printing the whole plan beside the error that it raises."""
+    """Keep Spark from logging the whole plan when it raises an error."""
     loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS_OF_PLANS]
     for logger in loggers:
         logger.addFilter(_nothing)

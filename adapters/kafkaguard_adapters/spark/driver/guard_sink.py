@@ -1,4 +1,4 @@
-"""``guard_sink``: the checks as plain expressions, under Spark's own Kafka sink."""
+"""``guard_sink``: the checks as Spark expressions, for Spark's own Kafka sink."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kafkaguard._delivery.dead_letters import (
     Reason,
     reason_headers,
 )
+from kafkaguard_adapters.policy_uses import GUARD_SINK
 from kafkaguard_adapters.spark.driver.columns import used_columns
 from kafkaguard_adapters.spark.driver.frame import check_partitions
 from kafkaguard_adapters.spark.driver.plan import failing
@@ -45,20 +46,10 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.driver.refused_columns import Refused
     from kafkaguard_policies import RetryPolicy
 
-#: What of a policy is the business of the checks.
-_OBEYED = frozenset(
-    {
-        "dead_letter",
-        "null_key",
-        "on_reject",
-        "overrides.action",
-        "overrides.on_reject",
-    }
-)
-#: Methods of a frame that drop records; those behind other steps are not seen.
+#: Methods of a DataFrame that drop records. After another step they cannot be detected.
 _DROPPING = ("crossJoin", "dropna", "filter", "join", "where")
 _HEADERS = "array<struct<key:string,value:binary>>"
-#: Worked out once for each row, and not in each column that depends on it.
+#: Computed once for each row, not in each column that depends on it.
 _REASON = "_kafkaguard_reason"
 
 
@@ -71,50 +62,50 @@ def guard_sink(
     max_record_bytes: int | None = None,
     partitions: int = 4,
 ) -> DataFrame:
-    """Prepare a frame for Spark's own sink: ``.write.format("kafka")``.
+    """Prepare a DataFrame for Spark's own sink: ``.write.format("kafka")``.
 
-    Only Spark expressions: nothing is asked of a broker and no row crosses into Python,
-    so it works wherever Spark does, in batches and in streams. What only the broker
-    can find out fails the job, as ever; :func:`kafkaguard.spark.write` does better.
+    It uses Spark expressions only: it asks no broker and runs no Python for rows, so it
+    works wherever Spark runs, in batches and in streams. An error that only the broker
+    detects still fails the job; :func:`kafkaguard.spark.write` handles it.
 
     Do not set the sink's option ``topic``: it would override the column.
 
     Args:
-        df: Columns ``key`` and ``value``, and where wanted ``headers`` and
-            ``partition``.
-        topic: Where the records go.
+        df: Columns ``key`` and ``value``, and optionally ``headers`` and ``partition``.
+        topic: The topic.
         policy: What happens to a refused record: it goes to the dead-letter topic, is
-            dropped, or fails the job before anything is sent. A value that is too large
-            is cut to its first 1,024 bytes: what that topic takes is not asked. How
-            hard to try is the business of Spark's own sink. Default: it fails the job.
-        compacted: Whether the topic is, so that every record needs a key.
-        max_record_bytes: The largest record, key, value and headers together. Default:
+            dropped, or fails the job. A value that is too large is cut to its first
+            1,024 bytes, because the dead-letter topic's limit is unknown. Spark's own
+            sink decides about retries. Default: it fails the job.
+        compacted: Whether the topic is compacted, so that every record needs a key.
+        max_record_bytes: The largest record (key, value and headers) in bytes. Default:
             not checked.
-        partitions: How many tasks write; records of a key are written by one.
+        partitions: The number of writing tasks; all records of a key are in one.
 
     Returns:
-        Columns ``topic``, ``key``, ``value`` and ``headers``; and ``partition`` where
-        the frame has it, which is null for a dead letter. The frame refuses to be
-        filtered or joined.
+        Columns ``topic``, ``key``, ``value`` and ``headers``; and ``partition`` if the
+        DataFrame has it, which is null for a dead letter. Filters and joins of this
+        DataFrame raise an error.
 
     Raises:
-        ClientConfigurationError: A column is missing, doubled, of another type or
-            spelt in another case; the frame has a column topic as well; or an argument
-            cannot be meant.
+        ClientConfigurationError: A column is missing, duplicated, of another type or
+            written in another case; the DataFrame has a column topic; or an argument is
+            not valid.
     """
     check_type("df", df, DataFrame, "a DataFrame of Spark")
     check_type("topic", topic, str, "the name of a topic")
-    rules = read_policy(policy, _OBEYED, "guard_sink, under Spark's own sink,")
+    rules = read_policy(policy, GUARD_SINK, "guard_sink")
     letters = dead_letter_topic_of(rules, topic)
     check_topics(topic, letters)
     check_record_bytes(max_record_bytes)
     check_partitions(partitions)
     used = used_columns(df.schema)
     if "topic" in used:
-        raise refuse("guard_sink takes the topic as argument: drop the column topic")
+        raise refuse("guard_sink has the topic as argument: drop the column topic")
     if "timestamp" in used:
         raise refuse(
-            "Spark's own sink cannot set a record's time: drop the column timestamp, "
+            "Spark's own sink cannot set a record's timestamp: drop the column "
+            "timestamp, "
             "or use kafkaguard.spark.write"
         )
     limits = []
@@ -146,13 +137,14 @@ def guard_sink(
 
 
 def _as_last_step(guarded: DataFrame) -> DataFrame:
-    """Have a frame refuse what would drop records after their check."""
+    """Make a DataFrame refuse methods that drop records after their check."""
 
     def refusing(name: str) -> Callable[..., NoReturn]:
         def method(*_: object, **__: object) -> NoReturn:
             raise refuse(
-                f"{name} after guard_sink may drop records that were checked already, "
-                f"and a refused one among them fails the job: {name} first, then guard"
+                f"{name} after guard_sink may drop records that guard_sink has checked "
+                f"already, and a refused record among them fails the job: call {name} "
+                "before guard_sink"
             )
 
         return method
@@ -165,7 +157,7 @@ def _as_last_step(guarded: DataFrame) -> DataFrame:
 def _fates(
     refused: Iterable[Refused], rules: RetryPolicy, topic: str
 ) -> dict[OnReject, list[Refused]]:
-    """Part refusals by what the policy does with such records."""
+    """Group refusals by what the policy does with such records."""
     fates: dict[OnReject, list[Refused]] = {"raise": [], "dead_letter": [], "drop": []}
     for each in refused:
         fates[on_reject(rules, refusal(each.reason, topic))].append(each)
@@ -185,7 +177,7 @@ def _plan(df: DataFrame, topic: str) -> dict[str, Column]:
 
 
 def _is_one_of(refused: Iterable[Refused]) -> Column:
-    """Say whether a record is refused for one of these reasons."""
+    """Return a column: is a record refused for one of these reasons?"""
     found = F.col(_REASON).isin(*_names(refused))
     return F.coalesce(found, F.lit(False))
 
@@ -224,7 +216,7 @@ def _letter(
 
 
 def _why(topic: str, reasons: Iterable[str], dialect: Dialect) -> Column:
-    """Return the headers that say why a record was refused."""
+    """Return the headers with the reason of a refusal."""
     said: Column = F.array().cast(_HEADERS)
     for reason in reasons:
         known = reason_headers(
@@ -237,7 +229,7 @@ def _why(topic: str, reasons: Iterable[str], dialect: Dialect) -> Column:
 
 
 def _meant(partition: Column, dialect: Dialect) -> Column:
-    """Return the header that says which partition a record was meant for."""
+    """Return the header with the requested partition of a record."""
     known = [
         set(reason_headers("", topic=None, partition=number, dialect=dialect))
         for number in (None, 0)
@@ -255,7 +247,7 @@ def _only(condition: Column, header: Column) -> Column:
 
 
 def _named(header: Column, place: Column) -> Column:
-    """Call a header that has no name by its place."""
+    """Name a header without a name by its position."""
     name = F.concat(F.lit(NAMELESS), place.cast("string"))
     named = F.struct(name.alias("key"), header["value"].alias("value"))
     return F.when(is_nameless(header), named).otherwise(header)

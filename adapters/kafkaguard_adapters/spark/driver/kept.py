@@ -1,8 +1,8 @@
-"""What a process keeps between writes: a client that asks brokers, and what they said.
+"""State that a process keeps between writes: a client and cached topic settings.
 
-A stream's micro-batches follow each other within milliseconds, and a broker may be away
-between two of them. So its topics are not looked up for each batch; and when nobody
-answers, what was known goes on to hold: the records themselves wait in the producers.
+A stream's micro-batches follow each other within milliseconds, and brokers may be down
+between two of them. So topics are not looked up for each batch. While no broker
+answers, the cached facts stay valid, and the records wait in the producers.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-#: Seconds that a stream keeps what it knows of a topic, unless a broker contradicts it.
+#: Seconds that a stream caches facts of a topic, unless a broker contradicts them.
 KEEP_S = 60.0
 _log = logging.getLogger("kafkaguard.spark")
 
 
 class Asker(Protocol):
-    """Questions to a cluster."""
+    """Look-ups in a cluster."""
 
     def describe(self, names: Iterable[str], timeout: float) -> dict[str, SinkTopic]:
         """Look topics up."""
 
     def end_offsets(self, names: Iterable[str]) -> int | None:
-        """Sum up how many records were ever appended to topics; None: not known."""
+        """Return the sum of the topics' end offsets, or None if unknown."""
 
 
 class Kept:
-    """A client of one cluster, and the topics that it has looked up.
+    """A client of one cluster, and the cached facts of topics.
 
     Args:
-        connect: Makes the client. One that failed is not kept.
+        connect: Makes the client. A client that failed is not kept.
         now: The time in seconds.
     """
 
@@ -59,18 +59,18 @@ class Kept:
         keep_s: float = 0.0,
         old_timeout: float | None = None,
     ) -> dict[str, SinkTopic]:
-        """Look topics up, where what is known of them is too old.
+        """Look topics up, if the cached facts are too old.
 
         Args:
             names: The topics.
             timeout: Seconds to wait for an answer.
-            keep_s: How many seconds old it may be.
-            old_timeout: Seconds to wait where all topics are known, before what is
-                known holds for another batch. Default: it does not.
+            keep_s: The largest age of cached facts in seconds.
+            old_timeout: Seconds to wait if all topics are cached, before the cached
+                facts are used for another batch. Default: they are not used.
 
         Raises:
-            KafkaGuardError: A topic is missing, may not be written to, or nobody
-                answers.
+            KafkaGuardError: A topic does not exist or may not be written to, or no
+                broker answers.
         """
         wanted = list(names)
         due = [name for name in wanted if self._age(name) >= keep_s]
@@ -86,19 +86,23 @@ class Kept:
         except ClientNotConnectedError as error:
             if not will_do:
                 raise
-            _log.warning("what is known of the topics goes on to hold: %s", error)
+            _log.warning(
+                "topic settings cannot be looked up again, so the cached "
+                "ones are used: %s",
+                error,
+            )
         return {name: self._topics[name][1] for name in wanted}
 
     def forget(self, names: Iterable[str]) -> None:
-        """Drop what is known of topics: a broker has contradicted it."""
+        """Drop the cached facts of topics: a broker has contradicted them."""
         for name in names:
             self._topics.pop(name, None)
 
     def end_offsets(self, names: Iterable[str]) -> int | None:
-        """Sum up how many records were ever appended to topics; None: not known.
+        """Return the sum of the topics' end offsets, or None if unknown.
 
         Raises:
-            KafkaGuardError: Nobody answers.
+            KafkaGuardError: No broker answers.
         """
         return self._ask(lambda client: client.end_offsets(names))
 

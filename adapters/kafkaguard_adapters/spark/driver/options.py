@@ -32,8 +32,8 @@ def from_options(options: Mapping[str, str]) -> SinkSettings:
     """Make settings from Spark's options.
 
     Raises:
-        ClientConfigurationError: An option is unknown (the text has the nearest name),
-            belongs under ``kafka.``, or has a value that cannot be meant.
+        ClientConfigurationError: An option is unknown (the text has the closest name),
+            needs the prefix ``kafka.``, or has a wrong value.
     """
     given = {name.lower(): value for name, value in options.items()}
     own: dict[str, Any] = {}
@@ -74,13 +74,13 @@ def _number(name: str, value: str) -> int:
 
 
 def _policy(_name: str, value: str) -> Any:
-    """Read JSON; all else is the name of a preset, or a file."""
+    """Read JSON; any other text is the name of a preset or a file."""
     if not value.lstrip().startswith("{"):
         return value
     try:
         return json.loads(value)
     except ValueError as error:
-        said = f"option policy is no JSON: {error}"
+        said = f"option policy is not valid JSON: {error}"
         raise refuse(said, setting="policy") from None
 
 

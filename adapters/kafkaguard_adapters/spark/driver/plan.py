@@ -1,9 +1,10 @@
-"""The plan under a write: checks, then a shuffle, then the order that is asked for.
+"""The plan of a write: checks, a shuffle, the requested order.
 
-Where nothing asks for one of the three, there is no shuffle.
+If none of the three is requested, there is no shuffle.
 
-Spark finishes all tasks below a shuffle before it starts those above it. So where a
-refused record fails the job, the checks below it fail it before anything is sent.
+Spark finishes all tasks before a shuffle before it starts those after it. So if a
+refused record fails the job, the check before the shuffle fails it before anything is
+sent.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.settings import SinkSettings
 
 FEWEST, _MOST = 4, 64
-#: Stands for a size that Spark knows.
+#: The placeholder of a size that Spark computes.
 _SIZE = "<size>"
 
 
@@ -48,16 +49,16 @@ def under_write(
     partitions: int | None = None,
     order_by: Sequence[str | Column] = (),
 ) -> DataFrame:
-    """Build what is written from what the user gave.
+    """Build the DataFrame to write from the user's.
 
     Args:
-        df: The user's frame.
-        settings: How to write.
-        topics: What the driver knows of the topics.
+        df: The user's DataFrame.
+        settings: The settings of the write.
+        topics: Facts about the topics.
         columns: The columns that are written.
-        partitions: How many tasks write. Default: as many as the frame has; after a
-            shuffle as many as the topic has partitions, at least 4 and at most 64.
-        order_by: By what the records of a key are ordered. Default: not at all.
+        partitions: The number of writing tasks. Default: that of the DataFrame; after a
+            shuffle the number of the topic's partitions, at least 4 and at most 64.
+        order_by: The order of the records of a key. Default: none.
     """
     checked = _checked(df, settings, topics)
     if not (checked is not None or order_by or partitions):
@@ -76,7 +77,7 @@ def _tasks(settings: SinkSettings, topics: dict[str, SinkTopic]) -> int:
 
 
 def _spread(df: DataFrame) -> Column:
-    """Say by what to shuffle: records of a key together, those without one anywhere."""
+    """Return the shuffle key: records of a key together, others anywhere."""
     if "key" not in df.columns:
         return F.xxhash64("value")
     keyless = F.col("key").isNull()
@@ -86,10 +87,10 @@ def _spread(df: DataFrame) -> Column:
 def _checked(
     df: DataFrame, settings: SinkSettings, topics: dict[str, SinkTopic]
 ) -> Column | None:
-    """Return the column value, which fails the job at a record nobody would accept.
+    """Return the column value with a check that fails the job at a refused record.
 
     Returns:
-        The column; None: the policy lets no such record fail the job.
+        The column, or None if the policy lets no such record fail the job.
     """
     topic = settings.topic
     if topic is None:
@@ -127,7 +128,7 @@ def failing(value: Column, refused: Sequence[Refused], topic: str) -> Column:
 
 
 def _text(refused: Refused, topic: str) -> Column:
-    """Return what is said of a refused record, with its size where that is why."""
+    """Return the error text for a refused record, with its size if needed."""
     reason, limit = refused.reason, refused.limit
     if limit is None or refused.size is None:
         return F.lit(as_text(refusal(reason, topic)))

@@ -1,4 +1,4 @@
-"""Records that can never be accepted, found by Spark's own expressions."""
+"""Spark expressions that find records which can never succeed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Refused(NamedTuple):
-    """Which records are refused, and why.
+    """Columns that say which records are refused, and why.
 
     Attributes:
-        bad: True for such a record.
+        bad: True for a refused record.
         reason: Why.
-        limit: What it is larger than, if that is the reason.
-        size: How large it is, then.
+        limit: The limit, if the record is too large.
+        size: Its size, if the record is too large.
     """
 
     bad: Column
@@ -43,13 +43,13 @@ def refusals(
     limits: Sequence[Limit],
     partitions: int | None = None,
 ) -> list[Refused]:
-    """Say which records are refused, and why; a later reason is the stronger one.
+    """Return which records are refused, and why; a later reason has precedence.
 
     Args:
-        columns: The frame's columns.
-        compacted: Whether the topic is.
-        limits: How large a record may be.
-        partitions: How many the topic has. Default: not known.
+        columns: The DataFrame's columns.
+        compacted: Whether the topic is compacted.
+        limits: The size limits of a record.
+        partitions: The topic's number of partitions. Default: unknown.
     """
     found = []
     if "headers" in columns:
@@ -74,7 +74,7 @@ def refusals(
 
 
 def strongest(refused: Sequence[Refused]) -> Column:
-    """Return why a record is refused, in a word; null: it is not."""
+    """Return the reason of a refusal, or null."""
     reason = F.lit(None).cast("string")
     for each in refused:
         reason = F.when(each.bad, F.lit(str(each.reason))).otherwise(reason)
@@ -82,7 +82,7 @@ def strongest(refused: Sequence[Refused]) -> Column:
 
 
 def only(refused: Sequence[Refused], some: Sequence[Refused]) -> list[Refused]:
-    """Return some of the refusals, for the records of which they are the strongest."""
+    """Return some refusals, without records that have a stronger reason."""
     if len(some) == len(refused):
         return list(some)
     reason = strongest(refused)
@@ -90,12 +90,12 @@ def only(refused: Sequence[Refused], some: Sequence[Refused]) -> list[Refused]:
 
 
 def has_nameless(columns: Sequence[str]) -> Column:
-    """Say whether a record has a header without a name."""
+    """Return whether a record has a header without a name."""
     return _has_header(columns, is_nameless)
 
 
 def has_cut_name(columns: Sequence[str]) -> Column:
-    """Say whether a record has a header whose name librdkafka would cut."""
+    """Return whether a record has a header whose name librdkafka would cut."""
     return _has_header(columns, lambda header: header["key"].contains(NUL))
 
 
@@ -106,7 +106,7 @@ def _has_header(columns: Sequence[str], is_such: Callable[[Column], Column]) -> 
 
 
 def is_nameless(header: Column) -> Column:
-    """Say whether a header has no name; a null in the array is none either."""
+    """Return whether a header has no name, or is null."""
     return header["key"].isNull()
 
 
@@ -141,7 +141,7 @@ def _add_fields(total: Column, header: Column) -> Column:
 
 
 def _field(column: Column) -> Column:
-    """Count the bytes of a field with its length before it; null has a length, too."""
+    """Count the bytes of a field with its length; null has a length, too."""
     return _length(column) + _number(_length(column))
 
 

@@ -1,4 +1,4 @@
-"""What a write knows of a topic."""
+"""Facts about the topic of a write."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kafkaguard._verdicts.verdict import TopicFacts
 
 @dataclass(frozen=True, slots=True)
 class SinkTopic:
-    """A topic that is written to.
+    """A topic of a write.
 
     Attributes:
         name: Its name.
-        partitions: How many it has.
-        compacted: Whether ``cleanup.policy`` contains ``compact``; None: not known.
-        max_message_bytes: The largest batch that it takes; None: not known.
+        partitions: The number of partitions.
+        compacted: Whether ``cleanup.policy`` contains ``compact``; None if unknown.
+        max_message_bytes: The largest batch in bytes, or None if unknown.
     """
 
     name: str
@@ -25,5 +25,5 @@ class SinkTopic:
 
     @property
     def facts(self) -> TopicFacts:
-        """What a verdict may rest on."""
+        """The facts for verdicts."""
         return TopicFacts(compacted=self.compacted)

@@ -1,7 +1,7 @@
-"""Reports of micro-batches, told to OpenTelemetry, Prometheus and a stream's listener.
+"""Reports of micro-batches for OpenTelemetry, Prometheus and listeners.
 
-``foreach_batch`` hands its reports to ``on_report``. The data source writes them into a
-file, in a process beside the driver: a listener reads them from there.
+``foreach_batch`` calls ``on_report`` with its reports. The data source writes them to a
+file, in a process next to the driver, and a listener reads the file.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 RECORDS: Final = "kafkaguard.spark.records"
 SECONDS: Final = "kafkaguard.spark.batch.duration"
-_RECORDS_SAID = "Records of micro-batches, by what became of them"
-_SECONDS_SAID = "How long micro-batches took to write"
+_RECORDS_SAID = "Records of micro-batches, by outcome"
+_SECONDS_SAID = "Seconds that a micro-batch took to write"
 _log = logging.getLogger("kafkaguard.spark")
 
 
 def _counts(report: WriteReport) -> Iterator[tuple[dict[str, str], int]]:
-    """Go through a report's counts, each with its labels."""
+    """Return a report's counts, each with its labels."""
     topic = report.topic or ""
     yield {"topic": topic, "outcome": "delivered", "reason": ""}, report.delivered
     for outcome, reasons in (
@@ -42,7 +42,7 @@ def _counts(report: WriteReport) -> Iterator[tuple[dict[str, str], int]]:
 
 
 def otel_reports(meter: Any) -> OnReport:
-    """Make an ``on_report`` that counts for OpenTelemetry.
+    """Make an ``on_report`` that exports to OpenTelemetry.
 
     Args:
         meter: An ``opentelemetry.metrics.Meter``.
@@ -63,7 +63,7 @@ def otel_reports(meter: Any) -> OnReport:
 
 
 def prometheus_reports(registry: Any = None) -> OnReport:
-    """Make an ``on_report`` that counts for Prometheus.
+    """Make an ``on_report`` that exports to Prometheus.
 
     Args:
         registry: A ``CollectorRegistry``. Default: the one of ``prometheus_client``.
@@ -92,13 +92,13 @@ def prometheus_reports(registry: Any = None) -> OnReport:
 
 
 class ReportListener(StreamingQueryListener):
-    """Hands the reports of a stream's data source to ``on_report``, batch by batch.
+    """Calls ``on_report`` with the reports of a stream's data source.
 
     ``spark.streams.addListener(ReportListener("report.jsonl", on_report))``, where
     ``report.jsonl`` is the stream's option ``report``, on the same machine.
 
     Args:
-        report: The file. What stands in it already is passed over.
+        report: The file. Existing lines are skipped.
         on_report: Called with each report and its batch id.
     """
 
@@ -114,25 +114,25 @@ class ReportListener(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: ARG002, N802 - Spark's name
-        """Tell what was written since."""
+        """Report the new lines."""
         self.tell()
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: ARG002, N802 - Spark's name
-        """Tell what was written since."""
+        """Report the new lines."""
         self.tell()
 
     def tell(self) -> None:
-        """Hand over the reports that are new; a hook's bug does not stop them."""
+        """Call the hook with the new reports; its exceptions are logged."""
         for line in self._lines():
             content = json.loads(line)
             batch_id = content.pop("batch_id", -1)
             try:
                 self._on_report(WriteReport.from_dict(content), batch_id)
             except Exception:  # noqa: BLE001 - a hook may raise anything
-                _log.exception("on_report failed for batch %d", batch_id)
+                _log.exception("on_report raised an exception for batch %d", batch_id)
 
     def _lines(self) -> list[bytes]:
-        """Read whole lines: the last may not be written to its end yet."""
+        """Read complete lines; the last line may be incomplete."""
         if not self._file.exists():
             return []
         with self._file.open("rb") as file:

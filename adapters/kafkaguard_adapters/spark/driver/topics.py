@@ -1,4 +1,4 @@
-"""What the driver asks the brokers before a write, and after it."""
+"""Look-ups of topics before and after a write."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 ANSWER_TIMEOUT_S = 6.0
 _GLANCE_S = 0.1
 _PAUSE_S = _LEAST_S = 1.0
-#: After an outage nobody waits for librdkafka's own ten seconds.
+#: The longest reconnect pause, instead of librdkafka's ten seconds.
 _DEFAULTS = {"reconnect.backoff.max.ms": "1000"}
-#: How many clients a process keeps; each has a connection and threads.
+#: The number of clients that a process keeps; each has a connection and threads.
 _MOST_CLIENTS = 4
 _log = logging.getLogger("kafkaguard.spark")
 
 
 class Brokers:
-    """Questions to a cluster, each answered in a bounded time."""
+    """Look-ups in a cluster, each within a time limit."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
         from confluent_kafka.admin import AdminClient
@@ -56,8 +56,8 @@ class Brokers:
             timeout: Seconds to wait for an answer.
 
         Raises:
-            KafkaGuardError: A topic is missing, may not be seen or may not be written
-                to, or nobody answers.
+            KafkaGuardError: A topic does not exist, may not be described or written to,
+                or no broker answers.
         """
         wanted = list(names)
         end = time.monotonic() + timeout
@@ -116,10 +116,10 @@ class Brokers:
         return True
 
     def end_offsets(self, names: Iterable[str]) -> int | None:
-        """Sum up how many records were ever appended to topics; None: not known.
+        """Sum up how many records were ever appended to topics; None if unknown.
 
         Raises:
-            KafkaGuardError: A topic is missing, or nobody answers.
+            KafkaGuardError: A topic is missing, or no broker answers.
         """
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
         from confluent_kafka.admin import OffsetSpec
@@ -174,7 +174,7 @@ class Brokers:
         except KafkaException as error:
             code = error.args[0].code()
             if code == e.UnknownTopicOrPartitionError.code:
-                text = "there is no such topic"
+                text = "the topic does not exist"
                 raise errors.make(
                     code, text, topic=topic, api="Metadata", verdict=NO_TOPIC
                 ) from None
@@ -195,7 +195,7 @@ class Brokers:
                 return future.result(_GLANCE_S)
             if waited > ANSWER_TIMEOUT_S and not told:
                 told = True
-                text = "no broker at %s answers; waiting for up to %g s"
+                text = "no broker at %s answers; waiting up to %g s"
                 _log.warning(text, self._servers, timeout)
             self._admin.poll(0)
             if refused := [
@@ -208,7 +208,7 @@ class Brokers:
         return errors.make(
             e.ClientNotConnectedError,
             f"no broker at {self._servers} answered within {timeout:g} s: "
-            "check the address, and whether the listener wants TLS or a login",
+            "check the address, and whether the listener requires TLS or a login",
         )
 
 
@@ -225,7 +225,7 @@ def _check_may_write(topic: Any) -> None:
     if allowed and AclOperation.WRITE not in allowed:
         raise errors.make(
             e.TopicAuthorizationFailedError,
-            "this client may see the topic and not write to it: grant Write",
+            "this user may describe the topic but not write to it: grant the ACL Write",
             topic=topic.name,
             api="Metadata",
         )
@@ -267,11 +267,11 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
 
     Args:
         settings: How to write. Where they are those of a stream, what is known goes on
-            to hold if nobody answers, and a stream that knows nothing yet waits.
+            to hold if no broker answers, and a stream that knows nothing yet waits.
         keep_s: How many seconds old it may be.
 
     Raises:
-        KafkaGuardError: A topic is missing, nobody answers, or what was declared is
+        KafkaGuardError: A topic is missing, no broker answers, or what was declared is
             not so.
     """
     topics = kept_for(settings.client).find(
@@ -284,8 +284,8 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
         topics[settings.topic] = as_declared(topics[settings.topic], settings.compacted)
     if settings.dead_letter_topic and topics[settings.dead_letter_topic].compacted:
         raise refuse(
-            "a dead-letter topic that is compacted cannot take records without a key: "
-            "set its cleanup.policy to delete",
+            "a compacted dead-letter topic refuses records without a key: set its "
+            "cleanup.policy to delete",
             topic=settings.dead_letter_topic,
             setting=DEAD_LETTER,
         )

@@ -1,4 +1,4 @@
-"""``kafkaguard.spark.write``: a frame to Kafka, and a truthful report back."""
+"""``kafkaguard.spark.write``: write a DataFrame to Kafka and return a report."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def write(  # noqa: PLR0913 - one for each setting
         What became of the records.
 
     Raises:
-        KafkaGuardError: A setting cannot be meant, a topic is missing, nobody answers
-            within 8 s, or a record failed the job. Brokers that go away fail it within
-            twice ``delivery.timeout.ms`` and some 20 s (see docs/spark.md).
+        KafkaGuardError: A setting cannot be meant, a topic is missing, no broker
+            answers within 8 s, or a record failed the job. Brokers that go away fail it
+            within twice ``delivery.timeout.ms`` and some 20 s (see docs/spark.md).
     """
     check_frame(df)
     check_partitions(partitions)

@@ -1,4 +1,4 @@
-"""A batch of records as Arrow columns, whatever columns the frame has."""
+"""A batch of records as Arrow columns."""
 
 from __future__ import annotations
 

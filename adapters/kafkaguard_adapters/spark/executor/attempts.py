@@ -1,4 +1,4 @@
-"""Records that certainly were not written and may succeed later: sent again, in time.
+"""Send records again that were certainly not written and may succeed later.
 
 What a policy says of attempts, waits and budget holds for all records of a window that
 failed so together: they share the cause, and are one more attempt together.
@@ -43,7 +43,7 @@ class Attempts:
         settings: How to write.
         now: The time in seconds.
         sleep: Waits.
-        draw: Gives numbers from 0 to below 1.
+        draw: Returns random numbers from 0 to below 1.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Attempts:
         self._passing: dict[tuple[int, str | None], bool] = {}
 
     def begin(self) -> None:
-        """Count anew: what failed before has its outcome."""
+        """Count again: what failed before has its outcome."""
         self._machine = None
 
     def may_pass(self, failure: Failure) -> bool:
@@ -94,7 +94,8 @@ class Attempts:
             error.add_note(
                 f"{len(failures):,} records were not written in {attempts} "
                 f"{'attempt' if attempts == 1 else 'attempts'}; policy "
-                f"{self._settings.policy.name} ends here ({step.reason})"
+                f"{self._settings.policy.name} allows no further attempt "
+                f"({step.reason})"
             )
             raise error
         self._sleep(step.wait)

@@ -1,4 +1,4 @@
-"""Records that can never be accepted, found in Arrow columns before they are sent."""
+"""Find records in Arrow columns that can never succeed, before they are sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sending the records of one task, window by window.
+"""Send the records of one task, window by window.
 
 Records are handed to the producer until the window is full; a flush then says of each
 whether it was accepted (the client reports failures only). What failed is the business
@@ -43,8 +43,7 @@ _NAME_ONE = "name a dead-letter topic for such records"
 _SAID = {
     Reason.NULL_KEY: (
         e.InvalidRecordKeyError,
-        "a record without a key was meant for a compacted topic; give it a key or "
-        + _NAME_ONE,
+        "a record for a compacted topic has no key; give it a key or  " + _NAME_ONE,
     ),
     Reason.TOO_LARGE: (
         e.MessageTooLargeError,
@@ -56,11 +55,11 @@ _SAID = {
     ),
     Reason.DEAD_LETTER_TOPIC: (
         e.InvalidTopicError,
-        "a record names the dead-letter topic, where it would look like a refused one",
+        "a record names the dead-letter topic; name another topic",
     ),
     Reason.UNKNOWN_TOPIC: (
         e.UnknownTopicOrPartitionError,
-        "a record names a topic that there is not",
+        "a record names a topic that does not exist",
     ),
     Reason.UNKNOWN_PARTITION: (
         e.UnknownTopicOrPartitionError,
@@ -76,15 +75,15 @@ _SAID = {
     ),
     Reason.MALFORMED: (
         e.InvalidRecordError,
-        "a line of the source cannot be read as its columns say",
+        "a line of the source does not fit the declared columns",
     ),
     Reason.KEY_MADE_NULL: (
         e.InvalidRecordKeyError,
-        f"a cast in select.key made null of a value; mend the value or {_NAME_ONE}",
+        f"a cast in select.key made a value null; correct the value or {_NAME_ONE}",
     ),
     Reason.SUPERSEDED: (
         e.BatchMateRefusedError,
-        f"a later record of its key was accepted, but it failed; {_NAME_ONE}",
+        f"a record failed after a later record of its key was accepted;  {_NAME_ONE}",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""The delivery machine of one task: its facts, and its commands, one after the other.
+"""The driver of the delivery machine in a task: facts and commands in sequence.
 
 Nothing happens beside it, so no record needs a lock, and none is waited for but by a
 flush. While nothing fails there is no machine.
@@ -53,7 +53,7 @@ class TaskDriver:
 
     Args:
         settings: How to write.
-        known: What is known of topics.
+        known: Cached facts about topics.
         sender: Hands records to the client.
         config: The client's settings.
 
@@ -138,7 +138,10 @@ class TaskDriver:
         letters = self._settings.policy.dead_letter
         why = self._books.beyond(letters.limit)
         if topic is None and "{topic}" in letters.topic:
-            why = f"dead_letter.topic is {letters.topic}, and the record names no topic"
+            why = (
+                f"the name of the dead-letter topic ({letters.topic}) needs the "
+                "record's topic, and the record has none"
+            )
         if why is not None:
             add_words(error, f"no dead letter was sent: {why}")
             raise error
@@ -315,7 +318,7 @@ def _of_letter(
     if letter_error.verdict is not NO_ROOM:  # which says it
         reason = record.reason or reason_of(error)
         letter = letter_for(error.topic)
-        letter_error.summary = f"{letter} ({reason}) was not accepted"
+        letter_error.summary = f"{letter} ({reason}) was not delivered"
     return letter_error
 
 

@@ -1,4 +1,4 @@
-"""What an attempt at a task leaves for the later ones: that they are of no use.
+"""The stored error of a task attempt, so that later attempts fail at once.
 
 Spark runs a failed task again, and each attempt would send the good records once more.
 The note lies in the executor's own folder, which goes with the application; an attempt
@@ -42,7 +42,11 @@ def remember(context: Any, error: KafkaGuardError, failure: TaskFailedError) -> 
     try:
         _note(context).write_text(str(failure))
     except OSError as why:
-        _log.warning("later attempts will send again: %s", why)
+        _log.warning(
+            "the error of this attempt cannot be stored, so later attempts "
+            "send their records again: %s",
+            why,
+        )
 
 
 def _note(context: Any) -> Path:

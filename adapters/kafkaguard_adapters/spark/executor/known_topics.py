@@ -1,4 +1,4 @@
-"""What a task knows of the topics that it writes to."""
+"""Facts about the topics that a task writes to."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class KnownTopics:
         return self._find(topic).partitions
 
     def compacted(self, topic: str) -> bool | None:
-        """Whether a topic is; None: not known."""
+        """Whether a topic is; None if unknown."""
         return self._find(topic).compacted
 
     def refuses_null_keys(self, topic: str) -> bool:
@@ -70,13 +70,13 @@ class KnownTopics:
         return None if topic is None else self._find(topic).facts
 
     def look_again(self, topic: str | None) -> None:
-        """Look a topic up anew, once: the broker judges otherwise than it did."""
+        """Look a topic up again, once: the broker judges otherwise than it did."""
         if topic is not None and topic not in self._looked_again:
             self._looked_again.add(topic)
             self._topics.pop(topic, None)
 
     def renew(self) -> bool:
-        """Look up anew what a stream has known of its topic for a while.
+        """Look up again what a stream has known of its topic for a while.
 
         Returns:
             Whether that was done: once, since a record is about to be refused for it.
@@ -102,7 +102,7 @@ class KnownTopics:
         return limits
 
     def max_message_bytes(self, topic: str) -> int | None:
-        """The largest batch that a topic takes; None: not known."""
+        """The largest batch that a topic takes; None if unknown."""
         return self._find(topic).max_message_bytes
 
     def producer_config(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How large a record may be, and which setting says so."""
+"""The largest record, and the setting that says so."""
 
 from __future__ import annotations
 

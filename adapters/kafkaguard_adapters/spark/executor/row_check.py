@@ -1,4 +1,4 @@
-"""The check of rows whose topic a column names: only a task can know what is there."""
+"""The check of rows whose topic is in a column."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.settings import SinkSettings
 
-_NOTHING_SENT = "0 records were appended: all are checked before the first is sent"
+_NOTHING_SENT = (
+    "0 records were appended: all records are checked before the first one is sent"
+)
 
 
 @dataclass

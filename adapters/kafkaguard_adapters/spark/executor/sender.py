@@ -1,4 +1,4 @@
-"""A producer with its failures, kept for the next task of the same Python worker.
+"""A producer with its failures, kept for the next task of the Python worker.
 
 A new idempotent producer waits half a second for its id, and Spark runs many short
 tasks one after the other in the same worker. One that a task failed with is not kept.
@@ -121,7 +121,7 @@ class Sender:
         if left:
             raise errors.make(
                 e.ClientTimeoutError,
-                f"{left} records were not answered within {self._patience:g} s",
+                f"{left} records had no answer within {self._patience:g} s",
                 api="Produce",
             )
 
@@ -147,7 +147,7 @@ class Sender:
         raise errors.make(
             e.ClientQueueFullError,
             f"the producer's queue stayed full for {self._patience:g} s: the brokers "
-            "take records more slowly than Spark makes them",
+            "accept records more slowly than Spark sends them",
             topic=topic,
             api="Produce",
         )

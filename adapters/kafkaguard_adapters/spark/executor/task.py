@@ -1,4 +1,4 @@
-"""What runs in an executor: one partition of the frame, from Arrow to Kafka."""
+"""A task in an executor: one partition of the DataFrame, from Arrow to Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of a topic between two flushes, as the delivery machine asks about them.
+"""The records of a topic between two flushes, for the delivery machine.
 
 A delivery report does not say which record it is about. Of records that are alike in
 everything the last counts as the failed one, which never loses the newest.

@@ -1,1 +1,1 @@
-"""Pipeline files: read, checked and run."""
+"""Pipeline files: read, check, run."""

@@ -1,4 +1,4 @@
-"""What an SQL expression casts: a cast may make null of a value that was there."""
+"""The casts in an SQL expression that can turn a value into null."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a pipeline file, with the line of each mistake."""
+"""Read a pipeline file; each mistake has its line."""
 
 from __future__ import annotations
 
@@ -141,12 +141,12 @@ def _wrong_paths(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
     """Look at paths of this machine: what is to be read, and where Spark writes."""
     source, stream = pipeline.source.path, pipeline.stream
     if source and _is_local(source) and not glob(source):  # noqa: PTH207 - a user's pattern
-        yield ("source", "path"), f"there is no file {source}"
+        yield ("source", "path"), f"the file {source} does not exist"
     if stream and _is_local(stream.checkpoint):
         folders = [Path(stream.checkpoint), *Path(stream.checkpoint).parents]
         there = next(each for each in folders if os.access(each, os.F_OK))
         if not (there.is_dir() and os.access(there, os.W_OK)):
-            yield ("stream", "checkpoint"), f"{there} is no folder that can be written"
+            yield ("stream", "checkpoint"), f"{there} is not a writable folder"
 
 
 def _is_local(path: str) -> bool:

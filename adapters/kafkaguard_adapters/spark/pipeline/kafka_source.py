@@ -1,4 +1,4 @@
-"""A pipeline that reads from Kafka: where it begins; it must not read itself."""
+"""Pipelines that read from Kafka: where they start, and no loops."""
 
 from __future__ import annotations
 

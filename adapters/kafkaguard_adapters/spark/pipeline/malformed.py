@@ -1,4 +1,4 @@
-"""Records that a pipeline refuses itself: malformed lines, and keys that were lost.
+"""Records that a pipeline refuses: malformed lines, and keys that became null.
 
 Where such a record is set aside, the column :data:`REFUSED` tells the sink why. Where
 it is to stop the job, its columns fail it below the shuffle: before anything is sent.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _OF_A_ROW = {"key", "topic", "partition", "timestamp", "headers"}
 _FILE, _DIGEST = "<file>", "<digest>"
 _WHICH = (
-    f"{_FILE} has a line that cannot be read as its columns say (the MD5 of the line "
+    f"{_FILE} has a line that does not fit the declared columns (the MD5 of the line "
     f"is {_DIGEST})"
 )
 _FOUND = re.compile(r"MALFORMED: (\S+) has a line .*MD5 of the line is (\w{32})\)")

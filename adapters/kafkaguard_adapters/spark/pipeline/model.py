@@ -1,4 +1,4 @@
-"""The models of a pipeline file: what goes from where into which topic."""
+"""The models of a pipeline file."""
 
 import os
 import re
@@ -46,8 +46,8 @@ def _expression(value: str) -> str:
     if found := _VARIABLE.search(value):
         name = found[1]
         raise ValueError(
-            f"${{{name}}} is not put in here: this is an expression of SQL. Write its "
-            f"value, as '...'; for the text itself, concat('$', '{{{name}}}')"
+            f"${{{name}}} is not replaced here, because this is an SQL expression. "
+            f"Write the value as '...'; for the text itself, concat('$', '{{{name}}}')"
         )
     return value
 
@@ -74,14 +74,14 @@ class Source(Part):
     format: Text
     """Any format that Spark reads: ``csv``, ``json``, ``parquet``, ``kafka`` ..."""
     path: ExpandedPath | None = None
-    """A file, folder or pattern; relative to the pipeline file, ``${NAME}`` put in."""
+    """A file, folder or pattern, relative to the pipeline file, with ``${NAME}``."""
     columns: Text | None = None
     """The columns and their types, as in ``CREATE TABLE``. Default: as found."""
     options: dict[str, Expanded] = Field(default_factory=dict)
     """Options of the format; ``${NAME}`` stands for an environment variable."""
     on_malformed: OnMalformed | None = None
-    """What becomes of a line that does not fit the columns: ``raise``, or
-    ``dead_letter`` it as it is. Default: what ``policy.on_reject`` says."""
+    """What happens to a line that does not fit the columns: ``raise`` or
+    ``dead_letter``. Default: as ``policy.on_reject``."""
 
 
 class Select(Part):
@@ -92,11 +92,11 @@ class Select(Part):
     key: Expression | None = None
     """The key, text or binary. Default: none."""
     topic: Expression | None = None
-    """The topic of each record, where ``sink.topic`` does not say it."""
+    """The topic of each record, if ``sink.topic`` is not given."""
     partition: Expression | None = None
     """The partition. Default: by the key, as Java's clients do."""
     timestamp: Expression | None = None
-    """The record's time, a timestamp. Default: when it is sent."""
+    """The record's timestamp. Default: the time of sending."""
     headers: dict[str, Expression] | Expression = Field(default_factory=dict)
     """Headers by name; or an expression for all of them, as ``headers`` of Kafka's own
     source with the option ``includeHeaders``."""
@@ -112,9 +112,9 @@ class Sink(Part):
     partitions: int | None = Field(default=None, ge=1)
     """How many tasks write. Default: as many as the topic has partitions."""
     compacted: bool | None = None
-    """Whether the topic is. Default: look it up."""
+    """Whether the topic is compacted. Default: looked up."""
     max_record_bytes: int | None = Field(default=None, ge=1)
-    """The largest record. Default: as the topic says."""
+    """The largest record in bytes. Default: the topic's limit."""
     config: dict[str, Expanded] = Field(default_factory=dict)
     """Settings of Kafka's client; ``${NAME}`` stands for an environment variable."""
 
@@ -123,9 +123,9 @@ class Stream(Part):
     """Makes the pipeline a stream."""
 
     checkpoint: ExpandedPath
-    """The folder where Spark notes how far it is; as ``source.path``."""
+    """The folder of Spark's checkpoint, relative to the pipeline file."""
     every: Text | None = None
-    """How often, as ``10 seconds``, until it is stopped. Default: what is there now."""
+    """The interval between batches, as ``10 seconds``. Default: one run only."""
 
 
 class Pipeline(Part):
@@ -135,11 +135,10 @@ class Pipeline(Part):
     select: Select
     sink: Sink
     name: Text = "kafkaguard pipeline"
-    """What Spark calls the application."""
+    """The name of the Spark application."""
     policy: PolicyText | None = None
-    """What happens to records that fail, and how hard to try: a preset, a policy file
-    beside this one, or the policy itself, which may say ``extends``. Default: a record
-    that fails stops the job."""
+    """The retry policy: a preset, a policy file next to this one, or the policy itself,
+    which may have ``extends``. Default: a record that fails stops the job."""
     order_by: Annotated[list[Expression], BeforeValidator(_as_list)] = Field(
         default_factory=list
     )

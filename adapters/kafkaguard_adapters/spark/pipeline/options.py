@@ -1,4 +1,4 @@
-"""Options of a source that Spark would pass over without a word."""
+"""Options of a source that Spark would ignore silently."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_names(source: Source, known: Collection[str]) -> None:
     Args:
         source: The source.
         known: The names that there are. One with a dot in it may be a setting of the
-            file system, and is passed over, but where the source is Kafka.
+            file system, and is ignored, but where the source is Kafka.
 
     Raises:
         MistakeError: There is no such option; the text has the nearest.
@@ -78,7 +78,7 @@ def check_names(source: Source, known: Collection[str]) -> None:
             hint = f"; a setting of Kafka's client is written 'kafka.{name}'"
         raise MistakeError(
             ("source", "options", name),
-            f"the format {source.format} has no such option, and Spark would pass over "
+            f"the format {source.format} has no such option, and Spark would ignore "
             f"it{hint}",
         )
 
@@ -90,7 +90,7 @@ def _check_setting(name: str) -> None:
     if near not in (None, setting):
         raise MistakeError(
             ("source", "options", name),
-            f"Kafka's client has no such setting, and would pass over it; did you mean "
+            f"Kafka's client has no such setting, and would ignore it; did you mean "
             f"'{_SETTING}{near}'?",
         )
 

@@ -1,4 +1,4 @@
-"""Where in a pipeline file it stands what an error is about."""
+"""The place in a pipeline file that an error is about."""
 
 from __future__ import annotations
 

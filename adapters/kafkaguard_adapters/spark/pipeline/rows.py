@@ -1,4 +1,4 @@
-"""The rows of a pipeline's source, and what of it Spark could not read as rows.
+"""The rows of a pipeline's source, and the lines that Spark could not read.
 
 Spark reads what it can of a line that does not fit, and leaves nulls for the rest. So
 a column of our own asks for such lines as they are. A user's ``*`` must not mean that
@@ -93,7 +93,7 @@ def on_malformed(pipeline: Pipeline) -> OnMalformed | None:
         if asked is not None:
             raise MistakeError(
                 ("source", "on_malformed"),
-                f"Spark tells of malformed lines for {', '.join(_TELLS)}, and not for "
+                f"Spark detects malformed lines in {', '.join(_TELLS)}, and not in "
                 f"{source.format}: leave it out",
             )
         return None
@@ -103,7 +103,7 @@ def on_malformed(pipeline: Pipeline) -> OnMalformed | None:
     if asked == "dead_letter" and fate != "dead_letter":
         raise MistakeError(
             ("source", "on_malformed"),
-            "dead_letter needs a policy that sets such records aside: policy: "
+            "dead_letter needs a policy with a dead-letter topic: policy: "
             "{extends: spark-sink, dead_letter: {topic: ...}}",
         )
     default: OnMalformed = "raise" if fate == "raise" else "dead_letter"
@@ -125,8 +125,9 @@ def _check_options(source: Source) -> OnMalformed | None:
             return "raise"
         raise MistakeError(
             place,
-            f"{value} is not obeyed here: write on_malformed: dead_letter, in source, "
-            "to set malformed lines aside, or on_malformed: raise to stop at one",
+            f"{value} is not supported here: in source, write on_malformed: "
+            "dead_letter to keep malformed lines, or on_malformed: raise to stop at "
+            "one",
         )
     return None
 
@@ -188,7 +189,7 @@ def _loaded(
 def _check_names(spark: SparkSession, source: Source, columns: Sequence[str]) -> None:
     """Compare the first line of a CSV file with the columns that are declared for it.
 
-    Spark reads by place and passes over the names that stand in the file.
+    Spark reads by place and ignores the names that stand in the file.
     """
     options = {name.lower(): value for name, value in source.options.items()}
     has_header = options.pop("header", "false").lower() == "true"
@@ -218,12 +219,12 @@ def header_mistake(
     if has_header and first and not same:
         return (
             f"the file's header has {', '.join(value or '' for value in first)}, and "
-            "Spark reads by place: declare all of its columns, by these names and in "
-            "this order"
+            "Spark reads columns by position: declare all columns, with these names "
+            "and in this order"
         )
     if same and not has_header:
         return (
-            "the first line of the file has the names of the columns, and would be "
-            "read as a record: add to options: {header: true}"
+            "the first line of the file has the column names and would be read as a "
+            "record: add header: true to the options"
         )
     return None

@@ -1,4 +1,4 @@
-"""Running a pipeline: from its source through its expressions into its topics."""
+"""Run a pipeline: from the source through its expressions into topics."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def check_target(pipeline: Pipeline) -> None:
     """Check settings and topics, and what of the source needs no Spark.
 
     Raises:
-        MistakeError: A setting cannot be meant, a topic is missing, or nobody answers
-            within 8 s.
+        MistakeError: A setting cannot be meant, a topic is missing, or no broker
+            answers within 8 s.
         KafkaGuardError: The brokers refuse the client.
     """
     on_malformed(pipeline)

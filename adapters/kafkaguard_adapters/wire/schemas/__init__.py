@@ -1,4 +1,4 @@
-"""Messages that kafka-python's protocol engine does not have (KIP-848)."""
+"""Messages that kafka-python's protocol engine lacks (KIP-848)."""
 
 from __future__ import annotations
 

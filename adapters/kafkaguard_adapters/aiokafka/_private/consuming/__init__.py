@@ -1,1 +1,1 @@
-"""What guarding reaches inside aiokafka's consumer."""
+"""Private attributes of aiokafka's consumer."""

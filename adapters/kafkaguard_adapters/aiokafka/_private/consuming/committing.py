@@ -1,4 +1,4 @@
-"""aiokafka's commits: what each partition is answered.
+"""Commits of aiokafka: the broker's answer for each partition.
 
 The client tries a whole commit again without end while the error may pass, and only
 logs what fails in the background. So a commit of the guard's ends with the first

@@ -1,4 +1,4 @@
-"""aiokafka's reads: what each is answered, and partitions that are left out.
+"""Reads of aiokafka: the answer to each, and partitions that are left out.
 
 The fetcher sends through a stand-in for its client that sees each answer first. What
 the guard deals with is taken out of the answer: the fetcher would only log it, reset
@@ -194,7 +194,7 @@ class Fetching:
             _log.exception("the guard failed; the consumer reads on without it")
 
     def _takes(self, topic: str, each: Any, asked: Mapping[Any, int]) -> bool:
-        """Tell whether the guard deals with a partition of an answer."""
+        """Return whether the guard deals with a partition of an answer."""
         place, code = TopicPartition(topic, each[0]), each[1]
         position = asked[place]
         if not code:
@@ -225,7 +225,7 @@ class Fetching:
             self._client.force_metadata_update()
 
     def listed(self, response: Any) -> None:
-        """Take in the answer to a ListOffsets: one refusal fails it for the fetcher."""
+        """Record the answer to a ListOffsets: one refusal fails it for the fetcher."""
         for topic, parts in response.topics:
             for each in parts:
                 place = TopicPartition(topic, each[0])
@@ -233,7 +233,7 @@ class Fetching:
                     self._refused(place, Refusal(each[1], LIST_OFFSETS))
 
     def broken(self, request: Any, error: KafkaError) -> None:
-        """Take in that a broker could not be asked."""
+        """Record that a broker could not be asked."""
         for place, position in _offsets(request):
             if self._is_current(place, position):
                 known = errors.translate(

@@ -1,4 +1,4 @@
-"""Every name inside aiokafka's consumer that is used, and their check."""
+"""The private names of aiokafka's consumer that the guard uses, and their check."""
 
 # ruff: noqa: SLF001 - looking inside is what this module is for
 
@@ -33,7 +33,7 @@ REPLACED_IN_GROUP = {
 
 
 def is_started(consumer: Any) -> bool:
-    """Tell whether a consumer was started; one that does not say so may have been."""
+    """Return whether a consumer was started; one that does not say so may have been."""
     return getattr(consumer, "_fetcher", consumer) is not None
 
 

@@ -1,1 +1,1 @@
-"""Inside aiokafka's producer: what its public interface does not tell or allow."""
+"""Private attributes of aiokafka's producer."""

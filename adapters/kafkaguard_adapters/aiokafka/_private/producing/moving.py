@@ -1,4 +1,4 @@
-"""Reaching into aiokafka's producer: what its public interface neither tells nor does.
+"""Changes to private state of aiokafka's producer.
 
 Its futures are the application's. So those of a failed batch stay open until the guard
 settles them, and one that is sent again gets the outcome of its successor.
@@ -9,6 +9,7 @@ settles them, and one that is sent again gets the outcome of its successor.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,7 +23,7 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import EndTxnRequest
 from aiokafka.structs import RecordMetadata
 
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from kafkaguard._delivery.facts import Raw
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Gate(Protocol):
         """Return what takes in a record; it is called for each, so it is made once."""
 
     async def add_batch(self, builder: Any, tp: Any, timeout: float) -> Any:  # noqa: ASYNC109 - the client's own signature
-        """Take in a batch of the application's own."""
+        """Record a batch of the application's own."""
 
 
 class Hooks:
@@ -109,7 +110,7 @@ class Hooks:
         producer.client.send = self.send
 
     def follow(self, batch: Any) -> None:
-        """Have a batch told of; one that cannot be followed is sent all the same."""
+        """Have a batch told of; one that cannot be followed is sent nevertheless."""
         followed = self._begin(batch)
         if followed is not None:
             self.followed[batch] = followed
@@ -251,7 +252,7 @@ class _BatchHooks:
 
 
 def was_seen(future: asyncio.Future[Any]) -> bool:
-    """Tell whether somebody has looked at the exception of a future."""
+    """Return whether somebody has looked at the exception of a future."""
     return not future.cancelled() and not future._log_traceback
 
 
@@ -281,20 +282,20 @@ def wrap_key_serializer(producer: Any, note: Callable[[Any, Any], None]) -> None
     producer._key_serializer = serialize_and_note
 
 
-def check_partitioner(
-    producer: Any, refusal: Callable[[str, Any, set[int]], Exception]
-) -> None:
-    """Have a partition refused that the application's partitioner makes up.
+def check_partitioner(producer: Any, refusal: Callable[..., Exception]) -> None:
+    """Have a partition refused that the topic does not have.
 
-    The client would take the record, and keep it until its time is over.
+    The client would take a record whose partitioner has made one up, and keep it until
+    its time is over; where the call names one, it raises an AssertionError.
 
     Args:
-        producer: Whose partitioner is meant; one of the client's own makes up nothing.
-        refusal: Makes the error, of a topic, the partition and those that are there.
+        producer: Whose partitions are meant.
+        refusal: Makes the error, of a topic, the partition, those that are there, and
+            whether the call has named it.
     """
-    if type(producer._partitioner).__module__.startswith("aiokafka."):
-        return
-    choose, cluster = producer._partition, producer.client.cluster
+    trusted = type(producer._partitioner).__module__.startswith("aiokafka.")
+    choose = producer._partition
+    partitions_of = producer.client.cluster.partitions_for_topic
 
     def choose_and_check(
         topic: str,
@@ -304,12 +305,25 @@ def check_partitioner(
         serialized_key: Any,
         serialized_value: Any,
     ) -> Any:
-        chosen = choose(topic, partition, key, value, serialized_key, serialized_value)
-        if partition is None:
-            known = cluster.partitions_for_topic(topic)
-            if known is not None and chosen not in known:
-                raise refusal(topic, chosen, known)
-        return chosen
+        is_given = partition is not None
+        try:
+            chosen = choose(
+                topic, partition, key, value, serialized_key, serialized_value
+            )
+        except AssertionError:
+            if not is_given:
+                raise
+            chosen = partition
+        else:
+            if is_given or trusted:
+                return chosen
+        known = partitions_of(topic)
+        if known is None or chosen in known:
+            return chosen
+        error: Any = refusal(topic, chosen, known, is_given=is_given)
+        if not (serialized_key is None and serialized_value is None):
+            error.kafkaguard_raw = Raw(serialized_key, serialized_value)
+        raise error
 
     producer._partition = choose_and_check
 
@@ -333,10 +347,28 @@ def keep_large_records(producer: Any) -> None:
     producer._serialize = serialize_and_keep
 
 
-def bytes_of(error: BaseException) -> Raw | None:
-    """Return the bytes that the error for a record carries."""
+_ARGUMENTS = inspect.signature(AIOKafkaProducer.send)
+
+
+def bytes_of(
+    error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Raw | None:
+    """Return the bytes that the error for a record carries; None: it carries none.
+
+    Args:
+        error: What ``send`` has raised.
+        args: With what it was called.
+        kwargs: The same.
+    """
     raw: Raw | None = getattr(error, "kafkaguard_raw", None)
-    return raw
+    if raw is None:
+        return None
+    try:
+        given = _ARGUMENTS.bind_partial(None, *args, **kwargs).arguments
+    except TypeError:  # a signature of the user's own
+        return raw
+    headers = given.get("headers") or raw.headers or ()
+    return raw._replace(timestamp_ms=given.get("timestamp_ms"), headers=headers)
 
 
 class NullKeyNotes:
@@ -440,7 +472,7 @@ def take_identity(producer: Any, identity: PidAndEpoch) -> None:
 
 
 def refuse(producer: Any) -> None:
-    """Take in no more records; those that wait for room are told."""
+    """Record no more records; those that wait for room are told."""
     producer._message_accumulator._closed = True
 
 

@@ -1,4 +1,4 @@
-"""Every name inside aiokafka's producer that is used, and their check.
+"""The private names of aiokafka's producer that the guard uses, and their check.
 
 An aiokafka that has changed inside must not switch a guard off unseen: the names are
 looked for when a producer is wrapped, and the methods that are replaced must take what

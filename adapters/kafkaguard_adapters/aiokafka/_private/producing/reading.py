@@ -1,4 +1,4 @@
-"""Reading what is inside aiokafka's producer."""
+"""Read access to private state of aiokafka's producer."""
 
 # ruff: noqa: SLF001 - looking inside is what this module is for
 
@@ -24,7 +24,7 @@ _NO_LIMIT = 1 << 31
 
 
 def is_told(producer: Any) -> bool:
-    """Tell whether a guard follows the batches of a producer already."""
+    """Return whether a guard follows the batches of a producer already."""
     accumulator = producer._message_accumulator
     return getattr(accumulator._append_batch, "__self__", None) is not accumulator
 
@@ -36,7 +36,7 @@ def loop_of(producer: Any) -> asyncio.AbstractEventLoop:
 
 
 def is_idempotent(producer: Any) -> bool:
-    """Tell whether a producer numbers its batches."""
+    """Return whether a producer numbers its batches."""
     return producer._txn_manager is not None
 
 
@@ -59,17 +59,17 @@ def largest_request(producer: Any) -> int:
 
 
 def compresses(producer: Any) -> bool:
-    """Tell whether batches are compressed."""
+    """Return whether batches are compressed."""
     return bool(producer._message_accumulator._compression_type)
 
 
 def was_started(producer: Any) -> bool:
-    """Tell whether a producer was started, and has its sender."""
+    """Return whether a producer was started, and has its sender."""
     return producer._sender.sender_task is not None
 
 
 def is_closed(producer: Any) -> bool:
-    """Tell whether a producer was stopped."""
+    """Return whether a producer was stopped."""
     return bool(producer._closed)
 
 
@@ -85,7 +85,7 @@ def why_ended(task: asyncio.Task[None]) -> BaseException | None:
 
 
 def is_numbered(batch: Any) -> bool:
-    """Tell whether a batch of an idempotent producer has its number."""
+    """Return whether a batch of an idempotent producer has its number."""
     return bool(batch.retry_count)
 
 

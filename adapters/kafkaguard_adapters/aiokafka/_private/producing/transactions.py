@@ -1,4 +1,4 @@
-"""What is inside aiokafka's transactions: where one stands, and how it ended."""
+"""Private state of aiokafka's transactions."""
 
 # ruff: noqa: SLF001 - looking inside is what this module is for
 
@@ -30,22 +30,22 @@ def state_of(producer: Any) -> str:
 
 
 def is_open(producer: Any) -> bool:
-    """Tell whether a transaction has begun and has not ended, as the client sees it."""
+    """Return whether the client has an open transaction."""
     return producer._txn_manager.state in _OPEN
 
 
 def is_in_transaction(producer: Any) -> bool:
-    """Tell whether records can be sent."""
+    """Return whether records can be sent."""
     return bool(producer._txn_manager.is_in_transaction())
 
 
 def has_failed(producer: Any) -> bool:
-    """Tell whether the transaction can only be aborted."""
+    """Return whether the transaction can only be aborted."""
     return producer._txn_manager.state is TransactionState.ABORTABLE_ERROR
 
 
 def is_fatal(producer: Any) -> bool:
-    """Tell whether the client can do nothing any more."""
+    """Return whether the client can do nothing any more."""
     return bool(producer._txn_manager.is_fatal_error())
 
 

@@ -1,1 +1,1 @@
-"""What guarding reaches inside kafka-python's consumer (3.x)."""
+"""Private attributes of kafka-python's consumer (3.x)."""

@@ -1,4 +1,4 @@
-"""kafka-python's commits: what each partition is answered.
+"""Commits of kafka-python: the broker's answer for each partition.
 
 The client retries a whole commit until its time is up, tells of one partition only, and
 raises nothing where nobody waits. So its reading of the answer is replaced: a commit of

@@ -1,4 +1,4 @@
-"""kafka-python's reads: what each is answered, and partitions that are left out.
+"""Reads of kafka-python: the answer to each, and partitions that are left out.
 
 The fetcher's answers are parsed on the thread that polls; what is sent is chosen, and
 broken connections and starts that cannot be looked up are noticed, on the client's own
@@ -83,7 +83,7 @@ class Fetching:
         self._resettable.add(place)
 
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error has it
-        """Raise an error from the poll that is under way, or from the next one."""
+        """Raise an error from the poll that is running, or from the next one."""
         self._failures.append(error)
 
     def readers(self) -> Mapping[TopicPartition, Reader]:
@@ -141,7 +141,7 @@ class Fetching:
         return None
 
     def _is_clients(self, place: Any, completed_fetch: Any) -> bool:
-        """Tell whether an answer is of no interest, or is the client's to deal with."""
+        """Return whether an answer is left to the client."""
         if not self._subscription.is_fetchable(place):
             return True
         position = self._subscription.assignment[place].position

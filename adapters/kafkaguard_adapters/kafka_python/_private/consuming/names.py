@@ -1,4 +1,4 @@
-"""Every name inside kafka-python's consumer (3.x) that is used, and their check."""
+"""The private names of kafka-python's consumer that the guard uses, and a check."""
 
 # ruff: noqa: SLF001 - looking inside is what this module is for
 

@@ -1,0 +1,205 @@
+"""The attempts and waits of a policy, for records that certainly were not written.
+
+Each record has its own attempts and its own deadline, counted from the call. Records of
+a topic that fail between two hand-overs share the cause: they are one more request for
+the cluster, so they draw one wait and take one token of the budget together.
+"""
+
+from __future__ import annotations
+
+import math
+from random import random
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkaguard._retries.events import BreakerEvent, BudgetEvent, GiveUpEvent
+from kafkaguard._retries.machine import Machine, Step, StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard._delivery.facts import Traits
+    from kafkaguard._delivery.records import Record
+    from kafkaguard._retries.breaker import Change, CircuitBreaker
+    from kafkaguard._retries.budget import RetryBudget
+    from kafkaguard._retries.machine import Ruling
+    from kafkaguard.errors import KafkaGuardError
+
+#: The policy leaves it to the client.
+NEVER = Step("stop")
+
+
+class Shared(NamedTuple):
+    """What all that send again to a cluster share.
+
+    Attributes:
+        budget: What attempts may add to its load; None: there is no such bound.
+        breaker: Knows whether it keeps failing; None: nobody looks.
+        pauses: Records wait while the breaker is open; else they fail.
+        seconds: For how long the policy tries at most, in all.
+        random: Gives numbers from 0 to below 1.
+    """
+
+    budget: RetryBudget | None = None
+    breaker: CircuitBreaker | None = None
+    pauses: bool = True
+    seconds: float = 0.0
+    random: Callable[[], float] = random
+
+
+class Attempts:
+    """Says whether a record is sent again, and after what wait.
+
+    Args:
+        traits: What the client can do and tell.
+        shared: What is shared with others; None: nothing is sent again by a policy.
+        tell: Tells the hooks of an event about a topic.
+    """
+
+    def __init__(
+        self, traits: Traits, shared: Shared | None, tell: Callable[..., None]
+    ) -> None:
+        self._traits = traits
+        self._shared = shared or Shared()
+        self._is_off = shared is None or traits.transactional
+        self._tell = tell
+        #: By topic: the random number of what has failed since the last hand-over.
+        self._draws: dict[str, float] = {}
+        #: Topics whose next hand-over is paid; those that the breaker lets fail.
+        self._paid: set[str] = set()
+        self._barred: set[str] = set()
+        self._topic = ""
+
+    @property
+    def seconds(self) -> float:
+        """For how long the policy tries at most; 0: not beyond the client."""
+        return 0.0 if self._is_off else self._shared.seconds
+
+    def allows(self, ruling: Ruling) -> bool:
+        """Tell whether a policy has attempts left when the client's time is over."""
+        has_more = not self._is_off and ruling.max_attempts > 1
+        return has_more and ruling.deadline > self._traits.delivery_timeout
+
+    def extend(self, record: Record, ruling: Ruling) -> None:
+        """Give a record that waits for another client the policy's time."""
+        if record.attempts is None and self.allows(ruling):
+            until = self._since(record) + ruling.deadline + self._traits.margin
+            record.due = max(record.due, self._bounded(until, record.due))
+
+    def failed(
+        self, record: Record, error: KafkaGuardError, ruling: Ruling, now: float
+    ) -> Step:
+        """Take in that a record was not written, and say what is next.
+
+        Args:
+            record: Which.
+            error: Why.
+            ruling: What the policy says about it.
+            now: The time.
+        """
+        if not self.allows(ruling):
+            return NEVER
+        self._topic = topic = record.place.topic
+        if topic not in self._draws:
+            self._begin(topic, now)
+        if record.attempts is None:
+            since = self._since(record)
+            record.attempts = Machine(since, self._draw, bucket=self)
+        machine = record.attempts
+        step = machine.failed(error.verdict, ruling, now)
+        if step.kind == "again" and topic in self._barred:
+            step = Step("stop", reason=StopReason.BREAKER_OPEN)
+        if step.kind == "again":
+            until = machine.deadline(ruling) + self._traits.margin
+            record.due = self._bounded(until, now + step.wait)
+        elif step.reason is StopReason.BUDGET:
+            self._tell(BudgetEvent, topic, cost=ruling.cost)
+        if step.reason is not None:
+            self._tell(
+                GiveUpEvent,
+                topic,
+                reason=step.reason,
+                attempts=machine.attempts,
+                elapsed=now - machine.started,
+                error=error.name,
+            )
+        return step
+
+    def _begin(self, topic: str, now: float) -> None:
+        """Take in the first failure of a topic since its last hand-over."""
+        shared = self._shared
+        self._draws[topic] = shared.random()
+        if shared.breaker is not None:
+            self._tell_change(shared.breaker.failed(now))
+            if not shared.pauses and self._ask(now):
+                self._barred.add(topic)
+
+    def _since(self, record: Record) -> float:
+        """Return when the application has handed a record over."""
+        traits = self._traits
+        return record.first_due - traits.delivery_timeout - traits.margin
+
+    def _bounded(self, until: float, start: float) -> float:
+        """Bound a time: what is on its way, and the attempt, end with the client's."""
+        if until < math.inf:
+            return until
+        return start + 2 * self._traits.delivery_timeout
+
+    def _draw(self) -> float:
+        return self._draws[self._topic]
+
+    def take(self, cost: float) -> bool:
+        """Pay for the next hand-over of a topic, once for all of its records."""
+        budget = self._shared.budget
+        if budget is None or self._topic in self._paid:
+            return True
+        if not budget.take(cost):
+            return False
+        self._paid.add(self._topic)
+        return True
+
+    def handed_over(self, topic: str) -> None:
+        """Take note that records of a topic are handed over; what fails is new."""
+        self._draws.pop(topic, None)
+        self._paid.discard(topic)
+        self._barred.discard(topic)
+
+    # --- the breaker ------------------------------------------------------------------
+
+    def wait(self, topic: str, now: float) -> float:
+        """Return for how many seconds the breaker keeps a topic's attempt back."""
+        if topic not in self._draws or not self._shared.pauses:
+            return 0.0
+        return self._ask(now)
+
+    def _ask(self, now: float) -> float:
+        breaker = self._shared.breaker
+        if breaker is None or not breaker.disturbed:
+            return 0.0
+        wait, change = breaker.ask(now)
+        self._tell_change(change)
+        return wait
+
+    def succeeded(self, now: float) -> None:
+        """Take note of a batch that the broker took."""
+        budget, breaker = self._shared.budget, self._shared.breaker
+        if budget is not None:
+            budget.succeeded()
+        if breaker is not None and breaker.disturbed:
+            self._tell_change(breaker.succeeded(now))
+
+    def _tell_change(self, change: Change | None) -> None:
+        if change is not None:
+            self._tell(BreakerEvent, None, old=change.old, new=change.new)
+
+
+def describe(step: Step, machine: Machine, policy: str) -> str:
+    """Say why a record is not sent again.
+
+    Args:
+        step: What :meth:`Attempts.failed` has answered.
+        machine: The attempts.
+        policy: Its name.
+    """
+    count = machine.attempts
+    times = "1 attempt was" if count == 1 else f"{count} attempts were"
+    return f"{times} made; policy {policy} ends here ({step.reason})"
