@@ -26,6 +26,11 @@ NOT_IN_4_0 = (
     "test_stream_that_fails",
     "test_streams_live",
 )
+#: Older versions of PySpark leave sockets to the garbage collector.
+_WARNINGS = (
+    *("-W", "ignore::ResourceWarning"),
+    *("-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
+)
 _SINK = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _INSTALL_S, _TESTS_S = 900, 5400
 
@@ -47,11 +52,12 @@ def tried(python: Path, version: str, tests: list[str]) -> tuple[int, int]:
     """Run the tests; return how many there were, and how many did not pass."""
     sink = VERSIONS.get(version, version)
     left_out = NOT_IN_4_0 if version.startswith("4.0.") else ()
-    only = ["-k", f"not ({' or '.join(left_out)})"] if left_out else []
+    more = ["-k", f"not ({' or '.join(left_out)})"] if left_out else []
+    options = [*_WARNINGS, *more, *tests]
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.xml"
         subprocess.run(
-            [str(python), "-m", "pytest", "-q", f"--junit-xml={result}", *only, *tests],
+            [str(python), "-m", "pytest", "-q", f"--junit-xml={result}", *options],
             check=False,
             cwd=ROOT,
             env={**os.environ, "SPARK_CONNECTOR": f"{_SINK}:{sink}"},
