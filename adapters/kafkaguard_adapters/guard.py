@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kafkaguard._common.arguments import hook, mapping
 from kafkaguard._verdicts.verdict import TopicFacts
@@ -95,11 +95,10 @@ def guard(
     if config is not None:
         mapping("guard(): config", config, "a mapping of the client's settings")
     if factory is not None:
-        config = _prepared(factory, config or {})
-        client = build(factory, config)
+        client, config = _built(factory, config or {})
     home = _home_of(client)
     if config is not None and factory is None:
-        _check_names(client, home, config)
+        _check_names(type(client), home, config)
     loaded = load_policy(policy)
     compare(client, home, config, loaded, strict=strict)
     module = import_module(home)
@@ -115,10 +114,10 @@ def guard(
     )
 
 
-def _check_names(client: Any, home: str, config: Mapping[str, Any]) -> None:
+def _check_names(kind: type, home: str, config: Mapping[str, Any]) -> None:
     """Refuse a setting that the client's class does not have."""
     folder, _, _ = home.rpartition(".")
-    known = import_module(f"{folder}.settings").setting_names(type(client))
+    known = import_module(f"{folder}.settings").setting_names(kind)
     try:
         check_names(config, known or config)
     except SettingError as error:
@@ -162,12 +161,29 @@ def _check_topics(topics: Any) -> None:
             )
 
 
-def _prepared(factory: Any, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Let an adapter add callbacks that must be given when the client is built."""
+def _built(
+    factory: Callable[..., Any], config: Mapping[str, Any]
+) -> tuple[Any, Mapping[str, Any]]:
+    """Build a client.
+
+    Returns:
+        The client, and its settings with the callbacks that an adapter has added, since
+        they must be given when the client is built.
+
+    Raises:
+        KafkaGuardError: What a client's class raises, also of its own class.
+    """
     home = _home_of_class(factory) if isinstance(factory, type) else None
-    prepare = home and getattr(import_module(home), "prepare", None)
+    if home is None:
+        return build(factory, config), config
+    _check_names(cast("type", factory), home, config)
+    prepare = getattr(import_module(home), "prepare", None)
     prepared: Mapping[str, Any] = prepare(config) if prepare else config
-    return prepared
+    errors = import_module(f"{home.rpartition('.')[0]}.errors").errors
+    try:
+        return build(factory, prepared), prepared
+    except errors.base as error:
+        raise errors.translate(error) from error
 
 
 def _home_of_class(kind: type) -> str | None:

@@ -152,11 +152,15 @@ class Judge:
 
     def _timed_out(self, refusal: Refusal, known: Known) -> KafkaGuardError:
         sent = refusal.sent != "never"
-        happened = (
-            "it was sent and got no answer: it may have been written"
-            if sent
-            else "no broker could be reached for it: it was not written"
-        )
+        if not sent:
+            happened = "no broker could be reached for it: it was not written"
+        elif refusal.first_try is None:
+            happened = (
+                f"{self._traits.client} does not say whether it was sent: it may have "
+                "been written"
+            )
+        else:
+            happened = "it was sent and got no answer: it may have been written"
         context: dict[str, Any] = {"idempotent": False}
         context["transactional"] = self._traits.transactional
         if not sent:

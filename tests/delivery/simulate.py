@@ -14,6 +14,7 @@ import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 
 from tests.delivery.world.world import World
 
@@ -69,7 +70,8 @@ def simulate(schedules: int, seed: int, jobs: int) -> Result:
     whole = Result()
     starts = range(seed, seed + schedules, _CHUNK)
     counts = [min(_CHUNK, seed + schedules - start) for start in starts]
-    with ProcessPoolExecutor(jobs) as pool:
+    # A fork would copy what the threads of other tests' clients are in the middle of.
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         for part in pool.map(play_range, starts, counts):
             whole.failures |= part.failures
             whole.outcomes.update(part.outcomes)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka import KafkaConsumer
+from kafka import KafkaConsumer, KafkaProducer
 
 from kafkaguard import errors, guard
 from kafkaguard._cluster.reports import make
@@ -211,6 +212,58 @@ def test_guard_refuses_a_setting_that_its_client_has_not(client, config, name, m
     said = f"guard(): config: {name}: Kafka's client has no such setting; "
     assert f"{said}did you mean {meant!r}?" == caught.value.summary
     getattr(made, "close", lambda: None)()
+
+
+@pytest.mark.parametrize(
+    ("factory", "config", "name", "meant"),
+    [
+        (
+            Producer,
+            {"enable.idempotense": True},
+            "enable.idempotense",
+            "enable.idempot",
+        ),
+        (KafkaProducer, {"linger_m": 5}, "linger_m", "linger_ms"),
+        (
+            KafkaProducer,
+            {"bootstrap.servers": "h:1"},
+            "bootstrap.servers",
+            "bootstrap_",
+        ),
+    ],
+)
+def test_guard_refuses_a_misspelt_setting_before_the_factory(
+    factory, config, name, meant
+):
+    """The client itself names no right one, or cannot even be called."""
+    with pytest.raises(errors.ClientConfigurationError) as caught:
+        guard(factory=factory, config=config)
+    said = f"guard(): config: {name}: Kafka's client has no such setting; "
+    assert caught.value.summary.startswith(f"{said}did you mean '{meant}")
+
+
+def test_what_a_factory_raises_is_of_both_classes():
+    """A value that the client refuses."""
+    with pytest.raises(KafkaException) as caught:
+        guard(factory=Producer, config={"delivery.timeout.ms": "ten"})
+    assert isinstance(caught.value, errors.ClientConfigurationError)
+    assert "message.timeout.ms" in str(caught.value)
+
+
+def test_guard_leaves_the_settings_of_a_factory_of_ones_own_alone():
+    """A class of the user's may take what it likes."""
+
+    class Mine(Producer):
+        """A producer with a setting more."""
+
+        def __init__(self, settings):
+            servers = settings["my.servers"]
+            super().__init__({"bootstrap.servers": servers, "enable.idempotence": True})
+
+    config = {"my.servers": "localhost:1", "enable.idempotence": True}
+    producer = guard(factory=Mine, config=config)
+    assert isinstance(producer, Mine)
+    producer.close(0)
 
 
 async def test_guard_refuses_a_setting_that_aiokafka_has_not():

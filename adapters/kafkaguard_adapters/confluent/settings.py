@@ -61,8 +61,14 @@ _BEARING = ("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 _UNUSABLE = ("plugin.library.paths", "connect_cb", "resolve_cb", "ssl_cert_verify_cb")
 
 
-def setting_names(_: type) -> frozenset[str]:
-    """Return the names that settings of a client may have; Java's are translated."""
+def setting_names(cls: type) -> frozenset[str] | None:
+    """Return the names that settings of a client may have; None: it takes its own."""
+    is_own = cls.__module__.partition(".")[0] in ("cimpl", "confluent_kafka")
+    return _known_names() if is_own else None
+
+
+def _known_names() -> frozenset[str]:
+    """Return librdkafka's names, and Java's, which are translated."""
     return known_names("java", "librdkafka")
 
 
@@ -77,7 +83,7 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
         KafkaGuardError: A setting that bears on the connection cannot be carried over.
     """
     try:
-        check_names(config, setting_names(object))
+        check_names(config, _known_names())
         config = translate(config)
     except SettingError as error:
         raise make(ClientConfigurationError, str(error)) from None

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 #: Records in a window: at first, and at most.
 SMALL, LARGE = 64, 1024
+#: Seconds from one error of a connection in the log to the next.
+QUIET_S = 60.0
 #: Seconds of one poll of the guard's own.
 POLL_S = 0.05
 #: Seconds that a dead producer has until all of its records are reported.
@@ -122,6 +124,8 @@ class ConfluentShell(Heard):
         self._lost_connection = -float("inf")
         self._poller: threading.Thread | None = None
         self._retired: list[Any] = []
+        #: When an error of a connection is logged again.
+        self._logs_again = 0.0
         settings.hear(self._hear_error)
 
     def use(self, machine: DeliveryMachine, letters: Letters) -> None:
@@ -358,8 +362,14 @@ class ConfluentShell(Heard):
     def _hear_error(self, error: Any) -> None:
         """Record what the client says about its connections."""
         self._lost_connection = _now()
-        if not self._settings.has_error_cb:  # else librdkafka itself would log it
-            _log.warning("%s", error.str())
+        if self._settings.has_error_cb or self._lost_connection < self._logs_again:
+            return  # without any callback librdkafka itself would log each of them
+        self._logs_again = self._lost_connection + QUIET_S
+        _log.warning(
+            "%s (further errors of connections are not logged for %g s)",
+            error.str(),
+            QUIET_S,
+        )
 
     def shut(self) -> None:
         """Record nothing more, and send nothing more of what waits."""

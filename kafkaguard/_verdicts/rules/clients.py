@@ -101,7 +101,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "not-connected",
         Action.RETRY,
-        "there is no connection to a broker yet, so nothing was sent: try again",
+        "there is no connection to a broker yet, so nothing was sent: check the "
+        "address and the listener (TLS, login), and try again when a broker answers",
         on=(e.ClientNotConnectedError,),
         scenario="Names do not resolve, no broker answers, a node is not ready.",
         source="kafka-python #1627; librdkafka #3090",
@@ -109,7 +110,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "connection-lost",
         Action.RETRY,
-        "the connection broke: repeat a read; for a write, pass api= to learn more",
+        "the connection failed or broke: check the address if no broker has answered "
+        "yet; a read can be repeated, a write may have been done",
         on=(e.ClientConnectionError,),
         apis=frozenset({None}),
         written="maybe",

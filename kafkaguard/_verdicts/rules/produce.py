@@ -219,8 +219,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "gave-up-waiting",
         Action.IN_DOUBT,
-        "the client stopped waiting: wait for the same future or delivery report, or "
-        "treat the write as possibly done",
+        "the client stopped waiting: if the future or delivery report is still open, "
+        "wait for it; if not, treat the write as possibly done",
         on=(e.ClientTimeoutError,),
         apis=CHANGES,
         written="maybe",
