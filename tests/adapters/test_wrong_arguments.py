@@ -123,8 +123,8 @@ def test_stacking_knows_kinds_and_clients(kind, client, settings):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"super_users": ["zed"]}, "super user 'zed' cannot come in"),
-        ({"super_users": "zed"}, "super user 'zed' cannot come in"),
+        ({"super_users": ["zed"]}, "super user 'zed' cannot log in"),
+        ({"super_users": "zed"}, "super user 'zed' cannot log in"),
         ({"users": {"zed": "x"}, "super_users": ["User:zed"]}, "without Kafka's User:"),
     ],
 )
