@@ -374,7 +374,7 @@ class ConsumerMachine:
     # --- settings of topics -----------------------------------------------------------
 
     def facts_found(self, topic: str, facts: TopicFacts | None) -> list[Command]:
-        """Record a topic's settings; None: they is not available.
+        """Record a topic's settings; None: they are not available.
 
         What was refused meanwhile is judged again, and told.
         """

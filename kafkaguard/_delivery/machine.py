@@ -405,7 +405,7 @@ class DeliveryMachine:
         Args:
             token: What the application's future is known by.
             place: Where it was going.
-            raw: Its bytes; None: they is not available, and the error says so.
+            raw: Its bytes; None: they are not available, and the error says so.
             error: Why.
             now: The time.
             reason: Why, in a word, where its own check refuses it, which no broker

@@ -47,7 +47,7 @@ class Record:
         index: Its place in that.
         place: Where it goes.
         due: When it must have its outcome, in monotonic seconds.
-        raw: Its bytes; None: they is not available, so it is never sent again.
+        raw: Its bytes; None: they are not available, so it is never sent again.
         origin: Of a dead letter, the record that it is about.
 
     Attributes:

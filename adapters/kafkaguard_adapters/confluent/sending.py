@@ -357,7 +357,7 @@ class Sending:
 
 
 def _bytes(error: KafkaGuardError, record: Arguments) -> Raw | None:
-    """Return a record's bytes; where they is not available, the error says so."""
+    """Return a record's bytes; where they are not available, the error says so."""
     try:
         return Raw(
             _encoded(record.key),
@@ -365,12 +365,12 @@ def _bytes(error: KafkaGuardError, record: Arguments) -> Raw | None:
             plain_headers(record.headers),
             record.timestamp or None,
         )
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as failure:
         # Without its text, which may hold the record.
         add_words(
             error,
             "no dead letter was sent: the record's bytes could not be read "
-            "({type(failure).__name__})",
+            f"({type(failure).__name__})",
         )
         return None
 

@@ -154,7 +154,7 @@ class LoneRecord(Batch):
 
     Args:
         inner: The client's future.
-        raw: Its bytes, where they is available.
+        raw: Its bytes, where they are available.
     """
 
     __slots__ = ("_inner", "_raw")

@@ -282,15 +282,15 @@ class Sending:
         return inner
 
     def _bytes(self, error: KafkaGuardError, record: SendArguments) -> Raw | None:
-        """Return a record's bytes; where they is not available, the error says so."""
+        """Return a record's bytes; where they are not available, the error says so."""
         try:
             return reading.serialized(self.shell.producer, record)
-        except Exception:  # noqa: BLE001 - it becomes the record's outcome
+        except Exception as failure:  # noqa: BLE001 - it becomes the record's outcome
             # Without its text, which may hold the record.
             add_words(
                 error,
                 "no dead letter was sent: the record's bytes could not be read "
-                "({type(failure).__name__})",
+                f"({type(failure).__name__})",
             )
             return None
 

@@ -125,7 +125,7 @@ class TransactionWords:
             message=(
                 "the transaction could not be aborted, and a repeated call does not "
                 "help: it stays open until begin_transaction() uses a new producer, "
-                "or {self._successor}"
+                f"or {self._successor}"
             ),
             api=ABORT.api,
             verdict=NOT_ABORTED,

@@ -83,7 +83,7 @@ _SAID = {
     ),
     Reason.SUPERSEDED: (
         e.BatchMateRefusedError,
-        f"a record failed after a later record of its key was accepted;  {_NAME_ONE}",
+        f"a record failed after a later record of its key was accepted; {_NAME_ONE}",
     ),
 }
 
