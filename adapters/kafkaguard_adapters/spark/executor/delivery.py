@@ -43,7 +43,7 @@ _NAME_ONE = "name a dead-letter topic for such records"
 _SAID = {
     Reason.NULL_KEY: (
         e.InvalidRecordKeyError,
-        "a record for a compacted topic has no key; give it a key or  " + _NAME_ONE,
+        "a record for a compacted topic has no key; give it a key or " + _NAME_ONE,
     ),
     Reason.TOO_LARGE: (
         e.MessageTooLargeError,
