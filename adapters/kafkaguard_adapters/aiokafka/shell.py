@@ -176,9 +176,8 @@ class AIOKafkaShell(Heard):
             batch = SourceBatch(self, producer, source, position, due)
             batch.whole = self._wholes.pop(reading.builder_of(source), None)
             if batch.whole is None:
-                batch.before = (
-                    source.record_count
-                )  # the producer had it before it was guarded
+                # Not 0 if the producer had the batch before it was guarded.
+                batch.before = source.record_count
             self._began(batch)
         except Exception as error:  # noqa: BLE001 - it must not fail a send
             self._fault("a batch could not be tracked; it is sent", error)

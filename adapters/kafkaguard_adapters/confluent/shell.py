@@ -358,9 +358,8 @@ class ConfluentShell(Heard):
     def _hear_error(self, error: Any) -> None:
         """Record that the client has lost a connection."""
         self._lost_connection = _now()
-        if (
-            not self._settings.has_error_cb
-        ):  # without an error_cb librdkafka would log it
+        # Without error_cb, librdkafka itself would log it.
+        if not self._settings.has_error_cb:
             _log.warning("%s", error.str())
 
     def shut(self) -> None:
@@ -573,10 +572,7 @@ class ConfluentShell(Heard):
     def _close(self, client: Any) -> None:
         try:
             client.close()
-        except (
-            KafkaException,
-            SystemError,
-        ) as error:  # SystemError can hide a KafkaException
+        except (KafkaException, SystemError) as error:  # it hides a KafkaException
             _log.warning("closing the client failed (%s)", error)
 
 
