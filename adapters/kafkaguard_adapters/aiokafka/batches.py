@@ -28,7 +28,7 @@ class TakenBackError(KafkaError):  # type: ignore[misc]  # it comes without type
 
 
 class Owner(Protocol):
-    """The shell, as its batches see it."""
+    """The methods of the shell that its batches call."""
 
     def batch_accepted(self, batch: SourceBatch) -> None:
         """The broker accepted a batch."""
@@ -121,7 +121,7 @@ class SourceBatch(Batch):
         self._was_unanswered = False
         self._slots: list[Slot] = []
 
-    # --- what the machine asks --------------------------------------------------------
+    # --- facts for the machine --------------------------------------------------------
 
     @property
     def count(self) -> int:
@@ -197,18 +197,21 @@ class SourceBatch(Batch):
 
     @property
     def was_answered_at_last(self) -> bool:
-        """Whether its last request was answered."""
+        """Whether the batch's last request was answered."""
         return self._is_on_its_way and self._code is not None
 
     @property
     def waits(self) -> bool:
-        """Whether no request has taken it away; an idempotent one never expires."""
+        """Whether the batch waits in a client that is alive, and was not written.
+
+        aiokafka lets no batch of an idempotent producer expire.
+        """
         task = reading.sender_task(self.producer)
         is_well = task is not None and not task.done()
         return is_well and not (self._is_on_its_way or self.may_be_written())
 
     def may_be_written(self) -> bool:
-        """Return whether any of its requests may have written it."""
+        """Return whether any request may have written the batch."""
         if self._was_unanswered or self.is_on_its_way:
             return True
         return self._code is not None and _may_be_written(self._code)

@@ -304,7 +304,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._check()
 
     def __getattr__(self, name: str) -> Any:
-        """Delegate everything else to the client; awaited calls are checked first."""
+        """Delegate everything else to the client; check its coroutines first."""
         found = super().__getattr__(name)
         return self._checked(found) if name in _AWAITED else found
 

@@ -140,7 +140,7 @@ class Sending:
 
         Returns:
             The client's own future. If a record is refused and the policy's
-            ``on_reject`` is not "raise", a future that gets the outcome.
+            ``on_reject`` is not "raise", a future that fails with the error.
 
         Raises:
             InvalidRecordKeyError: The topic is compacted and the record has no key
@@ -248,7 +248,7 @@ class Sending:
             )
         return None
 
-    # --- what the guard or the client refuses -----------------------------------------
+    # --- records that the guard or the client refuses ---------------------------------
 
     def _refused(
         self, error: KafkaGuardError, place: Place, raw: Raw | None
@@ -344,7 +344,7 @@ class Sending:
         """Return whether a new send would wait for, or use, another client."""
         return self.is_usable or self.driver.is_held(topic)
 
-    # --- what an error means ----------------------------------------------------------
+    # --- errors -----------------------------------------------------------------------
 
     async def check_letter(self, topic: str, key: bytes | None) -> None:
         """Refuse a dead letter without a key for a compacted topic.

@@ -358,7 +358,7 @@ class AIOKafkaShell(Heard):
         """Return whether building a producer may succeed later."""
         return isinstance(error, OSError) or bool(getattr(error, "retriable", False))
 
-    # --- handing over -----------------------------------------------------------------
+    # --- giving records to the client -------------------------------------------------
 
     async def hand_over(self, record: Record, deadline: float) -> Any:
         """Give a record to the client in spite of every hold; return its future.

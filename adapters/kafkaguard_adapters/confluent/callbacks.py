@@ -119,7 +119,7 @@ class Callbacks:
             task()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - SystemExit must lose no report
+        except BaseException as error:  # noqa: BLE001 - SystemExit must not lose a report
             self.on_error(error)
 
     @contextmanager
@@ -165,7 +165,7 @@ class Chained:
         self.callbacks: Callbacks | None = None
 
     def __call__(self, *args: Any) -> Any:
-        """Call both."""
+        """Call both callbacks."""
         if self.hear is not None:
             self.hear(*args)
         if self.own is None:

@@ -164,7 +164,7 @@ class GuardedConsumer(BlockingConsumer):
         client_poll, slowly, raised = self.client.poll, self._poll_slowly, self._raised
 
         def poll(timeout: float | None = _FOR_EVER) -> Message | None:
-            """Poll, as the method of this name does."""
+            """Poll, as :meth:`GuardedConsumer.poll` does."""
             try:
                 message = client_poll(_AT_ONCE)
             except (KafkaException, RuntimeError) as error:
@@ -333,13 +333,13 @@ class GuardedConsumer(BlockingConsumer):
         self._is_reassigned = True
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Assign more, as ``Consumer.incremental_assign`` does."""
+        """Add partitions, as ``Consumer.incremental_assign`` does."""
         self.client.incremental_assign(partitions)
         self._shell.begins(partitions)
         self._is_reassigned = True
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Assign less, as ``Consumer.incremental_unassign`` does."""
+        """Remove partitions, as ``Consumer.incremental_unassign`` does."""
         self.client.incremental_unassign(partitions)
         self._is_reassigned = True
 
@@ -430,7 +430,7 @@ class GuardedConsumer(BlockingConsumer):
         """
         if self.is_forked:
             return
-        self.close_view()  # from now on each poll is refused
+        self.close_view()  # from now on, each poll raises an error
         _slow_down(weakref.ref(self))
         with self._in_client:
             self._driver.close()

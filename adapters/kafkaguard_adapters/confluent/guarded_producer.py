@@ -220,7 +220,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         polling = callbacks.polling
 
         def poll(timeout: float = _FOR_EVER) -> int:
-            """Poll, as ``Producer.poll`` does; callbacks run in here.
+            """Poll, as ``Producer.poll`` does; it calls the callbacks.
 
             Raises:
                 KafkaGuardError: The producer is dead or closed.
@@ -273,7 +273,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             raise errors.translate(error) from error
         assert isinstance(error, KafkaException)
         if self._shell.note(self.client, error) and self._build is not None:
-            return 1  # it is being replaced
+            return 1  # the client is being replaced
         if isinstance(error, KafkaGuardError):
             raise error
         raise errors.translate(error) from error

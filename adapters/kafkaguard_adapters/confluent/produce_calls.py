@@ -93,7 +93,7 @@ def _serializing(sending: Sending) -> Callable[..., None]:
         client = sending.shell.client
         context = SerializationContext(topic, MessageField.KEY, headers)
         made = _serialized(
-            client._key_serializer,  # noqa: SLF001 - there is no other way to it
+            client._key_serializer,  # noqa: SLF001 - there is no public name
             KeySerializationError,
             key,
             context,
@@ -108,7 +108,7 @@ def _serializing(sending: Sending) -> Callable[..., None]:
         sending.produce(
             topic,
             _serialized(
-                client._value_serializer,  # noqa: SLF001 - there is no other way to it
+                client._value_serializer,  # noqa: SLF001 - there is no public name
                 ValueSerializationError,
                 value,
                 context,

@@ -1,4 +1,4 @@
-"""The settings of a producer, as far as the guard was given them."""
+"""The settings of a producer, as far as the guard knows them."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class Sending:
             if index is not None:
                 return window, index
 
-    # --- what the guard or the client refuses -----------------------------------------
+    # --- records that the guard or the client refuses ---------------------------------
 
     def refused_key(self, record: Arguments, serializer: Any = None) -> bool:
         """Refuse a record without a key for a compacted topic.
@@ -244,7 +244,8 @@ class Sending:
         """Handle a refused record as the policy says.
 
         Raises:
-            KafkaGuardError: The policy's ``on_reject`` is "raise".
+            KafkaGuardError: The policy's ``on_reject`` is "raise", and the policy has
+                no attempts left for the record.
         """
         if self.shell.traits.transactional:
             self._driver.machine.spoil_transaction(error)

@@ -62,7 +62,7 @@ _UNUSABLE = ("plugin.library.paths", "connect_cb", "resolve_cb", "ssl_cert_verif
 
 
 def setting_names(_: type) -> frozenset[str]:
-    """Return the names that settings of a client may have; Java's are translated."""
+    """Return the allowed setting names: librdkafka's and Java's."""
     return known_names("java", "librdkafka")
 
 

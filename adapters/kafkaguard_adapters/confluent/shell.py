@@ -455,7 +455,7 @@ class ConfluentShell(Heard):
         """Return whether building a producer may succeed later."""
         return isinstance(error, OSError)
 
-    # --- handing over -----------------------------------------------------------------
+    # --- giving records to the client -------------------------------------------------
 
     def hand_over(self, record: Record, deadline: float) -> int:
         """Give a record to the client in spite of every hold; return its token.
@@ -557,7 +557,7 @@ class ConfluentShell(Heard):
     # --- the end ----------------------------------------------------------------------
 
     def close(self, within: float) -> None:
-        """Close the client within seconds."""
+        """Close the client; wait at most so many seconds."""
         with self._lock:
             self._is_closed = True
         thread = threading.Thread(
@@ -577,6 +577,6 @@ class ConfluentShell(Heard):
 
 
 def produce_of(client: Any) -> Callable[..., None]:
-    """Return the ``produce`` of a producer that takes bytes, whatever its class."""
+    """Return the ``produce`` of the base class, which takes bytes, for any producer."""
     bound: Callable[..., None] = Producer.produce.__get__(client)
     return bound

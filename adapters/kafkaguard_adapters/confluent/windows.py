@@ -150,7 +150,7 @@ class Window(Batch):
         self._capacity = capacity
         self.listener = listener
         self._suspects = suspects
-        #: One for each record that has ended, and one for closing.
+        #: One tick for each record that has its outcome, and one for closing.
         self._ticks = iter(range(capacity + 1))
         #: The last tick, once the window is closed.
         self._goal: int | None = None
@@ -159,7 +159,7 @@ class Window(Batch):
         self.chained: tuple[Any, Any] = (None, None)
         self.report: Any = self._reporter()
 
-    # --- reports, in whatever thread polls --------------------------------------------
+    # --- reports, in the thread that polls --------------------------------------------
 
     def _reporter(self) -> Any:
         ticks, listener = self._ticks, self.listener
@@ -217,7 +217,7 @@ class Window(Batch):
         self.tick()
 
     def tick(self) -> None:
-        """Record that a record has ended, or that the window is closed."""
+        """Count that a record has its outcome, or that the window is closed."""
         if next(self._ticks) == self._goal:
             self.listener.reported(self)
 
@@ -259,7 +259,7 @@ class Window(Batch):
         self.value_hashes = array("q")
         self.failures = []
 
-    # --- what the machine asks --------------------------------------------------------
+    # --- facts for the machine --------------------------------------------------------
 
     @property
     def next_look(self) -> float:
@@ -336,7 +336,7 @@ class Window(Batch):
         ]
 
     def failure(self, token: Any) -> Failure:
-        """Return how a record has failed."""
+        """Return the report of a failed record."""
         return self._failed[token - self.first_token]
 
     def _placed(self) -> Iterator[tuple[int, Failure]]:

@@ -53,11 +53,11 @@ def first_try(
 
     Args:
         last: The stored facts of the last micro-batch, or None.
-        batch: The id of this one.
-        before: The topics' end offsets now, or when it was planned.
+        batch: The id of this micro-batch.
+        before: The sum of the topics' end offsets now, or when it was planned.
 
     Returns:
-        The facts to store for this one, and a remark for the report.
+        The facts to store for this micro-batch, and a remark for the report.
     """
     done = -1 if last is None or last.batch is None else last.batch
     anew = -1 if last is None else last.anew_up_to
@@ -107,7 +107,7 @@ class Notes:
         return note.before, said
 
     def plan(self, before: int | None) -> int | None:
-        """Store a micro-batch with an unknown id; return its first end offsets."""
+        """Store a micro-batch with an unknown id; return the end offsets before it."""
         try:
             last = self._read()
             if last is not None and last.batch is None:

@@ -78,7 +78,7 @@ class Sender:
         self._producer.flush(_LAST_WORDS_S)
 
     def take_failed(self) -> list[tuple[Any, Record]]:
-        """Return the records that failed since the last time, each with its error."""
+        """Return the records that failed since the last call, each with its error."""
         failed, self._failed = self._failed, []
         return failed
 

@@ -312,7 +312,7 @@ def _start(frame: DataFrame, function: Any, stream: Stream) -> StreamingQuery:
 
 
 def _wait(query: StreamingQuery) -> None:
-    """Wait for a stream's end; Ctrl-C ends it after the batch that runs."""
+    """Wait for the end of a stream; Ctrl-C stops it after the running batch."""
     try:
         while not query.awaitTermination(_GLANCE_S):
             pass

@@ -140,7 +140,7 @@ class Fetching:
             found[TopicPartition(*place)] = at
         return found
 
-    # --- what the fetcher does --------------------------------------------------------
+    # --- calls of the fetcher ---------------------------------------------------------
 
     def _get_actions(self, assignment: Any) -> Any:
         """Do what is due, and let the fetcher choose among partitions not held."""
@@ -180,7 +180,7 @@ class Fetching:
         for waiter in [each for each in fetcher._fetch_waiters if not each.done()]:
             waiter.set_exception(error)
 
-    # --- what is answered -------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------
 
     def fetched(self, request: Any, response: Any) -> None:
         """Remove the errors that the guard handles from the answer to a Fetch."""
