@@ -358,7 +358,7 @@ class ConfluentShell(Heard):
     def _hear_error(self, error: Any) -> None:
         """Record that the client has lost a connection."""
         self._lost_connection = _now()
-        # Without error_cb, librdkafka itself would log it.
+        # Log it, as librdkafka does for a producer without an error_cb.
         if not self._settings.has_error_cb:
             _log.warning("%s", error.str())
 
@@ -572,7 +572,8 @@ class ConfluentShell(Heard):
     def _close(self, client: Any) -> None:
         try:
             client.close()
-        except (KafkaException, SystemError) as error:  # it hides a KafkaException
+        # confluent-kafka may raise a SystemError that hides a KafkaException.
+        except (KafkaException, SystemError) as error:
             _log.warning("closing the client failed (%s)", error)
 
 
