@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class GuardedAdmin(AsyncClusterCalls, StandIn):
     """An AIOKafkaAdminClient that can also ask for log directories, lag and offsets.
 
-    What its calls raise is a ``KafkaGuardError`` as well; one not started says so.
+    Errors of its calls are also a ``KafkaGuardError``. A call before ``start`` raises
+    an error that says so.
     """
 
     _ends_with = "close"
@@ -46,11 +47,11 @@ class GuardedAdmin(AsyncClusterCalls, StandIn):
         return judged
 
     def _check_started(self) -> None:
-        """Refuse a call that the client would not understand itself.
+        """Refuse a call that would fail in the client with an unclear error.
 
         Raises:
-            ClientClosedError: It was closed, or its start failed.
-            ClientStateError: It was not started.
+            ClientClosedError: The client was closed, or its start failed.
+            ClientStateError: The client was not started.
         """
         if self.is_ended:
             text = f"the admin client {self.how_it_ended}; nothing was asked"

@@ -1,7 +1,7 @@
 """aiokafka's batches as facts for the delivery machine, with the errors of records.
 
-aiokafka speaks Produce up to version 7, whose answers name no records: what a broker
-refuses is the whole batch, and who is to blame is found out.
+aiokafka uses Produce up to version 7, whose answers name no records. So a broker
+refuses the whole batch, and the machine must find out which record is to blame.
 """
 
 from __future__ import annotations
@@ -24,30 +24,32 @@ if TYPE_CHECKING:
 
 
 class TakenBackError(KafkaError):  # type: ignore[misc]  # it comes without types
-    """A batch was taken from the client again before it was sent."""
+    """The guard took back a batch before the client sent it."""
 
 
 class Owner(Protocol):
-    """The shell, as its batches see it."""
+    """The methods of the shell that its batches call."""
 
     def batch_accepted(self, batch: SourceBatch) -> None:
-        """The broker took all of a batch."""
+        """The broker accepted a batch."""
 
     def batch_failed(self, batch: SourceBatch, cause: BaseException) -> None:
-        """The client has given a batch up."""
+        """The client has given up a batch."""
 
     async def wait_for_room(self, topic: str) -> None:
-        """Wait until a record that waited for room may go on."""
+        """Wait until a record that waited for room may be added."""
 
 
 class Whole:
-    """The one outcome of a batch that the application has made itself.
+    """The one outcome of a batch that the application has built itself.
 
     Args:
-        future: The application's.
+        future: The application's future for the batch.
 
     Attributes:
-        records: Those of its records that have failed and are settled.
+        future: See above.
+        records: The records that have failed and are settled.
+        left: How many failed records are not settled yet.
     """
 
     def __init__(self, future: asyncio.Future[Any]) -> None:
@@ -57,7 +59,7 @@ class Whole:
 
 
 class Slot:
-    """What stands for a record of such a batch, which has no future of its own."""
+    """The token of a record that has no future of its own."""
 
     __slots__ = ("whole",)
 
@@ -69,17 +71,17 @@ class SourceBatch(Batch):
     """A batch of an aiokafka producer.
 
     Args:
-        owner: Is told what comes of it.
-        producer: The producer that holds it.
+        owner: Receives the batch's outcome.
+        producer: The producer that has the batch.
         source: The client's batch.
         position: As for any batch.
         due: As for any batch.
 
     Attributes:
-        before: How many records came into it before the producer was guarded.
-        whole: Its outcome, if the application has made it itself.
-        attempts: How often it was in a request.
-        late: What was heard after it had been given up.
+        before: How many records were in it before the producer was guarded.
+        whole: The outcome, if the application has built the batch itself.
+        attempts: How many requests had this batch.
+        late: The answer that came after the batch had been given up.
     """
 
     __slots__ = (
@@ -112,22 +114,22 @@ class SourceBatch(Batch):
         self.whole: Whole | None = None
         self.attempts = 0
         self.late: Answer | None = None
-        #: What the last request was answered; None: it was not.
+        #: The code of the last answer; None: the last request has no answer.
         self._code: int | None = None
         self._is_on_its_way = False
-        #: An earlier request may have written it.
+        #: Whether an earlier request may have written it.
         self._was_unanswered = False
         self._slots: list[Slot] = []
 
-    # --- what the machine asks --------------------------------------------------------
+    # --- facts for the machine --------------------------------------------------------
 
     @property
     def count(self) -> int:
-        """How many records it has."""
+        """How many records the batch has."""
         return int(self.source.record_count) - self.before
 
     def tokens(self) -> Sequence[Any]:
-        """Return the client's futures of its records, or what stands for them."""
+        """Return the future of each record, or a ``Slot`` if it has none."""
         futures = reading.futures_of(self.source)
         while len(self._slots) < futures.count(None):
             self._slots.append(Slot(self.whole))
@@ -136,7 +138,7 @@ class SourceBatch(Batch):
         return tokens[self.before :]
 
     def keys(self) -> Sequence[bytes | None] | None:
-        """Return each record's key; None while the batch is open for more."""
+        """Return each record's key; None while records can be added to the batch."""
         raws = reading.records_of(self.source)
         return None if raws is None else [raw.key for raw in raws[self.before :]]
 
@@ -144,16 +146,16 @@ class SourceBatch(Batch):
         """Return each record's bytes."""
         return reading.final_records_of(self.source)[self.before :]
 
-    # --- what the client tells --------------------------------------------------------
+    # --- reports of the client --------------------------------------------------------
 
     def went(self) -> None:
-        """Record a request."""
+        """Record that a request has this batch."""
         self._was_unanswered = self.may_be_written()
         self._code, self._is_on_its_way = None, True
         self.attempts += 1
 
     def was_answered(self, code: int) -> None:
-        """Record an answer."""
+        """Record the answer to a request."""
         self._code = code
 
     def was_not_sent(self) -> None:
@@ -162,12 +164,12 @@ class SourceBatch(Batch):
         self._is_on_its_way = False
 
     def waits_again(self) -> None:
-        """Record that it waits for its next request."""
+        """Record that the batch waits for its next request."""
         self._was_unanswered = self.may_be_written()
         self._is_on_its_way = False
 
     def was_accepted(self, base_offset: int | None) -> None:
-        """Tell that the broker took it."""
+        """Report that the broker accepted the batch."""
         if self.ended is not None:
             self.late = Answer(-1 if base_offset is None else base_offset + self.before)
             return
@@ -176,46 +178,49 @@ class SourceBatch(Batch):
         self._owner.batch_accepted(self)
 
     def has_failed(self, error: BaseException) -> None:
-        """Tell that the client has given it up."""
+        """Report that the client has given up the batch."""
         if self.ended is not None:
             self.late = Answer(refusals=self.refusals(error))
             return
         self._owner.batch_failed(self, error)
 
     async def room(self) -> None:
-        """Let a record that waited for room wait for what is sent again, too."""
+        """Let a record that waited for room also wait for a hold of its topic."""
         await self._owner.wait_for_room(self.place.topic)
 
-    # --- what that means --------------------------------------------------------------
+    # --- conclusions ------------------------------------------------------------------
 
     @property
     def is_on_its_way(self) -> bool:
-        """Whether a request with it was sent that has no answer."""
+        """Whether the batch is in flight: its last request has no answer."""
         return self._is_on_its_way and self._code is None
 
     @property
     def was_answered_at_last(self) -> bool:
-        """Whether its last request was answered."""
+        """Whether the batch's last request was answered."""
         return self._is_on_its_way and self._code is not None
 
     @property
     def waits(self) -> bool:
-        """Whether no request has taken it away; an idempotent one never expires."""
+        """Whether the batch waits in a client that is alive, and was not written.
+
+        aiokafka lets no batch of an idempotent producer expire.
+        """
         task = reading.sender_task(self.producer)
         is_well = task is not None and not task.done()
         return is_well and not (self._is_on_its_way or self.may_be_written())
 
     def may_be_written(self) -> bool:
-        """Return whether any of its requests may have written it."""
+        """Return whether any request may have written the batch."""
         if self._was_unanswered or self.is_on_its_way:
             return True
         return self._code is not None and _may_be_written(self._code)
 
     def refusals(self, cause: BaseException) -> list[Refusal]:
-        """Say why each of its records has failed.
+        """Return why each record has failed.
 
         Args:
-            cause: What the client gives as the reason.
+            cause: The exception that the client gives as the reason.
         """
         raws = self.raws()
         how = self._answered() if self.was_answered_at_last else self._lost(cause)
@@ -244,19 +249,19 @@ class SourceBatch(Batch):
         return {"blame": "client", "sent": sent, "expired": expired}
 
     def _has_expired(self, cause: BaseException) -> bool:
-        """Return whether the client has given it up, while its sender goes on."""
+        """Return whether the client has given up the batch, while its sender runs."""
         task = reading.sender_task(self.producer)
         is_alive = task is not None and not task.done()
         return is_alive and not isinstance(cause, TakenBackError)
 
 
 def expired(refusals: Sequence[Refusal]) -> bool:
-    """Return whether records failed since their time was over."""
+    """Return whether records have expired."""
     return any(refusal.expired for refusal in refusals)
 
 
 def settle_whole(whole: Whole, found: Any, error: KafkaGuardError | None) -> None:
-    """Settle the future of a batch that the application has made itself."""
+    """Settle the future of a batch that the application has built itself."""
     if whole.future.done():
         return
     if error is None:

@@ -1,4 +1,4 @@
-"""Build a producer: the first one of a factory, or the successor of a dead one."""
+"""Build a producer: the first one with a factory, or the replacement of a dead one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Builder:
     """Knows how to build the same producer again.
 
     Args:
-        producer: The first one.
-        factory: What builds it: the client's class, or a function of your own. Default:
+        producer: The first producer.
+        factory: Builds a producer: the client's class, or your own function. Default:
             the class of the producer.
         settings: The keyword arguments. Default: read from the producer.
     """
@@ -29,9 +29,9 @@ class Builder:
     ) -> None:
         cls = type(producer)
         is_known = cls.__init__ is AIOKafkaProducer.__init__
-        #: Whether the user has said how it is built.
+        #: Whether the user has given a factory.
         self.was_given = factory is not None
-        #: Whether there is a way to build it again.
+        #: Whether the guard can build the producer again.
         self.can_build = factory is not None or is_known
         self._factory = factory or cls
         if settings is None and factory is None and is_known:
@@ -39,5 +39,5 @@ class Builder:
         self._settings = dict(settings or {})
 
     def build(self) -> Any:
-        """Build a producer, which is not started."""
+        """Build a producer, without starting it."""
         return self._factory(**self._settings)

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kafkaguard.consumer")
 _MS = 1000
 
-#: What is passed on to the client, and fails inside it before it was started.
+#: Methods that fail inside the client if it was not started; checked first.
 _AWAITED = frozenset(
     {
         "committed",
@@ -72,7 +72,7 @@ _AWAITED = frozenset(
 
 
 class _Gate:
-    """Whether the client may be used; quicker to look at than the stand-in."""
+    """Whether the client may be used; faster to read than an attribute of the guard."""
 
     __slots__ = ("is_open",)
 
@@ -81,7 +81,7 @@ class _Gate:
 
 
 class Client(Protocol):
-    """An ``AIOKafkaConsumer``, as far as it is called; it comes without types."""
+    """The methods of ``AIOKafkaConsumer`` that the guard calls; it has no types."""
 
     async def getone(self, *partitions: Any) -> Any:
         """Read one record."""
@@ -90,39 +90,40 @@ class Client(Protocol):
         """Read records."""
 
     def __aiter__(self) -> Self:
-        """Read record after record."""
+        """Iterate over records."""
 
     async def __anext__(self) -> Any:
         """Read the next record."""
 
     def assignment(self) -> Collection[Any]:
-        """Return what is assigned."""
+        """Return the assigned partitions."""
 
     async def commit(self, offsets: Any = None) -> None:
-        """Commit, and wait."""
+        """Commit, and wait for the answer."""
 
     async def beginning_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
-        """Find first offsets."""
+        """Return the first offsets."""
 
     async def end_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
-        """Find ends."""
+        """Return the end offsets."""
 
     async def offsets_for_times(
         self, timestamps: Mapping[Any, float]
     ) -> dict[Any, Any]:
-        """Look times up."""
+        """Return offsets by timestamp."""
 
 
 class GuardedConsumer(ForkSafe, StandIn):
-    """An AIOKafkaConsumer whose partitions wait alone and whose commits have verdicts.
+    """An AIOKafkaConsumer that holds only failing partitions, with commit verdicts.
 
-    Its own look-ups of offsets wait for remote storage, up to ``request_timeout_ms``.
+    The consumer's look-ups of offsets wait for remote storage, up to
+    ``request_timeout_ms``.
 
     Args:
         consumer: The client's consumer.
         view: The cluster view for the guard's own calls.
         policy: How long to wait.
-        on_event: What receives events.
+        on_event: The hook for events, or None.
     """
 
     client: Client
@@ -148,7 +149,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._shell: Fetching | None = None
         self._driver: Driver | None = None
         self._committing: Committing | None = None
-        # In place of the method: half the cost for each record.
+        # Instead of the method: this halves the guard's cost per record.
         self.getone = self._reading("getone", self._check)  # type: ignore[method-assign]  # see above
         self._next = self._reading("__anext__", self._check_iteration)
         if names.is_started(consumer):
@@ -157,17 +158,17 @@ class GuardedConsumer(ForkSafe, StandIn):
     # --- the life of a consumer -------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the client; where that fails, close what it has opened.
+        """Start the client; if that fails, close what it has opened.
 
         Raises:
-            KafkaGuardError: What the client raises, also of its own class.
+            KafkaGuardError: The client raised an error. It also has the client's class.
         """
         self._check_loop()
         await super().start()
         self._listen()
 
     def _listen(self) -> None:
-        """Look at what the client is answered from now on."""
+        """Read the answers to the client from now on."""
         self._gate.is_open = True
         missing = names.missing(self.client)
         if missing:
@@ -191,7 +192,7 @@ class GuardedConsumer(ForkSafe, StandIn):
             self._committing = Committing(self.client, self._note_commit)
 
     def _died(self, error: KafkaGuardError) -> None:
-        """Refuse reads from now on: the client would wait without end."""
+        """Refuse reads from now on: the client would wait for ever."""
         self._gate.is_open = False
         self._death = error
 
@@ -208,7 +209,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         await super()._end()
 
     def _check(self) -> None:
-        """Refuse a call that the client would wait for without end, or break at."""
+        """Refuse a call that would wait for ever or fail inside the client."""
         if self.is_ended:
             raise errors.make(
                 ClientClosedError,
@@ -241,17 +242,17 @@ class GuardedConsumer(ForkSafe, StandIn):
         """Read one record, as ``AIOKafkaConsumer.getone`` does.
 
         Raises:
-            KafkaGuardError: What the client raises, also of its own class, with topic
-                and partition where they are known.
+            KafkaGuardError: The client raised an error. It also has the client's class,
+                and the topic and partition if they are known.
         """
         return await self._reading("getone", self._check)(*partitions)
 
     def _reading(
         self, name: str, check: Callable[[], None]
     ) -> Callable[..., Coroutine[Any, Any, Any]]:
-        """Make a read that costs next to nothing where all is well.
+        """Return a read function that costs almost nothing while nothing fails.
 
-        The client's method is looked up each time: instrumentation may replace it.
+        It looks up the client's method each time: instrumentation may replace it.
         """
         client = self.client
         gate, loop, raised = self._gate, self._loop, self._raised
@@ -279,14 +280,14 @@ class GuardedConsumer(ForkSafe, StandIn):
             raise self._raised(error) from error
 
     def _raised(self, error: BaseException) -> KafkaGuardError:
-        """Tell what has happened before that, then make the error ours as well."""
+        """Pass on the events until now, then translate the error."""
         if self._driver is not None:
             self._driver.tell()
         return _ours(error)
 
     def __aiter__(self) -> Self:
-        """Read record after record, as the client does."""
-        self.client.__aiter__()  # which refuses where it is closed
+        """Iterate over records, as the client does."""
+        self.client.__aiter__()  # raises if the client is closed
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, Any]:
@@ -303,7 +304,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._check()
 
     def __getattr__(self, name: str) -> Any:
-        """Delegate everything else to the client; awaited calls are checked first."""
+        """Delegate everything else to the client; check its coroutines first."""
         found = super().__getattr__(name)
         return self._checked(found) if name in _AWAITED else found
 
@@ -323,12 +324,12 @@ class GuardedConsumer(ForkSafe, StandIn):
     async def commit(self, offsets: Any = None) -> None:
         """Commit, as ``AIOKafkaConsumer.commit`` does, within the policy's deadline.
 
-        Partitions that are refused for now are tried again alone, while they are still
-        assigned. A group that has moved on is not asked again.
+        Only the partitions that are refused for now are tried again, while they are
+        still assigned. After a rebalance of the group, the commit is not tried again.
 
         Raises:
-            KafkaGuardError: The gravest of what was refused, the others as notes; all
-                other partitions are committed.
+            KafkaGuardError: The most severe error of the refused partitions, with the
+                others as notes. All other partitions are committed.
         """
         self._check()
         committing = self._committing
@@ -363,7 +364,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         return None
 
     async def _passed_commit(self, offsets: Any) -> None:
-        """Let the client say what is wrong, or that there is nothing to do."""
+        """Call the client's commit, which raises or has nothing to do."""
         try:
             await self.client.commit(offsets)
         except KafkaError as error:
@@ -378,14 +379,14 @@ class GuardedConsumer(ForkSafe, StandIn):
     # --- offsets ----------------------------------------------------------------------
 
     async def lag(self, groups: Any = None, *args: Any, **kwargs: Any) -> LagReport:
-        """Say how far groups are behind; without a group, this consumer.
+        """Return the lag of groups; without a group, the lag of this consumer.
 
-        Its own report has the partitions that it is assigned, each with the committed
+        The report of this consumer has the assigned partitions, each with the committed
         offset, the position, and the lags of both. A partition that cannot be read has
         its ``read_error``.
 
         Args:
-            groups: Their names. Default: this consumer alone.
+            groups: The names of groups. Default: only this consumer.
             args: As for the other guarded clients.
             kwargs: The same, by name.
         """
@@ -396,13 +397,13 @@ class GuardedConsumer(ForkSafe, StandIn):
         return await own_lag(self.cluster_view, self._group, positions, **kwargs)
 
     def _positions(self) -> Mapping[TopicPartition, int | None]:
-        """Return where it is; None: it does not know yet, or does not let us know."""
+        """Return the positions; None: not known yet, or not shown by the client."""
         if self._shell is not None:
             return self._shell.positions()
         return dict.fromkeys(map(as_partition, self.client.assignment()))
 
     async def beginning_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
-        """Find first offsets, as ``AIOKafkaConsumer.beginning_offsets`` does."""
+        """Return first offsets, as ``AIOKafkaConsumer.beginning_offsets`` does."""
         self._check()
         wanted = dict.fromkeys(partitions, EARLIEST)
         report = await self._tiered.find(wanted, self._seconds)
@@ -411,7 +412,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         return offsets_of(report, partitions)
 
     async def end_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
-        """Find ends, as ``AIOKafkaConsumer.end_offsets`` does."""
+        """Return end offsets, as ``AIOKafkaConsumer.end_offsets`` does."""
         self._check()
         wanted = dict.fromkeys(partitions, LATEST)
         report = await self._tiered.find(wanted, self._seconds)
@@ -422,10 +423,10 @@ class GuardedConsumer(ForkSafe, StandIn):
     async def offsets_for_times(
         self, timestamps: Mapping[Any, float]
     ) -> dict[Any, Any]:
-        """Look times up, as ``AIOKafkaConsumer.offsets_for_times`` does."""
+        """Return offsets by time, as ``AIOKafkaConsumer.offsets_for_times`` does."""
         self._check()
         report = None
-        if all(time >= 0 for time in timestamps.values()):  # else the client refuses
+        if all(time >= 0 for time in timestamps.values()):  # else the client raises
             times = {place: int(time) for place, time in timestamps.items()}
             report = await self._tiered.find(times, self._seconds)
         if report is None:
@@ -438,7 +439,7 @@ def _ours(error: BaseException) -> KafkaGuardError:
 
 
 def _as_client(error: KafkaGuardError) -> KafkaGuardError:
-    """Make what a commit raises of the class that the client alone would raise."""
+    """Give an error of a commit the class that the client would raise."""
     if error.verdict.action is Action.REJOIN:
         return recast(error, CommitFailedError)
     return error

@@ -1,8 +1,8 @@
 """Errors that are both kafkaguard's and aiokafka's, and codes that aiokafka lacks.
 
-aiokafka shows every code that is not in its public table as ``UnknownError`` with -1,
-so the code is lost before anyone can look at it. :func:`complete_table` adds what is
-missing. What aiokafka's users reach for stays: ``errno``, ``retriable``, ``message``.
+aiokafka turns every code that is not in its public table into ``UnknownError`` with -1,
+so the code is lost. :func:`complete_table` adds the missing codes. What users of
+aiokafka read from an error stays available: ``errno``, ``retriable``, ``message``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkaguard_adapters.client_errors import ClientErrors
 
 
 def _missing_classes() -> dict[int, type[BaseException]]:
-    """Make the classes that aiokafka would have if it knew all of Kafka's codes."""
+    """Return a class like aiokafka's for each code that aiokafka does not know."""
     base = aiokafka_errors.BrokerResponseError
     return {
         code: type(
@@ -36,29 +36,29 @@ def _missing_classes() -> dict[int, type[BaseException]]:
 
 
 _MISSING = _missing_classes()
-# Other processes find them under their names when they unpickle.
+# Unpickling in another process looks up these classes by name.
 globals().update({cls.__name__: cls for cls in _MISSING.values()})
 
 
 def complete_table() -> None:
     """Add the missing codes to ``aiokafka.errors.kafka_errors``.
 
-    From then on aiokafka raises them with their numbers. Codes that it has keep their
-    classes. Doing it twice changes nothing.
+    From then on aiokafka raises them with their numbers. Codes that aiokafka has keep
+    their classes. A second call changes nothing.
     """
     for code, cls in _MISSING.items():
         aiokafka_errors.kafka_errors.setdefault(code, cls)
 
 
 class AIOKafkaErrors(ClientErrors):
-    """Errors that are also aiokafka's, with the classes that it lacks."""
+    """Errors that are also aiokafka's, with classes for the codes that it lacks."""
 
     client = "aiokafka"
     base = aiokafka_errors.KafkaError
     conditions: ClassVar = {ClientTimeoutError: aiokafka_errors.KafkaTimeoutError}
 
     def class_for(self, code: int) -> type[BaseException]:
-        """Return aiokafka's class for an error code, or the one that fills the gap."""
+        """Return aiokafka's class for an error code, or the added class."""
         if code in _MISSING:
             return _MISSING[code]
         known: type[BaseException] = aiokafka_errors.for_code(code)

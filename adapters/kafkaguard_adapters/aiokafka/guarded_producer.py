@@ -50,23 +50,23 @@ _log = logging.getLogger("kafkaguard.producer")
 STOP_S = 30.0
 #: Seconds that flush() and start() wait beyond the client's ``request_timeout_ms``.
 MARGIN_S = 10.0
-#: Seconds that the client has to end.
+#: Least seconds that the client has to end.
 END_S = 1.0
 
 
 class GuardedProducer(AsyncClusterCalls, StandIn):
-    """An AIOKafkaProducer with the guard in front; every other attribute is its own.
+    """An AIOKafkaProducer with the guard in front; other attributes are the client's.
 
-    ``send`` is that of ``Sending``. It is found on the instance since looking up a
-    method of a class that hands unknown names on costs twice as much.
+    ``send`` is the method of ``Sending``. It is an attribute of the instance: on a
+    class with ``__getattr__``, looking up a method takes twice as long.
 
     Args:
         producer: The client's producer.
-        builder: Builds its successor, should it die.
+        builder: Builds a replacement if the producer dies.
         view: The cluster view for the guard's own calls.
-        cache: What is known about topics.
-        policy: What becomes of records that fail, and of null keys.
-        topics: Topics that it will send to, as far as they are known.
+        cache: Cached facts about topics.
+        policy: Decides about failed records and null keys.
+        topics: The topics of this producer, as far as they are known.
         on_event: The hook for events, or None.
     """
 
@@ -91,7 +91,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         forks.watch(self)
 
     def _begin(self, producer: Any) -> None:
-        """Start with nothing on its way."""
+        """Set up everything for a client, with no record pending."""
         view, cache, policy = self.cluster_view, self._cache, self._policy
         self._loop = loop = reading.loop_of(producer)
         self._why_not_started: BaseException | None = None
@@ -148,14 +148,14 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     # --- the life of a producer -------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the client; where that fails, close what it has opened.
+        """Start the client; if that fails, close what it has opened.
 
-        After a failed start it may be called again; on a producer that was started it
-        does nothing.
+        After a failed start, you can call it again. If the producer is started already,
+        the call does nothing.
 
         Raises:
-            KafkaGuardError: What the client raises, also of its own class; or it did
-                not start within ``request_timeout_ms`` and 10 s.
+            KafkaGuardError: The client raised an error, which also has the client's
+                class; or it did not start within ``request_timeout_ms`` plus 10 s.
         """
         await self._pass_by()
         self._check_process()
@@ -187,7 +187,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     # --- forks ------------------------------------------------------------------------
 
     def after_fork(self) -> Any:
-        """In a child: use nothing of the parent's; return what it must keep."""
+        """In a forked child: stop using the client; return what must stay alive."""
         self._is_forked = True
         self._sending.is_usable = False
         self._beginning = asyncio.Lock()
@@ -195,13 +195,13 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         return [self._shell, self.client]
 
     async def _send_in_child(self, *args: Any, **kwargs: Any) -> Any:
-        """Send with a producer of the child's own."""
+        """Send with a new producer that belongs to the forked child."""
         await self._pass_by()
         self._check_process()
         return await self.send(*args, **kwargs)
 
     async def _pass_by(self) -> None:
-        """Build and start a producer of the child's own, where it is known how."""
+        """Build and start a producer for the forked child, if a factory was given."""
         if not (self._is_forked and self._builder.was_given) or self._is_stopped:
             return
         async with self._beginning:
@@ -220,11 +220,11 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     # --- whether it can be used -------------------------------------------------------
 
     def _check(self) -> None:
-        """Refuse a call that the client would wait for without end.
+        """Refuse a call that would wait for ever inside the client.
 
         Raises:
-            KafkaGuardError: It was not started, did not start, was stopped, is dead, or
-                belongs to another event loop or process.
+            KafkaGuardError: The producer was not started, did not start, was stopped,
+                is dead, or belongs to another event loop or process.
         """
         self._check_process()
         if self._is_stopped:
@@ -245,7 +245,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             )
         death = self._shell.death
         if self._shell.is_transactional:
-            return  # the transactional calls say what became of it
+            return  # the transactional calls raise the right error
         if death is not None and None not in self._driver.machine.holds:
             raise self._dead(death)
 
@@ -306,14 +306,15 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         """Send a batch that ``create_batch`` has made, as the client's own method does.
 
         Returns:
-            A future with one outcome for all records. Where only some of them are
-            refused, the others are delivered, and it fails with the error of one that
-            was refused.
+            A future with one outcome for all records. If only some of the records are
+            refused, the others are delivered, and the future fails with the error of a
+            refused record.
 
         Raises:
             InvalidRecordKeyError: The topic is compacted, and a record has no key.
                 Nothing was sent.
-            KafkaGuardError: What else the client raises, also of its own class.
+            KafkaGuardError: The client raised another error. It also has the client's
+                class.
         """
         return await self._pass("send_batch", args, kwargs)
 
@@ -327,7 +328,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         client = self.client
         try:
             return await getattr(client, name)(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - raised again, unless mended
+        except Exception as error:  # noqa: BLE001 - raised again, unless handled
             future = await self._sending.not_accepted(
                 error, client, getattr(self, name), args, kwargs
             )
@@ -335,7 +336,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             return await future if is_outcome else future
 
     def create_batch(self) -> Any:
-        """Make an empty batch, as ``AIOKafkaProducer.create_batch`` does."""
+        """Return an empty batch, as ``AIOKafkaProducer.create_batch`` does."""
         builder = self.client.create_batch()
         if self._sending.checks_keys:
             moving.NullKeyNotes(builder)
@@ -345,8 +346,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         """Return the partitions of a topic, as the client's own method does.
 
         Raises:
-            KafkaGuardError: What the client raises, also of its own class; or it takes
-                longer than ``request_timeout_ms`` and 10 s.
+            KafkaGuardError: The client raised an error, which also has the client's
+                class; or the call took longer than ``request_timeout_ms`` plus 10 s.
         """
         await self._pass_by()
         await self._sending.ready(topic)
@@ -367,20 +368,20 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     # --- reports ----------------------------------------------------------------------
 
     async def flush(self, timeout: float | None = None) -> DeliveryReport:  # noqa: ASYNC109 - as for other clients
-        """Wait until every record has its outcome, and report all since the last time.
+        """Wait until every record has its outcome, and return the report.
 
         Args:
             timeout: Seconds to wait at most, 0 or more. Default: the client's
-                ``request_timeout_ms`` and 10 s.
+                ``request_timeout_ms`` plus 10 s.
 
         Returns:
-            What became of the records.
+            The outcomes of the records since the last report.
 
         Raises:
-            DeliveryFailed: Records failed and nobody has looked at them, or were still
-                pending in the end (then also a ``KafkaTimeoutError``).
+            DeliveryFailed: Records failed and nobody has seen the failures, or records
+                were still pending at the end (then also a ``KafkaTimeoutError``).
             TypeError: ``timeout`` is not a number.
-            ValueError: It is negative.
+            ValueError: ``timeout`` is negative.
         """
         told.check_timeout("flush", timeout)
         self._check_process()
@@ -389,9 +390,9 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         return self._report(await self._driver.wait(time.monotonic() + timeout))
 
     def report(self) -> DeliveryReport:
-        """Report what became of the records since the last time, without waiting.
+        """Return the outcomes of records since the last report, without waiting.
 
-        Its errors count as looked at.
+        The failures in the report count as seen from now on.
         """
         return self._driver.report(self._driver.pending())
 
@@ -405,18 +406,17 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         """Flush, then stop the client, within a bound.
 
         Args:
-            timeout: Seconds to wait at most, 0 or more. Default: 30. What is pending
-                then is given up: it is in doubt where it was on its way, else it
-                failed.
+            timeout: Seconds to wait at most, 0 or more. Default: 30. Records that are
+                pending then are given up: IN_DOUBT if they were in flight, else failed.
 
         Returns:
-            What became of the records since the last report.
+            The outcomes of the records since the last report.
 
         Raises:
-            DeliveryFailed: Records failed and nobody has looked at them.
+            DeliveryFailed: Records failed, and nobody has seen the failures.
             ClientStateError: A transaction was open.
             TypeError: ``timeout`` is not a number.
-            ValueError: It is negative.
+            ValueError: ``timeout`` is negative.
         """
         told.check_timeout("stop", timeout)
         if self._is_forked or self._is_stopped:
@@ -455,7 +455,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             ) from error
 
     async def __aexit__(self, *raised: object) -> None:
-        """Stop, as stop() does; an exception of the block goes first."""
+        """Stop the producer; an exception of the block has priority."""
         error = raised[1]
         try:
             await self.stop()
@@ -467,7 +467,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     # --- transactions -----------------------------------------------------------------
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """Begin a transaction; leaving the block commits it, an exception aborts it.
+        """Begin a transaction; the end of the block commits it, an exception aborts it.
 
         Raises:
             KafkaGuardError: As for ``begin_transaction`` and ``commit_transaction``.
@@ -475,11 +475,11 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         return self._transactions.block(self)
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction; after a failed one with a new producer of the same id.
+        """Begin a transaction; after a failed one, with a new producer of the same id.
 
         Raises:
-            KafkaGuardError: It cannot begin. FENCED: another instance has taken the
-                ``transactional_id`` over.
+            KafkaGuardError: The transaction cannot begin. FENCED: another instance has
+                taken over the ``transactional_id``.
         """
         await self._pass_by()
         self._check()
@@ -489,9 +489,9 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         """Commit within ``request_timeout_ms``; call it again to wait for longer.
 
         Raises:
-            KafkaGuardError: ABORT: a record of it failed. FENCED: another instance
-                uses this ``transactional_id``. IN_DOUBT: it may have been committed;
-                the error says how to find out.
+            KafkaGuardError: ABORT: a record of the transaction failed. FENCED: another
+                instance uses this ``transactional_id``. IN_DOUBT: the transaction may
+                have been committed; the error says how to find out.
         """
         self._check_process()
         await self._transactions.commit()
@@ -500,7 +500,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         """Abort within ``request_timeout_ms``.
 
         Raises:
-            KafkaGuardError: It could not be aborted; the error says what to do.
+            KafkaGuardError: The abort failed; the error says what to do.
         """
         self._check_process()
         await self._transactions.abort()
@@ -508,12 +508,12 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     async def send_offsets_to_transaction(self, offsets: Any, group_id: Any) -> None:
         """Add a consumer's offsets to the transaction, within ``request_timeout_ms``.
 
-        aiokafka sends them with TxnOffsetCommit version 0, which names no generation:
-        a member that the group has left behind is not fenced. Use a
-        ``transactional_id`` for each input partition where two may read the same one.
+        aiokafka uses TxnOffsetCommit version 0, which has no generation. So a member of
+        an older generation is not fenced. If two members may read the same partition,
+        use one ``transactional_id`` for each input partition.
 
         Raises:
-            KafkaGuardError: They could not be added.
+            KafkaGuardError: The offsets were not added.
         """
         self._check_process()
         await self._transactions.add_offsets(offsets, group_id)

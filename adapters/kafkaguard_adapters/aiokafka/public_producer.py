@@ -1,7 +1,7 @@
 """A guarded producer for aiokafka versions with unknown private attributes.
 
-What the public interface allows: a record without a key is refused before anything is
-sent, and what the client raises says what to do.
+It uses public methods only: it refuses a record without a key before anything is sent,
+and the client's errors get a verdict.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 class PublicProducer(AsyncClusterCalls, StandIn):
-    """An AIOKafkaProducer guarded by what its public interface allows.
+    """An AIOKafkaProducer that is guarded with its public methods only.
 
     Args:
         producer: The client's producer.
-        policy: Says what becomes of null keys.
-        topics: What the caller declares about topics, instead of a look-up.
-        config: Its settings. Default: read from it.
+        policy: Decides about null keys.
+        topics: Facts about topics that the caller declares, instead of a look-up.
+        config: The producer's settings. Default: read from the producer.
     """
 
     def __init__(
@@ -57,7 +57,8 @@ class PublicProducer(AsyncClusterCalls, StandIn):
 
         Raises:
             InvalidRecordKeyError: The topic is compacted and the record has no key.
-            KafkaGuardError: What else the client raises, also of its own class.
+            KafkaGuardError: The client raised another error. It also has the client's
+                class.
         """
         self._check_open()
         if (
@@ -80,7 +81,7 @@ class PublicProducer(AsyncClusterCalls, StandIn):
         """Send a batch, as ``AIOKafkaProducer.send_batch`` does.
 
         Raises:
-            KafkaGuardError: What the client raises, also of its own class.
+            KafkaGuardError: The client raised an error. It also has the client's class.
         """
         self._check_open()
         return await self._pass(self.client.send_batch(*args, **kwargs))

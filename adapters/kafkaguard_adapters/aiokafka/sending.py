@@ -1,9 +1,9 @@
 """The guard's part of ``send``, the hot path.
 
-The guard stands inside the client, where a record comes to its batch: after the
-serialisers and the choice of a partition, whatever signature a subclass gives ``send``.
-Between the look at what is held and the batch nothing is awaited, so no record comes
-into a batch that a hold would have to wait for.
+The guard's check is inside the client, where a record is added to its batch: after the
+serialisers and the partitioner. So it works for any signature of ``send`` in a
+subclass. Nothing is awaited between the check for a hold and the batch. So a hold never
+has to wait for a running send.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ class Sending:
     """Hands records to the client that is in use.
 
     Args:
-        harmless: Topics for which a record without a key may pass unseen.
-        lookup: Finds out which topics are compacted.
-        rule: Says what becomes of a record without a key for such a topic.
-        checks_keys: Refuse a record without a key for a compacted topic.
-        sets_aside: There may be dead letters.
-        loop: The event loop that all of it belongs to.
-        check: Raises where nothing can be sent.
+        harmless: Topics for which records without a key need no check.
+        lookup: Looks up which topics are compacted.
+        rule: Makes the error for a record without a key for a compacted topic.
+        checks_keys: Whether to refuse a record without a key for a compacted topic.
+        sets_aside: Whether the policy may send dead letters.
+        loop: The event loop of the producer.
+        check: Raises an error if nothing can be sent.
 
     Attributes:
-        is_usable: Nothing is known that would keep ``check`` from passing.
+        is_usable: Whether ``check`` would pass, as far as is known.
     """
 
     __slots__ = (
@@ -107,13 +107,13 @@ class Sending:
         self.check = check
         self.is_usable = False
         self._client: Any = None
-        #: The key of the next record is a text that was made of None.
+        #: Whether the serialiser has turned the next record's key from None into text.
         self._is_disguised = False
 
     def use(
         self, shell: AIOKafkaShell, driver: TaskDriver, transactions: Transactions
     ) -> None:
-        """Send by these from now on."""
+        """Use this shell, driver and these transactions from now on."""
         self.shell, self.driver, self.machine = shell, driver, driver.machine
         self.transactions = transactions
 
@@ -135,18 +135,19 @@ class Sending:
         """Send a record, as ``AIOKafkaProducer.send`` does.
 
         Args:
-            args: As the client's own ``send`` takes them.
-            kwargs: The same.
+            args: The positional arguments of the client's ``send``.
+            kwargs: The keyword arguments of the client's ``send``.
 
         Returns:
-            The client's own future. Where the policy sets a refused record aside
-            (``on_reject``), it fails with the error.
+            The client's own future. If a record is refused and the policy's
+            ``on_reject`` is not "raise", a future that fails with the error.
 
         Raises:
-            InvalidRecordKeyError: The topic is compacted and the record has no key,
-                after serialisers. Nothing was sent. Also an ``InvalidRecordError`` of
-                aiokafka's kind.
-            KafkaGuardError: What else the client raises, also of its own class.
+            InvalidRecordKeyError: The topic is compacted and the record has no key
+                after serialisation. Nothing was sent. Also aiokafka's
+                ``InvalidRecordError``.
+            KafkaGuardError: The client raised another error. It also has the client's
+                class.
         """
         if not self.is_usable or get_running_loop() is not self._loop:
             await self.ready(topic_of(args, kwargs))
@@ -154,14 +155,14 @@ class Sending:
         try:
             # Looked up each time: instrumentation may replace it.
             return await client.send(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - raised again, unless mended
+        except Exception as error:  # noqa: BLE001 - raised again, unless handled
             return await self.not_accepted(error, client, self.send, args, kwargs)
 
     async def ready(self, topic: str) -> None:
         """Wait for a client, if one is being built.
 
         Raises:
-            KafkaGuardError: There is none, or it takes too long.
+            KafkaGuardError: There is no client, or building it takes too long.
         """
         self.check()
         await self._free(topic, self.shell.traits.delivery_timeout)
@@ -169,7 +170,7 @@ class Sending:
     # --- before a record comes into a batch: Gate -------------------------------------
 
     def adding(self, add: moving.Add) -> moving.Add:
-        """Return what takes in a record, as the accumulator's own function does."""
+        """Return a function that adds a record, with the accumulator's parameters."""
         sending, harmless = self, self._harmless
 
         def add_message(
@@ -192,7 +193,7 @@ class Sending:
         return add_message
 
     async def _add_checked(self, tp: Any, raw: Raw, within: float) -> Any:
-        """Record a record whose key has to be looked at, or whose topic is held."""
+        """Add a record whose key must be checked, or whose topic may be held."""
         is_disguised, self._is_disguised = self._is_disguised, False
         if raw.key is None or is_disguised:
             refusal = await self._refusal(tp.topic, is_disguised=is_disguised)
@@ -205,7 +206,7 @@ class Sending:
         )
 
     async def add_batch(self, builder: Any, tp: Any, timeout: float) -> Any:  # noqa: ASYNC109 - the client's own signature
-        """Record a batch of the application's own."""
+        """Add a batch that the application has built."""
         count = moving.null_keys_in(builder)
         if count:
             refusal = await self._refusal(tp.topic, is_disguised=False)
@@ -221,11 +222,11 @@ class Sending:
         return await self.shell.add_batch(builder, tp, left)
 
     async def wait_for_room(self, topic: str) -> None:
-        """Let a record that waited for room wait for what is sent again, too."""
+        """Let a record that waited for room also wait for a hold of its topic."""
         await self._free(topic, self.shell.traits.delivery_timeout)
 
     async def _free(self, topic: str, within: float) -> float:
-        """Wait until a topic is free; return the seconds that are left."""
+        """Wait until a topic is not held; return the seconds that are left."""
         if self.machine.holds and self.driver.is_held(topic):
             return await self.driver.wait_for(topic, Limit(within, _SETTING))
         return within
@@ -241,24 +242,24 @@ class Sending:
                 self._rule.refuse(topic, is_disguised=is_disguised)
         except InvalidRecordKeyError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - a fault of ours must fail no send
+        except Exception as error:  # noqa: BLE001 - a bug of the guard must not fail a send
             self.driver.fault(
                 "the check for a null key failed; the batch is sent without it", error
             )
         return None
 
-    # --- what the guard or the client refuses -----------------------------------------
+    # --- records that the guard or the client refuses ---------------------------------
 
     def _refused(
         self, error: KafkaGuardError, place: Place, raw: Raw | None
     ) -> asyncio.Future[Any]:
-        """Deal with a record that is refused, as the policy says.
+        """Handle a refused record as the policy says.
 
         Returns:
-            The future of a record that is set aside.
+            A future that gets the record's outcome.
 
         Raises:
-            KafkaGuardError: It is not set aside.
+            KafkaGuardError: The policy's ``on_reject`` is "raise".
         """
         if self.machine.on_reject(error) == "raise":
             self.driver.raised(error)
@@ -276,19 +277,19 @@ class Sending:
         kwargs: dict[str, Any],
         call: Record | None = None,
     ) -> Any:
-        """Deal with what a method of the client has raised that sends.
+        """Handle what a sending method of the client has raised.
 
         Args:
-            error: What it has raised.
-            client: Who has.
-            send: What to call again where the client is being replaced.
-            args: With what it was called.
-            kwargs: The same.
-            call: Its attempts, if it was tried again before.
+            error: The exception.
+            client: The client that has raised it.
+            send: The method to call again if the client is being replaced.
+            args: The positional arguments of the call.
+            kwargs: The keyword arguments of the call.
+            call: The call's attempts, if it was retried before.
 
         Raises:
-            KafkaGuardError: It did not take the record.
-            Exception: Anything else that it has raised.
+            KafkaGuardError: The client did not accept the record.
+            Exception: The client raised anything else.
         """
         topic = topic_of(args, kwargs)
         if isinstance(error, PartitionNotThereError):
@@ -296,7 +297,7 @@ class Sending:
             raw = moving.bytes_of(error, args, kwargs)
             if raw is not None:
                 return self._refused(error, Place(topic), raw)
-            self.driver.raised(error)  # a batch of the application's own
+            self.driver.raised(error)  # a batch that the application has built
         if isinstance(error, KafkaGuardError):
             raise error
         if isinstance(error, IllegalOperation) and self.shell.is_transactional:
@@ -312,7 +313,7 @@ class Sending:
         refusal = self.refusal_of(error, topic)
         if isinstance(error, KafkaTimeoutError):
             now = time.monotonic()
-            # The call has had the client's time by now.
+            # The client has used up its own time limit for the call.
             due = now + self.shell.traits.margin
             call = call or Record(None, None, 0, Place(topic), due, None)
             wait = self.machine.wait_after(call, refusal, now)
@@ -331,25 +332,25 @@ class Sending:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Try anew, after the policy's wait, a call for which there was no room."""
+        """Retry, after the policy's wait, a call for which there was no room."""
         await asyncio.sleep(wait)
         client = self._client
         try:
             return await getattr(client, send.__name__)(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - raised again, unless mended
+        except Exception as error:  # noqa: BLE001 - raised again, unless handled
             return await self.not_accepted(error, client, send, args, kwargs, call)
 
     def _is_being_replaced(self, topic: str) -> bool:
-        """Return whether a send that comes now waits, or finds another client."""
+        """Return whether a new send would wait for, or use, another client."""
         return self.is_usable or self.driver.is_held(topic)
 
-    # --- what an error means ----------------------------------------------------------
+    # --- errors -----------------------------------------------------------------------
 
     async def check_letter(self, topic: str, key: bytes | None) -> None:
         """Refuse a dead letter without a key for a compacted topic.
 
         Raises:
-            InvalidRecordKeyError: It is one.
+            InvalidRecordKeyError: The topic is compacted and the key is missing.
         """
         if key is None:
             refusal = await self._refusal(topic, is_disguised=False)
@@ -357,7 +358,7 @@ class Sending:
                 raise refusal
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
-        """Say why the client did not take a dead letter."""
+        """Return the error of a dead letter that the client did not accept."""
         if isinstance(error, PartitionNotThereError):
             return error
         if isinstance(error, KafkaError):
@@ -365,7 +366,7 @@ class Sending:
         return told.not_taken(errors, error, topic)
 
     def refusal_of(self, error: KafkaError, topic: str) -> KafkaGuardError:
-        """Make the error for a record that the client did not take."""
+        """Return the error for a record that the client did not accept."""
         if isinstance(error, ProducerClosed):
             return recast(told.closed(errors, topic), ProducerClosed)
         if self.shell.is_transactional:
@@ -390,7 +391,7 @@ class Sending:
 
 
 def topic_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Return the topic of a call, as far as it can be told."""
+    """Return the topic of a call; an empty string if it is not known."""
     given = (*kwargs.values(), *args) if "topic" not in kwargs else (kwargs["topic"],)
     named = [each for each in (*args[:2], *given) if isinstance(each, str)]
     return named[0] if named else ""

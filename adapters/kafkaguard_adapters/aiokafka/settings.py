@@ -35,7 +35,7 @@ _READ = (
 
 
 def setting_names(cls: type) -> frozenset[str] | None:
-    """Return the names that settings of a client may have; None: it takes its own."""
+    """Return a client's setting names; None: the user's class may have others."""
     is_own = cls.__module__.startswith("aiokafka.")
     return frozenset(signature(cls).parameters) if is_own else None
 
@@ -47,7 +47,7 @@ def config_of(client: Any) -> dict[str, Any]:
 
 
 def consumer_config_of(consumer: Any) -> dict[str, Any]:
-    """Read a consumer's settings that bear on looking offsets up."""
+    """Read a consumer's settings for the look-up of offsets."""
     names = ("group_id", "isolation_level", "loop", "request_timeout_ms")
     return {name: getattr(consumer, f"_{name}") for name in names}
 
@@ -56,11 +56,11 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
     """Translate settings of aiokafka.
 
     Args:
-        config: Keyword arguments of any of its clients.
+        config: Keyword arguments of any client of aiokafka.
         make: Makes the errors.
 
     Raises:
-        KafkaGuardError: A setting that bears on the connection cannot be carried over.
+        KafkaGuardError: A setting of the connection cannot be translated.
     """
     for name, value in config.items():
         if name.startswith(("ssl_", "sasl_")) and name not in _READ and value:

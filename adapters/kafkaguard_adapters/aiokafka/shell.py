@@ -1,8 +1,9 @@
 """The shell of aiokafka's producer: it translates for the delivery machine.
 
-It tells what happens to the client's batches and does with the client what it is told;
-it decides nothing. Three hooks a batch, none a record: the futures of the application
-are the client's own, and those of a failed batch stay open until they are settled here.
+It reports what happens to the client's batches, and executes commands on the client. It
+decides nothing. There are hooks for each batch and none for each record: the
+application waits on the client's own futures. The futures of a failed batch stay open
+until they are settled here.
 """
 
 from __future__ import annotations
@@ -42,54 +43,55 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.aiokafka.building import Builder
 
-#: Seconds that aiokafka has beyond ``request_timeout_ms`` to keep it by itself.
+#: Seconds after ``request_timeout_ms`` in which aiokafka itself may end a batch.
 MARGIN_S = 2.0
 #: Seconds that a dead producer's tasks have to end before they are cancelled.
 STOP_S = 0.5
 #: Seconds that closing a dead producer may take.
 RETIRE_S = 5.0
-#: Seconds that a successor has to start.
+#: Seconds that a replacement producer has to start.
 START_S = 10.0
-#: Seconds that a topic's settings are waited for.
+#: Seconds to wait for a topic's settings.
 ASK_S = 3.0
-#: By so much, at most, aiokafka takes a record for larger than it is.
+#: The most bytes by which aiokafka overestimates the size of a record.
 _ESTIMATE_BYTES = 21
 _POLL_S = 0.01
-#: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID: rewinding does not mend these.
+#: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID: not fixed by rewinding.
 _SEQUENCE_ERRORS = frozenset({45, 59})
 
 
 class Gate(moving.Gate, Protocol):
-    """What ``send`` does about a record before it comes into a batch."""
+    """The checks of ``send`` before a record is added to a batch."""
 
     async def wait_for_room(self, topic: str) -> None:
-        """Wait until a record that waited for room may go on."""
+        """Wait until a record that waited for room may be added."""
 
     async def check_letter(self, topic: str, key: bytes | None) -> None:
         """Refuse a dead letter without a key for a compacted topic.
 
         Raises:
-            InvalidRecordKeyError: It is one.
+            InvalidRecordKeyError: The topic is compacted and the key is missing.
         """
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
-        """Say why the client did not take a dead letter."""
+        """Return the error of a dead letter that the client did not accept."""
 
 
 class AIOKafkaShell(Heard):
-    """See the module.
+    """The ``AwaitedShell`` of an ``AIOKafkaProducer``.
 
     Args:
         producer: The client's producer.
-        builder: Builds its successor.
-        ask: Asks the cluster for the settings of a topic; may take long and may raise.
-        gate: What ``send`` does about a record.
-        in_use: Told of each producer that is put in use.
+        builder: Builds a replacement producer.
+        ask: Looks up a topic's settings in the cluster; may take long, and may raise.
+        gate: The checks of ``send``.
+        in_use: Called with each producer that is put in use, and when it dies.
 
     Attributes:
         producer: The producer in use.
-        death: Why it delivers nothing any more; None: it does.
-        has_gap: Numbers of a transactional one are missing: it can only abort.
+        death: Why the producer is dead; None: it is alive.
+        has_gap: Whether a transactional producer lacks sequence numbers, so that it can
+            only abort.
     """
 
     def __init__(
@@ -115,18 +117,18 @@ class AIOKafkaShell(Heard):
         self._numbers = itertools.count()
         self._is_closed = False
         self._retired: list[Any] = []
-        #: By the builder that the application hands over as a batch.
+        #: By the batch builder that the application sends as a batch.
         self._wholes: dict[Any, Whole] = {}
-        #: Batches that a dead producer gave up on their way.
+        #: Batches that a dead producer gave up while they were in flight.
         self._unheard: list[SourceBatch] = []
-        #: Tasks that hand records over, past every hold.
+        #: Tasks that give records to the client in spite of every hold.
         self._handing: set[Any] = set()
-        #: Exceptions that the application may look at before the next report.
+        #: Failed futures that the application may read before the next report.
         self._unseen: list[tuple[asyncio.Future[Any], list[Outcome]]] = []
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it has a ``transactional_id``."""
+        """Whether the producer has a ``transactional_id``."""
         return self.traits.transactional
 
     @property
@@ -135,17 +137,17 @@ class AIOKafkaShell(Heard):
         return self._hooks[self.producer].lost_end
 
     def forget_end(self) -> None:
-        """Record that a transaction is about to end."""
+        """Reset ``lost_end``, before a transaction is ended."""
         self._hooks[self.producer].lost_end = False
 
-    # --- telling of batches -----------------------------------------------------------
+    # --- reports of batches -----------------------------------------------------------
 
     def begin_telling(self) -> None:
-        """Tell of the batches of the producer in use."""
+        """Report the batches of the producer in use."""
         self.put_in_use(self.producer)
 
     def put_in_use(self, producer: Any) -> None:
-        """Send with this producer from now on, and tell of its batches."""
+        """Send with this producer from now on, and report its batches."""
         self._generation += 1
         generation = self._generation
         hooks = moving.Hooks(
@@ -161,36 +163,37 @@ class AIOKafkaShell(Heard):
         self._in_use(producer)
 
     def watch(self, producer: Any) -> None:
-        """Notice when the sender of a producer that was started ends."""
+        """Report a death when the sender of a started producer ends."""
         task = reading.sender_task(producer)
         if task is not None:
             task.add_done_callback(lambda task: self._sender_ended(producer, task))
 
     def _begin(self, producer: Any, generation: int, source: Any) -> SourceBatch | None:
-        """Follow a batch."""
+        """Track a batch; None: it cannot be tracked."""
         try:
             due = time.monotonic() + self.traits.delivery_timeout + MARGIN_S
             position = (generation, next(self._numbers))
             batch = SourceBatch(self, producer, source, position, due)
             batch.whole = self._wholes.pop(reading.builder_of(source), None)
             if batch.whole is None:
-                batch.before = source.record_count  # of a producer just guarded
+                # Not 0 if the producer had the batch before it was guarded.
+                batch.before = source.record_count
             self._began(batch)
-        except Exception as error:  # noqa: BLE001 - a send must not fail by it
+        except Exception as error:  # noqa: BLE001 - it must not fail a send
             self._fault("a batch could not be tracked; it is sent", error)
             return None
         self._open[batch] = None
         return batch
 
     def batch_accepted(self, batch: SourceBatch) -> None:
-        """Tell that the broker took a batch."""
+        """Report that the broker accepted a batch."""
         self._open.pop(batch, None)
         if batch.whole is not None:
             settle_whole(batch.whole, batch.source.future.result(), None)
         self._accepted(batch)
 
     def batch_failed(self, batch: SourceBatch, cause: BaseException) -> None:
-        """Tell that a batch has failed, after the death of its producer."""
+        """Report that a batch has failed; first, that its producer died, if so."""
         self._open.pop(batch, None)
         try:
             self._mend(batch, cause)
@@ -211,10 +214,11 @@ class AIOKafkaShell(Heard):
                 token.set_exception(errors.translate(cause, api="Produce"))
 
     def _mend(self, batch: SourceBatch, cause: BaseException) -> None:
-        """Keep a refused batch from costing the next ones their numbers, or tell.
+        """Keep the sequence numbers valid after a refused batch, or report a death.
 
-        The broker expects the number of the batch that it has not written. Where it may
-        have written it, or says that numbers are missing, only a new producer helps.
+        The broker expects the number of the batch that it has not written. If it may
+        have written the batch, or says that numbers are missing, only a new producer
+        helps.
         """
         producer = batch.producer
         task = reading.sender_task(producer)
@@ -245,7 +249,7 @@ class AIOKafkaShell(Heard):
     def _has_died(
         self, producer: Any, cause: BaseException, where: Place | None = None
     ) -> None:
-        """Tell of a death, once."""
+        """Report that a producer is dead, once."""
         if producer is not self.producer or self.death is not None or self._is_closed:
             return
         self.death = cause
@@ -255,23 +259,23 @@ class AIOKafkaShell(Heard):
         self._in_use(producer)
 
     def shut(self) -> None:
-        """Record nothing more, and send nothing more."""
+        """Accept no more records, and send nothing more."""
         self.death = self.death or KafkaTimeoutError("it is stuck")
         self._in_use(self.producer)
         moving.refuse(self.producer)
         moving.silence(self.producer)
 
     async def hear_out(self, until: float) -> None:
-        """Wait for the answers to what was sent, until monotonic seconds."""
+        """Wait for the answers to batches in flight, until monotonic seconds."""
         dead = self.producer
-        while time.monotonic() < until and (  # noqa: ASYNC110 - nobody tells of it
+        while time.monotonic() < until and (  # noqa: ASYNC110 - there is no event for it
             any(batch.is_on_its_way for batch in self._open_of(dead))
             or any(batch.late is None for batch in self._unheard)
         ):
             await asyncio.sleep(_POLL_S)
 
     async def stop(self) -> None:
-        """End the client's tasks; what it still holds fails."""
+        """Stop the client's tasks; its pending records fail."""
         await self._stop(self.producer)
 
     async def _stop(self, producer: Any) -> None:
@@ -282,7 +286,7 @@ class AIOKafkaShell(Heard):
             moving.give_up(producer, batch.source, error)
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
-        """Say what was heard of batches after they were given up."""
+        """Return the answers that came after batches were given up."""
         return {
             batch: batch.late
             for batch in batches
@@ -290,10 +294,10 @@ class AIOKafkaShell(Heard):
         }
 
     async def succeed(self, locking_out: Batch | None) -> None:
-        """Build a successor and put it in use.
+        """Build a replacement producer and put it in use.
 
-        With the id of the dead one and a newer epoch it locks out what that has left on
-        its way: a request may lie in a broker's buffers for as long as that is paused.
+        With the dead producer's id and a newer epoch, it fences the requests that are
+        still in flight: a paused broker may keep a request in its buffers for long.
         """
         dead = self.producer
         successor = self._builder.build()
@@ -313,10 +317,10 @@ class AIOKafkaShell(Heard):
         """Put a new producer in use that takes over a ``transactional_id``.
 
         Args:
-            within: Seconds that it has.
+            within: Seconds that the new producer has to start.
 
         Raises:
-            Exception: It cannot be built, or cannot take over.
+            Exception: The producer cannot be built, or cannot take over the id.
         """
         old = self.producer
         successor = self._builder.build()
@@ -337,12 +341,12 @@ class AIOKafkaShell(Heard):
             raise
 
     async def _close(self, producer: Any) -> None:
-        """Close a producer that has no use any more."""
+        """Close a producer that is not used any more."""
         hooks = self._hooks.pop(producer, None)
         try:
             await moving.end(producer, hooks.requests if hooks else set(), STOP_S)
             await moving.close(producer, RETIRE_S)
-        except Exception as error:  # noqa: BLE001 - it has no use any more
+        except Exception as error:  # noqa: BLE001 - it is not used any more
             self._fault("a dead producer could not be closed", error)
 
     async def retire(self) -> None:
@@ -354,13 +358,13 @@ class AIOKafkaShell(Heard):
         """Return whether building a producer may succeed later."""
         return isinstance(error, OSError) or bool(getattr(error, "retriable", False))
 
-    # --- handing over -----------------------------------------------------------------
+    # --- giving records to the client -------------------------------------------------
 
     async def hand_over(self, record: Record, deadline: float) -> Any:
-        """Give a record to the client, past every hold.
+        """Give a record to the client in spite of every hold; return its future.
 
         Raises:
-            Exception: The client did not take it.
+            Exception: The client did not accept the record.
         """
         (topic, partition), raw = record.place, record.raw
         assert raw is not None
@@ -392,11 +396,11 @@ class AIOKafkaShell(Heard):
             self._handing.discard(task)
 
     async def add(self, *record: Any) -> Any:
-        """Give the client in use a record, which may wait for room; past every hold."""
+        """Give a record to the client in spite of every hold; may wait for room."""
         return await self._hooks[self.producer].add(*record)
 
     async def add_batch(self, builder: Any, tp: Any, within: float) -> Any:
-        """Give the client in use a batch of the application's own; past every hold."""
+        """Give the application's own batch to the client in spite of every hold."""
         future = reading.loop_of(self.producer).create_future()
         self._wholes[builder] = Whole(future)
         try:
@@ -404,15 +408,15 @@ class AIOKafkaShell(Heard):
             theirs = await add(builder, tp, within)
         finally:
             self._wholes.pop(builder, None)
-        theirs.add_done_callback(_look)  # the application has the other one
+        theirs.add_done_callback(_look)  # the application has the other future
         return future
 
     def send_now(self) -> None:
-        """Send what was taken in without lingering."""
+        """Send the records in the accumulator now, without lingering."""
         moving.end_linger(self.producer)
 
     async def wait_for_room(self, topic: str) -> None:
-        """Wait until a record that waited for room may go on."""
+        """Wait until a record that waited for room may be added."""
         if asyncio.current_task() not in self._handing:
             await self._gate.wait_for_room(topic)
 
@@ -425,18 +429,18 @@ class AIOKafkaShell(Heard):
         try:
             async with asyncio.timeout(ASK_S):
                 return (await self._ask(topic)).max_message_bytes
-        except Exception:  # noqa: BLE001 - the text does without it
+        except Exception:  # noqa: BLE001 - it is for an error's text only
             return None
 
     def take_back(self, behind: Batch) -> None:
-        """Fail what waits behind a batch that has failed, and was never sent."""
+        """Fail the unsent batches of the partition behind a failed batch."""
         for batch in list(self._open):
             if batch.place == behind.place and not reading.is_numbered(batch.source):
                 error = TakenBackError("it waited behind a batch that has failed")
                 moving.give_up(batch.producer, batch.source, error)
 
     def give_up(self, batch: Batch) -> None:
-        """Fail a batch, of which nothing more is sent if it was not sent yet."""
+        """Fail a batch; if it was not sent yet, it will never be sent."""
         if isinstance(batch, SourceBatch):
             error = KafkaTimeoutError("request_timeout_ms is over")
             moving.give_up(batch.producer, batch.source, error)
@@ -444,7 +448,7 @@ class AIOKafkaShell(Heard):
     # --- the application's futures ----------------------------------------------------
 
     def settle(self, record: Record) -> None:
-        """Settle the application's future of a record, which has its outcome."""
+        """Settle the application's future with the record's outcome."""
         token, outcome = record.first_token, record.outcome
         assert outcome is not None
         if isinstance(token, Slot):
@@ -461,7 +465,7 @@ class AIOKafkaShell(Heard):
         self._note(token, [outcome])
 
     def _settle_part(self, whole: Whole, record: Record) -> None:
-        """Settle a batch of the application's own once all its records are settled."""
+        """Settle the application's own batch when all its records are settled."""
         whole.records.append(record)
         whole.left -= 1
         if whole.left or whole.future.done():
@@ -480,14 +484,14 @@ class AIOKafkaShell(Heard):
             self._unseen.append((future, outcomes))
 
     def note_seen(self) -> None:
-        """Record the failures that the application has looked at."""
+        """Mark the failures that the application has read as seen."""
         for future, outcomes in self._unseen:
             if moving.was_seen(future):
                 for outcome in outcomes:
                     outcome.seen = True
 
     def note_told(self) -> None:
-        """Record that the failures until now were told in a report."""
+        """Record that a report had all failures until now."""
         told, self._unseen = self._unseen, []
         for future, _ in told:
             moving.forgive(future)
@@ -495,11 +499,11 @@ class AIOKafkaShell(Heard):
     # --- the end ----------------------------------------------------------------------
 
     def refuse_successors(self) -> None:
-        """Put no successor in use any more."""
+        """Put no replacement producer in use any more."""
         self._is_closed = True
 
     async def close(self, within: float) -> None:
-        """Stop the client within seconds; no task of it is left then."""
+        """Stop the client within seconds; none of its tasks is left then."""
         self.refuse_successors()
         producer = self.producer
         hooks = self._hooks[producer]
@@ -519,7 +523,7 @@ class AIOKafkaShell(Heard):
 
 
 def traits_of(producer: Any, builder: Builder) -> Traits:
-    """Return what aiokafka's producer can do and tell with these settings."""
+    """Return what aiokafka's producer can do and report with these settings."""
     is_idempotent = reading.is_idempotent(producer)
     is_transactional = reading.transactional_id(producer) is not None
     return Traits(

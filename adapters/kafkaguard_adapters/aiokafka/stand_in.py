@@ -1,4 +1,4 @@
-"""Base class of guarded aiokafka clients: a start that fails."""
+"""Base class of guarded aiokafka clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkaguard_adapters.stand_in import GuardedAsyncClient
 
 
 class StandIn(GuardedAsyncClient):
-    """A client whose errors are aiokafka's and ours."""
+    """A client whose errors are both aiokafka's and kafkaguard's."""
 
     _client_error = KafkaError
     _translate = staticmethod(errors.translate)

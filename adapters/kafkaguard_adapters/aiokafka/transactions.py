@@ -1,10 +1,10 @@
 """Transactional calls of a guarded producer: time limits and verdicts.
 
-aiokafka asks for a commit again by itself while its answer is lost, and its background
+If the answer to a commit is lost, aiokafka itself repeats the request. Its background
 task ends at any answer that it does not expect. Then a new producer takes over the same
-``transactional_id``: its first request has the coordinator abort what is open. aiokafka
-cannot show the coordinator the epoch of the old one, so nothing takes over after this
-one was fenced.
+``transactional_id``: after its first request, the coordinator aborts the open
+transaction. aiokafka cannot send the epoch of the old producer to the coordinator. So a
+fenced producer is never replaced.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class GivenUp(NamedTuple):
     """A transaction that was open when its producer was stopped.
 
     Attributes:
-        still_open: Why it was not aborted; None: it was.
+        still_open: Why it was not aborted; None: it was aborted.
     """
 
     still_open: KafkaGuardError | None = None
@@ -62,9 +62,9 @@ class Transactions:
     """Begins and ends transactions.
 
     Args:
-        shell: The client.
-        driver: Follows its records.
-        policy: How hard to try in a block.
+        shell: The shell of the client.
+        driver: Tracks the client's records.
+        policy: The retry policy of calls in a ``transaction()`` block.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Transactions:
         self._forget()
 
     def _forget(self) -> None:
-        """Know of no transaction any more."""
+        """Reset the state: no transaction is open."""
         self._driver.machine.new_transaction()
         self._is_stuck = False
         self._lost_commit: BaseException | None = None
@@ -94,15 +94,15 @@ class Transactions:
     # --- records ----------------------------------------------------------------------
 
     def refused_at_once(self, error: KafkaGuardError) -> None:
-        """Record a record that was never handed over: the rest is incomplete.
+        """Fail the transaction for a record that the client never got.
 
-        As Java's producer does, which then takes no commit either.
+        Java's producer does the same: it then refuses the commit.
         """
         if self._shell.is_transactional and self._is_open:
             self._driver.machine.spoil_transaction(error)
 
     def refusal_of(self, error: Exception, topic: str) -> KafkaGuardError:
-        """Make the error for a record that the client did not take."""
+        """Return the error for a record that the client did not accept."""
         producer = self._shell.producer
         cause = self._cause()
         if self._failure is not None or (cause is not None and self._is_open):
@@ -118,10 +118,10 @@ class Transactions:
     # --- calls ------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Begin a transaction, if need be with a new producer.
+        """Begin a transaction, with a new producer if the old one cannot go on.
 
         Raises:
-            KafkaGuardError: It cannot begin.
+            KafkaGuardError: The transaction cannot begin.
         """
         self._check(BEGIN)
         is_unfit = (
@@ -146,13 +146,13 @@ class Transactions:
         """Commit within ``request_timeout_ms``; call it again to wait for longer.
 
         Raises:
-            KafkaGuardError: Its verdict says whether to abort.
+            KafkaGuardError: The verdict says whether to abort.
         """
         self._check(COMMIT)
         self._raise_doubt()
         producer = self._shell.producer
         if inside.state_of(producer) != "COMMITTING_TRANSACTION":
-            # Not while any is on its way: what fails afterwards would be left out.
+            # First wait for all records: one that fails later would be missing.
             await self._await_records(COMMIT)
             self._raise_failure(COMMIT)
             if not inside.is_in_transaction(producer):
@@ -166,7 +166,7 @@ class Transactions:
         """Abort within ``request_timeout_ms``.
 
         Raises:
-            KafkaGuardError: It cannot be aborted.
+            KafkaGuardError: The transaction cannot be aborted.
         """
         self._check(ABORT)
         self._raise_doubt()
@@ -185,12 +185,12 @@ class Transactions:
         self._forget()
 
     async def _abort_by_successor(self) -> None:
-        """Have a new producer of the same id abort what a dead one has left open."""
+        """Let a new producer of the same id abort a dead producer's transaction."""
         cause = self._cause()
         assert cause is not None
         if not self._is_open or self._is_over_for_good():
             raise self._judged(cause, ABORT)
-        if self._is_stuck:  # it was tried
+        if self._is_stuck:  # a new producer was tried already
             raise _words.not_aborted(cause)
         await self._renew()
         self._forget()
@@ -199,7 +199,7 @@ class Transactions:
         """Add a consumer's offsets within ``request_timeout_ms``.
 
         Raises:
-            KafkaGuardError: They could not be added.
+            KafkaGuardError: The offsets were not added.
         """
         self._check(OFFSETS)
         self._raise_failure(OFFSETS)
@@ -225,16 +225,16 @@ class Transactions:
         return self._lost_commit is None and self._cause() is None
 
     async def give_up(self, seconds: float) -> GivenUp | None:
-        """Abort what is open when the producer is stopped, as Java's producer does.
+        """Abort an open transaction when the producer is stopped, as in Java.
 
-        Until then, whoever reads only what is committed gets nothing that came later.
+        Until then, a ``read_committed`` consumer gets no later record of the partition.
 
         Args:
-            seconds: The time that it has.
+            seconds: Time limit of the abort.
 
         Returns:
-            What became of the transaction; None: none was open, or one that had failed
-            is aborted now.
+            The result for the transaction; None: no transaction was open, or it had
+            failed and is aborted now.
         """
         if not self._shell.is_transactional or not self._is_open:
             return None
@@ -259,8 +259,9 @@ class Transactions:
             producer: The guarded producer, which the body gets.
 
         Raises:
-            KafkaGuardError: It was not committed; the verdict says what to do.
-            BaseException: What the body raises, once it is aborted.
+            KafkaGuardError: The transaction was not committed; the verdict says what
+                to do.
+            BaseException: The exception of the body, after the abort.
         """
         run = TransactionRun(self._policy)
         await self._make(run, "begin")
@@ -278,7 +279,7 @@ class Transactions:
         await self._make(run, "commit")
 
     async def _make(self, run: TransactionRun, call: CallName) -> None:
-        """Make a call, and what follows from its failure."""
+        """Make a call; if it fails, retry it or abort, as the machine decides."""
         run.starts(call, time.monotonic())
         while True:
             try:
@@ -294,7 +295,7 @@ class Transactions:
                 return
             await asyncio.sleep(step.wait)
 
-    # --- what they wait for -----------------------------------------------------------
+    # --- waiting ----------------------------------------------------------------------
 
     async def _await_end(self, call: Call) -> None:
         producer = self._shell.producer
@@ -314,7 +315,7 @@ class Transactions:
             raise self._not_ended(error, call) from error
 
     def _not_ended(self, error: Exception, call: Call) -> KafkaGuardError:
-        """Say what it means that a transaction has not ended."""
+        """Return the error of a transaction that has not ended."""
         cause = error.__cause__ or error
         judged = self._judged(error, call)
         if call is ABORT and not words.stops(judged):
@@ -350,20 +351,20 @@ class Transactions:
             self._is_stuck = True
             context = {"transactional": True}
             made = errors.translate(error, api=BEGIN.api, context=context)
-            if made.verdict.action is Action.ABORT:  # which is what was just refused
+            if made.verdict.action is Action.ABORT:  # the abort itself has just failed
                 made = _words.not_aborted(error)
             raise made from error
         self._driver.retire()
 
-    # --- what is known ----------------------------------------------------------------
+    # --- state and errors -------------------------------------------------------------
 
     def _cause(self) -> BaseException | None:
-        """Return why the client can do nothing any more in this transaction."""
+        """Return why the client cannot continue the transaction; None: it can."""
         shell = self._shell
         return inside.why_failed(shell.producer) or shell.death
 
     def _is_over_for_good(self) -> bool:
-        """Return whether a new producer would do harm, or not help."""
+        """Return whether a new producer would do harm or would not help."""
         cause = self._cause()
         return cause is not None and (
             ends_all(cause) or not self._shell.traits.replaceable
@@ -374,12 +375,12 @@ class Transactions:
             raise _words.not_transactional(call)
 
     def _raise_doubt(self) -> None:
-        """Say again that a commit is in doubt: its transaction is over."""
+        """Raise again that a commit is in doubt: its transaction is over."""
         if self._lost_commit is not None and not self._is_over_for_good():
             raise _words.commit_in_doubt(self._lost_commit)
 
     def _raise_failure(self, call: Call) -> None:
-        """Refuse what would go on without a record, or offsets, that were asked for."""
+        """Refuse to continue a transaction that lacks a record or offsets."""
         if self._failure is not None:
             raise _words.abort_first(self._failure, call)
         cause = self._cause()
@@ -401,7 +402,7 @@ class Transactions:
         )
 
     def _judged(self, error: BaseException, call: Call) -> KafkaGuardError:
-        """Say what a failed call means."""
+        """Return the error of a failed call, with its verdict."""
         cause = self._cause() or error.__cause__ or error
         context = {"transactional": True, "phase": call.phase}
         judged = errors.translate(cause, api=call.api, context=context)

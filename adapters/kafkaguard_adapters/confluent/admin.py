@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
     """An AdminClient that can also ask for log directories, lag and offsets.
 
-    What the futures of its calls that change something raise is a ``KafkaGuardError``
-    as well. ``close()`` closes the guard's own connections; an AdminClient closes its
-    own when freed.
+    For calls that change something, the exceptions of the futures are also a
+    ``KafkaGuardError``. ``close()`` closes the guard's own connections; an AdminClient
+    closes its connections when Python frees it.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -55,7 +55,7 @@ class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
     def _following(
         self, future: Future[Any], api: str, asked: AskedTopic | None
     ) -> Future[Any]:
-        """Make a future that fails with errors of ours where the client's one fails."""
+        """Return a future that follows the client's, with kafkaguard's errors."""
         ours: Future[Any] = Future()
         ours.set_running_or_notify_cancel()
 
@@ -66,7 +66,7 @@ class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
                 return
             known = admin_calls.refusal(errors, error, api)
             if asked is not None and admin_calls.finds_it_there(known):
-                # Not here: it is the client's thread, which must go on.
+                # Not in this thread: it is the client's, which must not block.
                 start(self._compared(ours, known, asked))
             else:
                 ours.set_exception(known)
@@ -92,7 +92,7 @@ def _settle(ours: Future[Any], theirs: Future[Any]) -> None:
 
 
 def _asked(new_topics: Any, **_: Any) -> dict[str, AskedTopic]:
-    """Read what ``create_topics`` takes."""
+    """Return the settings given to ``create_topics``, by topic name."""
     return {
         each.topic: AskedTopic(
             each.topic, each.num_partitions, each.replication_factor, each.config or {}

@@ -1,9 +1,9 @@
 """The guarded ``AIOProducer``: null keys are refused, failures have verdicts.
 
-These collect records in a buffer of their own, hand them over in an order of their own,
-and settle their futures themselves, so that no wrapper can send a record again before
-the later ones. What can be done: a record without a key is refused before it is
-buffered, and what fails has a verdict.
+An ``AIOProducer`` has its own buffer, sends records in its own order, and completes the
+futures itself. So a wrapper cannot send a failed record again before later records. The
+guard does what is possible: it refuses a record without a key before the record is
+buffered, and each failure has a verdict.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
     Args:
         producer: The client's producer.
         view: The cluster view for the guard's own calls.
-        null_keys: Refuses records without a key; None: the policy lets them pass.
-        harmless: Topics for which a record without a key may pass unseen.
+        null_keys: Refuses records without a key; None: the policy allows them.
+        harmless: Topics for which records without a key need no check.
     """
 
     _ends_with = "close"
@@ -59,16 +59,16 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
         self._key_at = 1 if isinstance(producer, AsyncSerializingProducer) else 2
 
     async def __aenter__(self) -> Any:
-        """Enter; leaving closes it."""
+        """Return the producer; the end of the ``with`` block closes it."""
         return self
 
     async def produce(
         self, topic: str, *args: Any, **kwargs: Any
     ) -> asyncio.Future[Any]:
-        """Produce a record, as the client's ``produce`` does, in its own order.
+        """Produce a record, as the client's ``produce`` does, with its argument order.
 
         Returns:
-            A future of the message, as the client's.
+            A future of the message, as the client's ``produce`` does.
 
         Raises:
             InvalidRecordKeyError: The topic is compacted and the record has no key.
@@ -97,13 +97,14 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
         """Close the guard's own connections, then the client, within 30 s.
 
         Raises:
-            KafkaGuardError: It has not ended by then, and was left.
+            KafkaGuardError: The client was not closed within 30 s; it is not waited
+                for any longer.
         """
         await self._end()
 
 
 def _settle(ours: asyncio.Future[Any], theirs: asyncio.Future[Any], topic: str) -> None:
-    """Settle a future as the client has settled its own."""
+    """Complete a future with the outcome of the client's future."""
     if ours.done():
         return
     if theirs.cancelled():

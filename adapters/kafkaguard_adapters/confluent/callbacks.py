@@ -1,7 +1,8 @@
-"""The application's callbacks, called in its own poll() and flush() only.
+"""The application's callbacks, called only in its own poll() and flush().
 
-While the guard polls by itself, for a recovery or for room in a full queue, callbacks
-wait in a queue; so they keep the order of the client's reports.
+The guard also polls the client itself: during a recovery, and to make room in a full
+queue. Callbacks wait in a queue meanwhile, so they keep the order of the client's
+reports.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ class ReportedError(KafkaError):  # type: ignore[misc]  # confluent-kafka has no
     """Why a record was not delivered, as its delivery callback gets it.
 
     Args:
-        error: The exception that says the same.
+        error: The exception for the same failure.
 
     Attributes:
-        error: That exception, which is also a ``KafkaException``.
+        error: The exception; it is also a ``KafkaException``.
     """
 
     def __init__(self, error: KafkaGuardError) -> None:
@@ -40,7 +41,7 @@ class ReportedError(KafkaError):  # type: ignore[misc]  # confluent-kafka has no
 
     @property
     def verdict(self) -> Verdict:
-        """What to do about it."""
+        """The verdict on the failure."""
         return self.error.verdict
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -49,16 +50,16 @@ class ReportedError(KafkaError):  # type: ignore[misc]  # confluent-kafka has no
 
 
 class Callbacks:
-    """Calls the application's callbacks, or lets them wait.
+    """Calls the application's callbacks, or queues them.
 
     Args:
-        on_error: Told of whatever one raises; Ctrl-C passes.
+        on_error: Receives what a callback raises, except ``KeyboardInterrupt``.
 
     Attributes:
-        is_direct: The client's report may call at once: the application polls, and
-            nothing waits.
-        polling: The threads, by their ident, that are within a poll of the client. It
-            crashes if one of its callbacks polls again.
+        is_direct: Whether a report of the client may call the callback at once: the
+            application polls, and the queue is empty.
+        polling: Idents of the threads that are inside a poll of the client. The client
+            crashes if a callback polls it again.
     """
 
     def __init__(self, on_error: Callable[[BaseException], object]) -> None:
@@ -71,11 +72,11 @@ class Callbacks:
         self._arrived = threading.Event()
 
     def __len__(self) -> int:
-        """Count those that wait."""
+        """Return how many callbacks are queued."""
         return len(self._waiting)
 
     def call(self, callback: Callable[..., object], *told: Any) -> None:
-        """Call one now, or let it wait."""
+        """Call a callback now, or queue it."""
         if self.is_direct:
             self._run(partial(callback, *told))
         else:
@@ -84,23 +85,23 @@ class Callbacks:
     def put(
         self, callback: Callable[..., object], outcome: Outcome, message: Any
     ) -> None:
-        """Let a delivery callback wait that is about a record which has failed before.
+        """Queue the delivery callback of a record that had failed before.
 
         Args:
-            callback: What is called, with the error and the message.
-            outcome: What became of the record.
-            message: The client's last message about it.
+            callback: Called with the error and the message.
+            outcome: The record's outcome.
+            message: The client's last message about the record.
         """
         self._put(partial(_tell, callback, outcome, message))
 
     def _put(self, task: Callable[[], object]) -> None:
-        with self._lock:  # else serve() may find nothing, and a later one overtakes it
+        with self._lock:  # else a later callback could overtake this one
             self.is_direct = False
             self._waiting.append(task)
         self._arrived.set()
 
     def serve(self) -> int:
-        """Call those that wait, in the application's thread; return how many."""
+        """Call the queued callbacks in the application's thread; return how many."""
         served = 0
         while self._waiting:
             try:
@@ -118,12 +119,12 @@ class Callbacks:
             task()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - SystemExit must lose no report
+        except BaseException as error:  # noqa: BLE001 - SystemExit must not lose a report
             self.on_error(error)
 
     @contextmanager
     def diverted(self) -> Iterator[None]:
-        """Let all callbacks wait while the guard polls."""
+        """Queue all callbacks while the guard polls."""
         with self._lock:
             self._diversions += 1
             self.is_direct = False
@@ -135,27 +136,27 @@ class Callbacks:
             self._arrived.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait until one may have arrived."""
+        """Wait until a callback may have been queued, at most so many seconds."""
         self._arrived.wait(seconds)
         self._arrived.clear()
 
 
 def _tell(callback: Callable[..., object], outcome: Outcome, message: Any) -> None:
-    """Tell an outcome, which the application has then looked at."""
+    """Call a callback with an outcome, and mark the outcome as seen."""
     outcome.seen = True
     error = None if outcome.error is None else ReportedError(outcome.error)
     callback(error, message)
 
 
 class Chained:
-    """A callback in the client's settings: the guard hears first, then the user's own.
+    """A callback in the client's settings: calls the guard's, then the user's.
 
     Args:
-        own: The user's; None: there is none.
+        own: The user's callback; None: there is none.
 
     Attributes:
-        hear: The guard's.
-        callbacks: Calls the user's own where that is not to be at once.
+        hear: The guard's callback.
+        callbacks: Calls or queues the user's callback; None: it is called at once.
     """
 
     def __init__(self, own: Callable[..., Any] | None) -> None:
@@ -164,7 +165,7 @@ class Chained:
         self.callbacks: Callbacks | None = None
 
     def __call__(self, *args: Any) -> Any:
-        """Call both."""
+        """Call both callbacks."""
         if self.hear is not None:
             self.hear(*args)
         if self.own is None:

@@ -1,7 +1,8 @@
-"""Commits of confluent-kafka: attempts, and the failures in between.
+"""Commits of confluent-kafka: attempts, and events for failed commits.
 
-The client's commit ends with the first answer. It raises one error for all partitions
-without saying of which it is, or returns a list in which a refused one has its error.
+The client's commit makes one attempt. If it fails, it raises one error for all
+partitions and does not say which partition failed, or it returns a list in which each
+refused partition has its error.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
 
 
 class Committing:
-    """Makes commits, and tells of those that nobody waits for.
+    """Makes commits, and records the failures of commits that nobody waits for.
 
     Args:
         consumer: The client's consumer.
-        shell: Says what is assigned.
-        driver: Tells events.
+        shell: Returns the assigned partitions.
+        driver: Passes events to the application.
         policy: How long to wait between attempts.
-        deadline: Seconds that a commit with its repeats may take.
+        deadline: Seconds that a commit may take, with all attempts.
         commits_itself: Whether the client commits in the background.
     """
 
@@ -65,7 +66,7 @@ class Committing:
         self._is_under_way = False
 
     def heard(self, error: Any, partitions: Sequence[TopicPartition]) -> None:
-        """Record how a commit ended that nobody waits for."""
+        """Record the result of a commit that nobody waits for."""
         refused = {
             as_partition(each): _refused(each.error or error, each)
             for each in partitions or ()
@@ -78,16 +79,16 @@ class Committing:
             self._driver.note(event)
 
     def and_wait(self, args: dict[str, Any]) -> list[TopicPartition]:
-        """Commit, and try again what is refused for now.
+        """Commit, and retry the partitions that are refused for now.
 
         Args:
             args: The arguments of the client's ``commit``.
 
         Returns:
-            What the client returns; what was refused has its error.
+            What the client returns; each refused partition has its error.
 
         Raises:
-            KafkaGuardError: What the client raises in place of a list.
+            KafkaGuardError: The client raised an error instead of returning a list.
         """
         known = {as_partition(each): each for each in _offsets(args)}
         attempt = CommitRun(
@@ -127,12 +128,12 @@ class Committing:
         return list(known.values())
 
     def _owned(self) -> Collection[Place] | None:
-        """Return what is assigned; None where nothing is, as for a mere committer."""
+        """Return the assigned partitions; None: the consumer only commits."""
         return self._shell.assignment() or None
 
 
 def _offsets(args: Mapping[str, Any]) -> list[TopicPartition]:
-    """List what a commit names; without arguments only the client knows."""
+    """List the offsets in a commit's arguments; without any, the client has them."""
     if "message" not in args:
         return list(args.get("offsets", ()))
     message = args["message"]

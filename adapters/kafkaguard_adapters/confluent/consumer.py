@@ -54,30 +54,30 @@ _log = logging.getLogger("kafkaguard.consumer")
 _ISOLATION: Final = "read_committed"
 _FOR_EVER: Final = -1
 _AT_ONCE: Final = 0.0
-#: Its words for a consumer that was closed, and for the start of the log.
+#: librdkafka's words for a closed consumer, and for the start of the log.
 _CLOSED: Final = "Consumer closed"
 _EARLIEST: Final = frozenset({"earliest", "beginning", "smallest"})
-#: Seconds that a poll blocks in the client at most, before it is seen what is due.
+#: Most seconds that a poll blocks in the client before the guard does what is due.
 _SLICE_S: Final = 0.2
-#: Seconds from one look at the readers to the next.
+#: Seconds between two checks of the readers' positions.
 _LOOK_S: Final = 0.5
-#: Seconds until a poll looks around while there are records.
+#: Seconds between two checks of what is due while each poll returns a record.
 _QUICK_S: Final = 0.1
 
 
 class GuardedConsumer(BlockingConsumer):
-    """A Consumer whose partitions wait alone and whose commits have verdicts.
+    """A Consumer that holds only failing partitions, with verdicts for its commits.
 
-    Our own calls, and noticing partitions that cannot be read, need ``config=``. Its
-    own look-ups of offsets wait for remote storage, up to ``timeout``, or 30 s where
-    none is given.
+    The guard's own calls need ``config=``, and so does detecting partitions that cannot
+    be read. The consumer's look-ups of offsets wait for remote storage, up to
+    ``timeout``; default: 30 s.
 
     Args:
         consumer: The client's consumer.
         view: The cluster view for the guard's own calls.
-        config: What the consumer was made with; None if unknown.
+        config: The consumer's settings; None if unknown.
         policy: How long to wait.
-        on_event: What receives events.
+        on_event: The hook for events, or None.
     """
 
     client: Consumer
@@ -135,7 +135,7 @@ class GuardedConsumer(BlockingConsumer):
                 policy.on_offset_reset,
             )
         self._quick = self._quick_poll()
-        # librdkafka waits without end where one thread closes and another one polls.
+        # librdkafka blocks for ever if one thread closes while another one polls.
         self._in_client = threading.RLock()
 
     # --- polling ----------------------------------------------------------------------
@@ -144,8 +144,8 @@ class GuardedConsumer(BlockingConsumer):
         """Poll, as ``Consumer.poll`` does.
 
         Raises:
-            KafkaGuardError: What the client raises, also of its own class; and an error
-                that it would hand over after which it is of no use.
+            KafkaGuardError: The client raised an error, or reported one after which it
+                cannot be used. The error also has the client's class.
         """
         message = self._poll_slowly(timeout, None)
         if message is not None and message.error() is None:
@@ -153,18 +153,18 @@ class GuardedConsumer(BlockingConsumer):
         return message
 
     def _speed_up(self) -> None:
-        """Let the next polls go to the client at once, until it is time to look."""
-        self.poll = self._quick  # type: ignore[method-assign]  # for less a record
+        """Let the next polls call the client directly, until the next check is due."""
+        self.poll = self._quick  # type: ignore[method-assign]  # for speed: less work per record
         beat = loop()
         slow_down = partial(_slow_down, weakref.ref(self))
         beat.call_soon_threadsafe(beat.call_later, _QUICK_S, slow_down)
 
     def _quick_poll(self) -> Callable[..., Message | None]:
-        """Make what stands in the place of ``poll`` while there are records."""
+        """Return the fast ``poll`` that is used while each poll returns a record."""
         client_poll, slowly, raised = self.client.poll, self._poll_slowly, self._raised
 
         def poll(timeout: float | None = _FOR_EVER) -> Message | None:
-            """Poll, as the method of this name does."""
+            """Poll, as :meth:`GuardedConsumer.poll` does."""
             try:
                 message = client_poll(_AT_ONCE)
             except (KafkaException, RuntimeError) as error:
@@ -178,7 +178,7 @@ class GuardedConsumer(BlockingConsumer):
     def _poll_slowly(
         self, timeout: float | None, message: Message | None
     ) -> Message | None:
-        """Poll in slices, and do between them what is due."""
+        """Poll in short slices, and do what is due between them."""
         until = _end_of(timeout)
         while True:
             if message is None:
@@ -213,7 +213,7 @@ class GuardedConsumer(BlockingConsumer):
         found: list[Message] = []
         while len(found) < num_messages:
             self._look()
-            if not found:  # else a later call raises, so that no record is lost
+            if not found:  # else raising would lose records: a later call raises
                 self._raise_failure()
             try:
                 with self._in_client:
@@ -231,9 +231,9 @@ class GuardedConsumer(BlockingConsumer):
         return found
 
     def _raised(self, error: BaseException) -> KafkaGuardError:
-        """Make what the client raises ours as well.
+        """Translate an error that the client has raised.
 
-        A DeserializingConsumer raises what others hand over in a message.
+        A DeserializingConsumer raises errors that a Consumer returns in a message.
         """
         message = getattr(error, "kafka_message", None)
         if message is not None and message.error() is not None:
@@ -242,7 +242,7 @@ class GuardedConsumer(BlockingConsumer):
         return _ours(error)
 
     def _note_error(self, message: Message) -> None:
-        """Tell of an error that is handed over in place of a record."""
+        """Record an error that the client has returned in place of a record."""
         error = message.error()
         if error is None:
             return
@@ -257,7 +257,7 @@ class GuardedConsumer(BlockingConsumer):
         self._driver.tell()
 
     def _look(self) -> None:
-        """See what is due, and now and then where the readers are."""
+        """Do what is due; every ``_LOOK_S`` seconds, check the readers' positions."""
         if self.cluster_view.is_closed:
             raise _ours(RuntimeError(_CLOSED))
         driver = self._driver
@@ -278,7 +278,7 @@ class GuardedConsumer(BlockingConsumer):
     # --- callbacks --------------------------------------------------------------------
 
     def _hear(self, config: Mapping[str, Any]) -> None:
-        """Listen where the consumer was built with our own callbacks and logger."""
+        """Connect the guard's callbacks, if the consumer was built with them."""
         hears: dict[str, Callable[..., Any]] = {
             "error_cb": self._hear_error,
             "on_commit": self._committing.heard,
@@ -290,12 +290,12 @@ class GuardedConsumer(BlockingConsumer):
                 listener.hear = hear
 
     def _hear_error(self, error: KafkaError) -> None:
-        """Record an error that is about no record; it comes while the user polls."""
+        """Record an error that concerns no record; called while the user polls."""
         known = errors.translate(error, context={"phase": "background"})
         self._driver.handed_over(None, known)
 
     def _hear_reset(self, place: Place, asked: int) -> None:
-        """Record that librdkafka resets a position; it comes while the user polls."""
+        """Record that librdkafka resets a position; called while the user polls."""
         position = self._shell.was_reset(place, asked)
         if position is not None:
             self._driver.refused(place, Refusal(OUT_OF_RANGE, position=position))
@@ -304,7 +304,10 @@ class GuardedConsumer(BlockingConsumer):
     # --- assignment -------------------------------------------------------------------
 
     def subscribe(self, topics: Sequence[str], *args: Any, **listeners: Any) -> Any:
-        """Subscribe, as ``Consumer.subscribe`` does; listeners get this consumer."""
+        """Subscribe, as ``Consumer.subscribe`` does.
+
+        Listeners get the guarded consumer, not the client's.
+        """
         names = ("on_assign", "on_revoke", "on_lost")
         listeners |= dict(zip(names, args, strict=False))
         chained = {
@@ -330,13 +333,13 @@ class GuardedConsumer(BlockingConsumer):
         self._is_reassigned = True
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Assign more, as ``Consumer.incremental_assign`` does."""
+        """Add partitions, as ``Consumer.incremental_assign`` does."""
         self.client.incremental_assign(partitions)
         self._shell.begins(partitions)
         self._is_reassigned = True
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Assign less, as ``Consumer.incremental_unassign`` does."""
+        """Remove partitions, as ``Consumer.incremental_unassign`` does."""
         self.client.incremental_unassign(partitions)
         self._is_reassigned = True
 
@@ -346,7 +349,7 @@ class GuardedConsumer(BlockingConsumer):
         self._machine.user_pauses(map(as_partition, partitions))
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Resume, as ``Consumer.resume`` does; what waits goes on when it can."""
+        """Resume, as ``Consumer.resume`` does; held partitions resume later."""
         free = self._machine.user_resumes(map(as_partition, partitions))
         self.client.resume([each for each in partitions if as_partition(each) in free])
 
@@ -366,14 +369,15 @@ class GuardedConsumer(BlockingConsumer):
     ) -> Any:
         """Commit, as ``Consumer.commit`` does.
 
-        With ``asynchronous=False`` partitions that are refused for now are tried again
-        alone, within the policy's deadline, while they are still assigned. A group
-        that has moved on is not asked again. As without the guard, what was refused
-        may stand in the list (``each.error``); it is an event as well.
+        With ``asynchronous=False`` only the partitions that are refused for now are
+        tried again, within the policy's deadline and while they are still assigned.
+        After a rebalance of the group, the commit is not tried again. As without the
+        guard, the returned list may have refused partitions (``each.error``); each is
+        an event as well.
 
         Raises:
-            KafkaGuardError: What the client raises in place of a list: the most severe
-                of what was refused, the others as notes.
+            KafkaGuardError: The client raised an error instead of returning a list. It
+                is the most severe error, with the others as notes.
         """
         given = {"message": message, "offsets": offsets}
         args = {name: value for name, value in given.items() if value is not None}
@@ -393,7 +397,7 @@ class GuardedConsumer(BlockingConsumer):
     def get_watermark_offsets(
         self, partition: Any, timeout: float = _FOR_EVER, cached: bool = False
     ) -> Any:
-        """Find start and end, as ``Consumer.get_watermark_offsets`` does."""
+        """Return start and end, as ``Consumer.get_watermark_offsets`` does."""
         if cached:
             return self.client.get_watermark_offsets(partition, timeout, cached)
         low = self._find({partition: EARLIEST}, timeout)
@@ -406,7 +410,7 @@ class GuardedConsumer(BlockingConsumer):
     def offsets_for_times(
         self, partitions: Sequence[TopicPartition], timeout: float = _FOR_EVER
     ) -> Any:
-        """Look times up, as ``Consumer.offsets_for_times`` does."""
+        """Return offsets by timestamp, as ``Consumer.offsets_for_times`` does."""
         report = self._find({each: each.offset for each in partitions}, timeout)
         if report is None:
             return self.client.offsets_for_times(partitions, timeout)
@@ -421,11 +425,12 @@ class GuardedConsumer(BlockingConsumer):
     def close(self) -> None:
         """Close the guard's connections, then the client, as ``Consumer.close`` does.
 
-        The client ends by itself: without a broker within ``session.timeout.ms``.
+        The client's ``close`` has its own bound: without a broker it ends within
+        ``session.timeout.ms``.
         """
         if self.is_forked:
             return
-        self.close_view()  # from now on each poll is refused
+        self.close_view()  # from now on, each poll raises an error
         _slow_down(weakref.ref(self))
         with self._in_client:
             self._driver.close()
@@ -433,15 +438,15 @@ class GuardedConsumer(BlockingConsumer):
 
 
 def _slow_down(consumer: weakref.ref[GuardedConsumer]) -> None:
-    """Let the next poll look around; this runs on the thread of our connections."""
+    """Let the next poll do its checks; runs in the guard's I/O thread."""
     guarded = consumer()
     if guarded is not None:
-        with suppress(AttributeError):  # it was done, or this is a forked child
+        with suppress(AttributeError):  # done already, or this is a forked child
             del guarded.poll
 
 
 def _end_of(timeout: float | None) -> float:
-    """Return when a call ends; as for the client, None and what is negative: never."""
+    """Return when a call ends; as for the client, None or negative means never."""
     if timeout is None or timeout < 0:
         return math.inf
     return time.monotonic() + timeout

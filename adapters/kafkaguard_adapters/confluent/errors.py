@@ -1,7 +1,7 @@
 """Errors that are both kafkaguard's and confluent-kafka's.
 
-What its users reach for stays: ``e.args[0]`` is a ``KafkaError`` with ``code()``,
-``name()``, ``str()`` and the flags.
+What users of confluent-kafka read from an error stays available: ``e.args[0]`` is a
+``KafkaError`` with ``code()``, ``name()``, ``str()`` and the flags.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class QueueFullError(KafkaException, BufferError):  # type: ignore[misc]  # conf
 class ConfluentErrors(ClientErrors):
     """Errors that are also a ``KafkaException``, the only class of confluent-kafka.
 
-    One without a code carries librdkafka's ``_FAIL``.
+    An error without a code has librdkafka's ``_FAIL`` as its code.
     """
 
     client = "confluent-kafka"
@@ -46,11 +46,11 @@ class ConfluentErrors(ClientErrors):
         return theirs
 
     def translate(self, original: Any, **known: Any) -> KafkaGuardError:
-        """Turn a KafkaException, or a bare ``KafkaError``, into one that is ours too.
+        """Turn a KafkaException, or a bare ``KafkaError``, into a ``KafkaGuardError``.
 
         Args:
-            original: What was raised, or what a delivery report or ``error_cb`` handed
-                over. A bare KafkaError is no exception; it becomes a KafkaException.
+            original: The exception, or the ``KafkaError`` of a delivery report or of
+                ``error_cb``, which becomes a KafkaException as well.
             known: As for any client.
         """
         is_raised = isinstance(original, BaseException) and original.args

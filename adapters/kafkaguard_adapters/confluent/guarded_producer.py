@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 #: Seconds that close() and leaving a ``with`` block take at most by default.
 CLOSE_S = 30.0
-#: Seconds that the client has to end, whatever was left for it.
+#: Least seconds that the client has to end, even if less of the timeout is left.
 LEAST_S = 1.0
-#: Seconds of one wait, before it is seen what else is due.
+#: Seconds of one wait, after which the guard checks again what is due.
 _SLICE_S = 0.05
 _FOR_EVER = -1.0
 
@@ -54,18 +54,18 @@ _FOR_EVER = -1.0
 class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     """A Producer with the guard in front; every other attribute is the client's.
 
-    Its callbacks run where the client's do: in ``poll`` and ``flush``, in the caller's
-    thread. ``produce`` and ``poll`` are found on the instance: looking a method up on a
-    class that hands unknown names on costs twice as much.
+    Callbacks run where the client runs them: in ``poll`` and ``flush``, in the caller's
+    thread. ``produce`` and ``poll`` are attributes of the instance: on a class with
+    ``__getattr__``, looking up a method takes twice as long.
 
     Args:
         client: The client's producer.
-        build: Builds its successor; None: that is not known.
-        settings: What it was made with, as far as that is known.
+        build: Builds a replacement producer; None: the guard cannot build one.
+        settings: The producer's settings, as far as they are known.
         view: The cluster view for the guard's own calls.
-        policy: What becomes of records that fail, and of null keys.
+        policy: Decides about failed records and null keys.
         cache: Cached facts about topics.
-        letter_topics: Looks whether dead-letter topics are there.
+        letter_topics: Checks whether the dead-letter topics exist.
         on_event: The hook for events, or None.
     """
 
@@ -92,7 +92,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         self._begin(client)
 
     def _begin(self, client: Any) -> None:
-        """Start with nothing on its way."""
+        """Set up everything for a client, with no record pending."""
         settings, policy, cache = self._settings, self._policy, self._cache
         ask = self.cluster_view.topic_settings if settings.is_known else _nothing_known
         self._callbacks = callbacks = Callbacks(self._callback_raised)
@@ -139,20 +139,20 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the client."""
-        if name == "_shell":  # not there yet
+        if name == "_shell":  # __init__ has not set it yet
             raise AttributeError(name)
         return super().__getattr__(name)
 
     # --- forks ------------------------------------------------------------------------
 
     def leave_to_parent(self) -> Any:
-        """In a forked child: send nothing more, and close nothing of the parent's."""
+        """In a forked child: stop sending, and leave the parent's connections open."""
         for name in ("produce", "poll"):
             self.__dict__[name] = partial(self._in_child, name)
         return self._shell.leave()
 
     def _in_child(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Do what a child has to do first, then what was called."""
+        """Do what a forked child must do first, then the call."""
         self._forks.pass_by()
         return self.__dict__[name](*args, **kwargs)
 
@@ -161,7 +161,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         return self._build is not None
 
     def begin_again(self) -> None:
-        """Build a producer of a forked child's own."""
+        """Build a producer that belongs to the forked child."""
         assert self._build is not None
         self._begin(self._build())
 
@@ -177,16 +177,19 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     ) -> int:
         """Produce records, as ``Producer.produce_batch`` does, one after the other.
 
+        If the queue is full, the call waits for room.
+
         Args:
-            topic: Their topic.
+            topic: The records' topic.
             messages: A dict for each record: ``value``, ``key``, ``partition``,
-                ``timestamp``, ``callback``. One that is not taken gets ``_error``.
-            partition: Of those that name none.
-            on_delivery: The callback of those that have none.
-            callback: The same.
+                ``timestamp``, ``callback``. If the client does not accept a record, its
+                dict gets ``_error``.
+            partition: The partition of records that name none.
+            on_delivery: The callback of records that have none.
+            callback: The same as ``on_delivery``.
 
         Returns:
-            How many were taken. A full queue is waited for.
+            How many records the client has accepted.
         """
         if not isinstance(messages, list):
             raise TypeError(
@@ -212,12 +215,12 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     # --- reports ----------------------------------------------------------------------
 
     def _quick_poll(self) -> Callable[..., int]:
-        """Make the ``poll`` of the instance."""
+        """Return the fast ``poll``, which becomes an attribute of the instance."""
         callbacks, shell, slowly = self._callbacks, self._shell, self._poll_slowly
         polling = callbacks.polling
 
         def poll(timeout: float = _FOR_EVER) -> int:
-            """Poll, as ``Producer.poll`` does; callbacks run in here.
+            """Poll, as ``Producer.poll`` does; it calls the callbacks.
 
             Raises:
                 KafkaGuardError: The producer is dead or closed.
@@ -237,9 +240,10 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         return poll
 
     def _poll_slowly(self, timeout: float) -> int:
-        """Poll while the guard does, too: what it has heard is told here.
+        """Poll while the guard polls too: call the queued callbacks here.
 
-        In a callback it does nothing: the poll that has called it goes on afterwards.
+        Inside a callback it does nothing: the poll that called the callback goes on
+        afterwards.
         """
         me, polling = get_ident(), self._callbacks.polling
         if me in polling:
@@ -260,16 +264,16 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 return events
 
     def _poll_failed(self, error: Exception) -> int:
-        """Deal with what the client's ``poll`` or ``flush`` has raised.
+        """Handle what the client's ``poll`` or ``flush`` has raised.
 
         Raises:
-            KafkaGuardError: The client is of no use any more.
+            KafkaGuardError: The client cannot be used any more.
         """
         if isinstance(error, RuntimeError):
             raise errors.translate(error) from error
         assert isinstance(error, KafkaException)
         if self._shell.note(self.client, error) and self._build is not None:
-            return 1  # it is being replaced
+            return 1  # the client is being replaced
         if isinstance(error, KafkaGuardError):
             raise error
         raise errors.translate(error) from error
@@ -278,17 +282,17 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         """Wait until each record has its outcome, as ``Producer.flush`` does.
 
         Args:
-            timeout: Seconds to wait at most; negative: until all is done. Each record
-                ends within ``delivery.timeout.ms``, one that is sent again within
-                twice that.
+            timeout: Seconds to wait at most; negative: until no record is pending. A
+                record has its outcome within ``delivery.timeout.ms``, and within twice
+                that if it is sent again.
 
         Returns:
-            How many are left. Within a callback it waits for nothing.
+            How many records are pending. Inside a callback the call does not wait.
 
         Raises:
-            DeliveryFailed: Records failed and nobody has looked at them: they have no
-                callback.
-            CallbackError: A callback of the application has raised.
+            DeliveryFailed: Records failed, and nobody has seen the failures because
+                the records have no callback.
+            CallbackError: A callback of the application raised an exception.
         """
         self._forks.pass_by()
         left = self._flush(timeout)
@@ -315,13 +319,13 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 break
             if not left:
                 self._callbacks.wait(seconds)
-        outside = self._driver.outside  # hooks hear of it before flush() returns
+        outside = self._driver.outside  # event hooks run before flush() returns
         outside.start()
         outside.wait(time.monotonic() + LEAST_S)
         return waiting
 
     def __len__(self) -> int:
-        """Count what waits: in the client's queue, to be sent again, to be told."""
+        """Count what is pending: in the client, to be sent again, queued callbacks."""
         return (
             self._shell.waiting()
             + self._driver.machine.failed_and_open()
@@ -329,17 +333,19 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         )
 
     def report(self) -> DeliveryReport:
-        """Report what became of records since the last time, without waiting.
+        """Return the outcomes of records since the last report, without waiting.
+
+        The call raises nothing for failed records.
 
         Returns:
-            The counts, and the failures that the application has not checked. It raises
-            nothing; these failures count as looked at.
+            The counts, and the failures that the application has not checked. These
+            failures count as seen from now on.
         """
         self._driver.count_delivered(self._shell.delivered())
         return self._driver.report()
 
     def _raise(self) -> None:
-        """Raise for failures that nobody has looked at, or for a callback."""
+        """Raise an error for unseen failures, or for a callback that raised one."""
         if self._driver.has_unseen():
             raise told.delivery_failed(errors, self.report())
         raised = self._driver.take_callback_error()
@@ -349,9 +355,9 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def purge(
         self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True
     ) -> None:
-        """Drop records, as ``Producer.purge`` does; also those that wait for the guard.
+        """Drop records, as ``Producer.purge`` does; also those to be sent again.
 
-        Call ``poll()`` or ``flush()`` afterwards: it tells their callbacks.
+        Call ``poll()`` or ``flush()`` afterwards: it calls the records' callbacks.
         """
         self.client.purge(in_queue, in_flight, blocking)
         if in_queue:
@@ -362,36 +368,36 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def transaction(self) -> AbstractContextManager[None]:
         """Begin a transaction, and commit it after the ``with`` block, or abort it.
 
-        A call is made again as the policy says, a commit whose answer was lost too: the
-        coordinator carries it out once. The block never runs twice, and nothing is
-        aborted whose commit has an unknown result.
+        A failed call is retried as the policy says. A commit whose answer was lost is
+        retried too, because the coordinator executes it once. The block never runs
+        twice. A transaction whose commit has an unknown result is not aborted.
 
         Raises:
-            KafkaGuardError: It was not committed. ABORT: it was aborted, so the same
-                records can be sent in a new one. IN_DOUBT: it may have been committed.
-                RECREATE: it could not be aborted. FENCED: another instance uses this
-                ``transactional.id``.
-            BaseException: What the block raises, after one abort.
+            KafkaGuardError: The transaction was not committed. ABORT: it was aborted,
+                so the same records can be sent in a new transaction. IN_DOUBT: it may
+                have been committed. RECREATE: it could not be aborted. FENCED: another
+                instance uses this ``transactional.id``.
+            BaseException: The exception of the block, after one abort.
         """
         return transaction(self._transactions, self._policy)
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Take the ``transactional.id`` over, as the client does.
+        """Take over the ``transactional.id``, as ``Producer.init_transactions`` does.
 
         Args:
             timeout: Seconds; default: the policy's ``deadline``, or
                 ``delivery.timeout.ms`` if that is less.
 
         Raises:
-            KafkaGuardError: It could not be done.
+            KafkaGuardError: The ``transactional.id`` was not taken over.
         """
         self._transactions.init(timeout)
 
     def begin_transaction(self) -> None:
-        """Begin a transaction, with a new client where the last one is stuck.
+        """Begin a transaction, with a new client if the old one could not abort.
 
         Raises:
-            KafkaGuardError: It cannot begin.
+            KafkaGuardError: The transaction cannot begin.
         """
         self._transactions.begin()
 
@@ -401,7 +407,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         """Add a consumer's offsets to the transaction, as the client does.
 
         Raises:
-            KafkaGuardError: They could not be added.
+            KafkaGuardError: The offsets were not added.
         """
         self._transactions.add_offsets(positions, group_metadata, timeout)
 
@@ -409,18 +415,18 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         """Commit, once each record has its outcome.
 
         Raises:
-            KafkaGuardError: ABORT: a record of it failed. FENCED: another instance
-                uses this ``transactional.id``. RETRY: it may have been committed, and
-                the same call finds out.
+            KafkaGuardError: ABORT: a record of the transaction failed. FENCED: another
+                instance uses this ``transactional.id``. RETRY: the transaction may have
+                been committed; call again to find out.
         """
         self._transactions.commit(timeout)
 
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """Abort; records that wait are dropped.
+        """Abort, and drop pending records.
 
         Raises:
-            KafkaGuardError: RECREATE: it could not be aborted, and asking again does
-                not help. FENCED: another instance uses this ``transactional.id``.
+            KafkaGuardError: RECREATE: the abort failed, and a repeated call does not
+                help. FENCED: another instance uses this ``transactional.id``.
         """
         self._transactions.abort(timeout)
 
@@ -430,20 +436,19 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         """Flush, then close the client, within a bound.
 
         Args:
-            timeout: Seconds to wait at most, 0 or more. Default: 30. What is pending
-                then is given up: it is in doubt where it was on its way, else it
-                failed.
+            timeout: Seconds to wait at most, 0 or more. Default: 30. Records that are
+                pending then are given up: IN_DOUBT if they were in flight, else failed.
 
         Returns:
             True, as the client does.
 
         Raises:
-            DeliveryFailed: Records failed and nobody has looked at them.
-            CallbackError: A callback of the application has raised.
+            DeliveryFailed: Records failed, and nobody has seen the failures.
+            CallbackError: A callback of the application raised an exception.
             ClientStateError: A transaction was open; the text says whether it was
                 aborted.
             TypeError: ``timeout`` is not a number.
-            ValueError: It is negative.
+            ValueError: ``timeout`` is negative.
         """
         told.check_timeout("close", timeout)
         if self._is_closed or self._forks.is_forked:
@@ -477,7 +482,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         return False
 
     def __exit__(self, *raised: object) -> None:
-        """Close, as close() does; an exception of the block goes first."""
+        """Close the producer; an exception of the block has priority."""
         try:
             self.close()
         except KafkaGuardError as failure:
@@ -488,5 +493,5 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
 
 def _nothing_known(_: str) -> TopicSettings:
-    """Stand for a question to a cluster whose address is not known."""
+    """Return no settings, for a cluster whose address is not known."""
     return TopicSettings()

@@ -1,7 +1,7 @@
 """Settings that must be given when a consumer is built: callbacks and a logger.
 
-librdkafka resets a position that is out of range by itself. All that shows of it is a
-line in its log, which comes by within a poll and before any record after the reset.
+librdkafka itself resets a position that is out of range. The only sign is a line in its
+log. The line is logged during a poll, before any record after the reset.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SYSLOG: Final = {
 
 
 class ResetLog:
-    """librdkafka's logger: the guard hears of resets, and each line goes its usual way.
+    """librdkafka's logger: finds resets, and passes each line on as usual.
 
     Args:
         own: The user's logger; None: the lines go to stderr, as librdkafka's do.
@@ -48,7 +48,7 @@ class ResetLog:
         self.hear: Callable[[TopicPartition, int], object] | None = None
 
     def log(self, level: int, text: str, facility: str, name: str, line: str) -> None:
-        """Take a line in; what is raised here would end the poll."""
+        """Read a line and pass it on; an exception in here would end the poll."""
         found = _RESET.search(line) if facility == _OFFSETS else None
         if found is not None and self.hear is not None:
             place = TopicPartition(found["topic"], int(found["partition"]))
@@ -67,6 +67,6 @@ class ResetLog:
 
 
 def prepare(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Let the guard listen to a consumer that is to be built."""
+    """Return settings with the guard's callbacks and logger, to build a consumer."""
     chained = {name: Chained(config.get(name)) for name in CALLBACKS}
     return {**config, **chained, LOGGER: ResetLog(config.get(LOGGER))}

@@ -1,4 +1,4 @@
-"""Calls of ``produce`` of a subclass, such as ``SerializingProducer``."""
+"""The guarded ``produce`` for a subclass such as ``SerializingProducer``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.confluent.sending import Sending
 
-#: What a class of the user's calls the delivery callback.
+#: Names that the user's class may give to the parameter of the delivery callback.
 _CALLBACKS = ("on_delivery", "callback")
-#: Where a function of wrapt keeps what stands around it.
+#: The attribute in which a function wrapped by wrapt keeps its wrapper.
 _WRAPPER = "_self_wrapper"
 
 
@@ -30,7 +30,8 @@ def produce_for(sending: Sending) -> Callable[..., Any]:
     """Return the ``produce`` of a guarded producer, with its client's arguments.
 
     Raises:
-        ClientConfigurationError: The class has one that cannot be followed.
+        ClientConfigurationError: The guard cannot track records that the class's own
+            ``produce`` sends.
     """
     cls = type(sending.shell.client)
     if cls.produce is Producer.produce:
@@ -45,10 +46,11 @@ def produce_for(sending: Sending) -> Callable[..., Any]:
 
 
 def _traced(sending: Sending, wrapper: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the function of OpenTelemetry's class, which begins a span for a record.
+    """Return the function for OpenTelemetry's class, which begins a span per record.
 
-    Its wrapper stands around the guard's function in place of the client's: what is
-    sent again has the headers of the first time, and no further span.
+    OpenTelemetry's wrapper is put around the guard's function instead of the client's.
+    So a record that is sent again has the headers of the first send, and no second
+    span.
     """
 
     def produce(*args: Any, **kwargs: Any) -> None:
@@ -59,18 +61,18 @@ def _traced(sending: Sending, wrapper: Callable[..., Any]) -> Callable[..., Any]
 
 
 class _Made:
-    """Stands for a serialiser that has done its work."""
+    """A serialiser that returns bytes which were made before."""
 
     def __init__(self, made: Any) -> None:
         self._made = made
 
     def serialize(self, *_: Any) -> Any:
-        """Return what was made."""
+        """Return the bytes."""
         return self._made
 
 
 def _serializing(sending: Sending) -> Callable[..., None]:
-    """Make the function: the guard serialises, then produces."""
+    """Return the function: the guard serialises, then produces."""
 
     def produce(
         topic: str,
@@ -84,14 +86,14 @@ def _serializing(sending: Sending) -> Callable[..., None]:
         """Produce a record, as ``SerializingProducer.produce`` does.
 
         Raises:
-            InvalidRecordKeyError: The topic is compacted and the record has no key,
+            InvalidRecordKeyError: The topic is compacted and the record has no key
                 after serialisation. Nothing was sent.
-            KafkaGuardError: As ``Producer.produce``; also where a serialiser fails.
+            KafkaGuardError: As ``Producer.produce``; also if a serialiser fails.
         """
         client = sending.shell.client
         context = SerializationContext(topic, MessageField.KEY, headers)
         made = _serialized(
-            client._key_serializer,  # noqa: SLF001 - there is no other way to it
+            client._key_serializer,  # noqa: SLF001 - there is no public name
             KeySerializationError,
             key,
             context,
@@ -106,7 +108,7 @@ def _serializing(sending: Sending) -> Callable[..., None]:
         sending.produce(
             topic,
             _serialized(
-                client._value_serializer,  # noqa: SLF001 - there is no other way to it
+                client._value_serializer,  # noqa: SLF001 - there is no public name
                 ValueSerializationError,
                 value,
                 context,
@@ -136,9 +138,9 @@ def _serialized(
 
 
 def _own(sending: Sending, cls: type) -> Callable[..., Any]:
-    """Make the function of a class of the user's, which gets exactly what was given.
+    """Return the function for the user's own class, which gets the same arguments.
 
-    Its callback is the guard's, which is how it learns of the record's outcome.
+    Only the callback is replaced by the guard's, which receives the record's outcome.
     """
     client_produce = cls.produce  # type: ignore[attr-defined]  # it is a producer's class
     signature = inspect.signature(client_produce)
@@ -175,7 +177,7 @@ def _own(sending: Sending, cls: type) -> Callable[..., Any]:
         )
 
         def hand_over(report: Any) -> Any:
-            """Call the user's method with a callback in place of theirs."""
+            """Call the user's method with another callback than the user's."""
             if name in parameters:
                 bound.arguments[name] = report
                 args, kwargs = bound.args, bound.kwargs

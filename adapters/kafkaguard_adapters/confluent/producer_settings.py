@@ -1,4 +1,4 @@
-"""The settings of a producer, as far as the guard was given them."""
+"""The settings of a producer, as far as the guard knows them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class ProducerSettings:
     """Settings of a producer.
 
     Args:
-        config: What it was made with; None: that is not known.
+        config: What the producer was made with; None: unknown.
 
     Attributes:
-        is_known: Whether they are known at all.
-        hears_errors: Whether the guard is told of lost connections.
-        has_error_cb: Whether the application is, too.
-        on_delivery: The callback of records that are given none.
-        only_errors: A callback is called for an error only.
-        transactional_id: See Kafka.
+        is_known: Whether the settings are known.
+        hears_errors: Whether the guard gets the client's connection errors.
+        has_error_cb: Whether the application has an ``error_cb`` too.
+        on_delivery: The callback of records that have none.
+        only_errors: Whether callbacks are called for errors only.
+        transactional_id: ``transactional.id``; None: the producer has none.
     """
 
     def __init__(self, config: Mapping[str, Any] | None) -> None:
@@ -53,17 +53,17 @@ class ProducerSettings:
         self.transactional_id = self._config.get("transactional.id")
 
     def hear(self, on_error: Callable[[Any], object]) -> None:
-        """Have errors of the client told, where the guard has built it."""
+        """Set who gets the client's connection errors, if the guard has built it."""
         if self.hears_errors:
             self._chained["error_cb"].hear = on_error
 
     def divert(self, callbacks: Callbacks) -> None:
-        """Have the application's own callbacks called where it polls."""
+        """Let the application's own callbacks run in its polls only."""
         for callback in self._chained.values():
             callback.callbacks = callbacks
 
     def traits(self, *, replaceable: bool) -> Traits:
-        """Return what a producer with these settings can do and tell."""
+        """Return what a producer with these settings can do and report."""
         timeout = self._number(_TIMEOUT) / 1000 or float("inf")
         compression = self._config.get("compression.type") or self._config.get(
             "compression.codec"
@@ -88,14 +88,14 @@ class ProducerSettings:
         return float(self._config.get(name, _DEFAULTS[name]))
 
     def check(self, client: Any, *, is_ours: bool) -> None:
-        """Refuse settings with which the guard would lose something.
+        """Refuse settings that would hide outcomes or callbacks from the guard.
 
         Args:
             client: The producer.
-            is_ours: The guard has built it.
+            is_ours: Whether the guard has built the producer.
 
         Raises:
-            ClientConfigurationError: They are such.
+            ClientConfigurationError: The producer has such a setting.
         """
         if not is_ours and self.is_true(_ONLY_ERRORS):
             raise errors.make(
@@ -115,7 +115,7 @@ class ProducerSettings:
 
 
 def _may_be_on_delivery(referent: Any) -> bool:
-    """Return whether an object takes an error and a message: no other callback does."""
+    """Return whether a callable takes two arguments, as only this callback does."""
     if not callable(referent) or isinstance(referent, type):
         return False
     try:
@@ -126,10 +126,10 @@ def _may_be_on_delivery(referent: Any) -> bool:
 
 
 class Prepared(dict[str, Any]):
-    """Settings of which the guard has chained or changed some.
+    """Settings in which the guard has chained callbacks or changed values.
 
     Attributes:
-        only_errors: The application wants no callback of a delivered record.
+        only_errors: Whether the application wants callbacks for errors only.
     """
 
     only_errors = False
@@ -138,7 +138,8 @@ class Prepared(dict[str, Any]):
 def prepare(config: Mapping[str, Any]) -> Prepared:
     """Chain the callbacks that librdkafka takes only when the producer is built.
 
-    Each record is reported, since the guard accounts for each.
+    ``delivery.report.only.error`` is switched off, because the guard needs a report for
+    each record.
     """
     prepared = Prepared(config)
     for name in CALLBACKS:

@@ -1,7 +1,7 @@
-"""The shell of a ``confluent_kafka.Consumer``, by its public interface.
+"""The shell of a ``confluent_kafka.Consumer``, which uses its public methods only.
 
-librdkafka keeps to itself what a read is answered, and tries again by itself. So the
-guard looks where the readers are, and a hold is a pause.
+librdkafka does not show the answer to a fetch, and retries by itself. So the guard
+checks the position of each partition, and holds a partition by pausing it.
 """
 
 from __future__ import annotations
@@ -24,38 +24,42 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
 
-#: Seconds to wait for a committed offset, which is seldom asked for.
+#: Seconds to wait for a committed offset, which is rarely looked up.
 _COMMITTED_S: Final = 5.0
 
 
 class Reading:
-    """Does what the driver orders.
+    """Executes the driver's commands on a consumer.
 
     Args:
         consumer: The client's consumer.
-        is_earliest: Where it begins without a commit: at the start of the log.
+        is_earliest: Whether a partition without a committed offset is read from the
+            start of the log.
+
+    Attributes:
+        failures: Errors that the next polls raise, in this order.
     """
 
     def __init__(self, consumer: Consumer, *, is_earliest: bool = False) -> None:
         self._consumer = consumer
         self._is_earliest = is_earliest
         self.failures: deque[KafkaGuardError] = deque()
-        #: Where librdkafka was before it set a position elsewhere.
+        #: The position before a reset by librdkafka.
         self._reset: dict[TopicPartition, int] = {}
         self._resettable: set[TopicPartition] = set()
         self._starts: dict[TopicPartition, int] = {}
 
     def assignment(self) -> Collection[TopicPartition]:
-        """Return what the consumer is assigned."""
+        """Return the assigned partitions."""
         return frozenset(map(as_partition, self._consumer.assignment()))
 
     def hold(self, place: TopicPartition) -> None:
-        """Pause a partition; what was fetched and not polled is fetched again later."""
+        """Pause a partition; records fetched but not polled are fetched again later."""
         with suppress(KafkaException):  # not assigned any more
             self._consumer.pause([Place(*place)])
 
     def free(self, place: TopicPartition) -> None:
-        """Resume a partition, at the position that a reset has moved."""
+        """Resume a partition, at the position before a reset if there was one."""
         before = self._reset.pop(place, None)
         with suppress(KafkaException):  # not assigned any more
             if before is not None:
@@ -67,15 +71,15 @@ class Reading:
             self._consumer.resume([Place(*place)])
 
     def _position(self, place: TopicPartition) -> int | None:
-        """Return the offset after the last record that the user has got.
+        """Return the offset after the last record that the user has received.
 
-        What librdkafka asks for is ahead of it, and a pause drops what lies between.
+        librdkafka's fetch position is ahead of it; a pause drops the records between.
         """
         (found,) = self._consumer.position([Place(*place)])
         return self._starts.get(place) if found.offset < 0 else found.offset
 
     def _start(self, place: TopicPartition, asked: int) -> int:
-        """Find where reading began that has given no record yet."""
+        """Return where reading began in a partition that has returned no record yet."""
         try:
             (found,) = self._consumer.committed([Place(*place)], timeout=_COMMITTED_S)
         except KafkaException:
@@ -84,10 +88,11 @@ class Reading:
         return start if found.offset < 0 else min(int(found.offset), asked)
 
     def was_reset(self, place: TopicPartition, asked: int) -> int | None:
-        """Record that librdkafka resets what it asks for.
+        """Record that librdkafka resets its fetch position.
 
         Returns:
-            The position that is to be judged; None: it was left to librdkafka.
+            The position before the reset, for the machine to judge; None: the reset is
+            left to librdkafka.
         """
         if place in self._resettable:
             self._resettable.discard(place)
@@ -99,17 +104,17 @@ class Reading:
         return before
 
     def go_back(self, place: TopicPartition) -> None:
-        """End the reset that is running of a partition which is held already.
+        """Cancel the running reset of a held partition, by a seek to the old position.
 
-        Else it might come after the user has set a position.
+        Otherwise the reset might happen after the user has set a position.
         """
         with suppress(KafkaException):  # not assigned any more
             self._consumer.seek(Place(*place, self._reset[place]))
 
     def begins(self, places: Iterable[Place]) -> None:
-        """Record where partitions are to be read from: librdkafka has no position yet.
+        """Record where reading of partitions begins: librdkafka has no position yet.
 
-        An offset that is not known to librdkafka either is negative.
+        A negative offset means that librdkafka does not know it yet.
         """
         for each in places:
             place = as_partition(each)
@@ -120,16 +125,16 @@ class Reading:
                 self._starts[place] = each.offset
 
     def let_reset(self, place: TopicPartition) -> None:
-        """Leave the next reset to librdkafka, which was taken back to where it was."""
+        """Leave the next reset to librdkafka, after a seek to the old position."""
         self._reset.pop(place, None)
         self._resettable.add(place)
 
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error has it
-        """Let the poll that is running, or the next one, raise an error."""
+        """Let the running poll, or the next one, raise an error."""
         self.failures.append(error)
 
     def readers(self) -> Mapping[TopicPartition, Reader]:
-        """Return where the consumer is, as far as librdkafka knows without asking."""
+        """Return the known positions, without a request to a broker."""
         found = {}
         for each in self._consumer.position(self._consumer.assignment()):
             ends = self._consumer.get_watermark_offsets(each, cached=True)
@@ -139,4 +144,4 @@ class Reading:
         return found
 
     def wake(self) -> None:
-        """Leave it to the next poll."""
+        """Do nothing: the next poll does what is due."""

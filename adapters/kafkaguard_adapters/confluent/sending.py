@@ -50,12 +50,12 @@ class Sending:
     """Hands records to the client that is in use.
 
     Args:
-        shell: The client.
-        driver: Follows its records.
-        null_keys: Refuses records without a key; None: the policy lets them pass.
-        harmless: Topics for which a record without a key may pass unseen.
-        limit: For how long one call may wait.
-        on_delivery: The callback of records that are given none.
+        shell: The shell of the client.
+        driver: Tracks the client's records.
+        null_keys: Refuses records without a key; None: the policy allows them.
+        harmless: Topics for which records without a key need no check.
+        limit: How long one call may wait.
+        on_delivery: The callback of records that have none.
 
     Attributes:
         produce: The guarded ``produce`` of a ``Producer``.
@@ -77,9 +77,9 @@ class Sending:
         self.produce = self._function(harmless, on_delivery)
 
     def _function(self, harmless: set[str], default: Any) -> Callable[..., None]:
-        """Make ``produce``; what it uses are its own variables, the fastest there are.
+        """Return ``produce``; it uses closure variables, which are the fastest.
 
-        It is entered for each record, so whatever most do not need is elsewhere.
+        It runs for each record, so what most records do not need is in other methods.
         """
         shell, windows = self.shell, self.shell.windows
         checks = self._null_keys is not None
@@ -97,16 +97,17 @@ class Sending:
         ) -> None:
             """Produce a record, as ``Producer.produce`` does.
 
-            It waits while the queue is full, and while records of its topic are sent
-            again, for the policy's ``deadline``. Where the policy sets a refused record
-            aside (``on_reject``), or has attempts left for one whose topic the client
-            does not know, its callback gets the outcome.
+            The call waits while the queue is full, and while records of the topic are
+            sent again, at most for the policy's ``deadline``. The callback gets the
+            outcome of a refused record if the policy's ``on_reject`` is not "raise",
+            or if the client does not know the topic and the policy has attempts left.
 
             Raises:
                 InvalidRecordKeyError: The topic is compacted and the record has no
                     key. Nothing was sent. Also a ``KafkaException``.
                 ClientQueueFullError: The queue stayed full. Also a ``BufferError``.
-                KafkaGuardError: What else the client raises, also of its own class.
+                KafkaGuardError: The client raised another error. It also has the
+                    client's class.
             """
             call = on_delivery or callback or default
             if key is None and checks and topic not in harmless:
@@ -135,7 +136,7 @@ class Sending:
                 shell.produce(
                     topic, value, key, partition, report, None, timestamp, headers
                 )
-            except Exception as error:  # noqa: BLE001 - raised again, unless mended
+            except Exception as error:  # noqa: BLE001 - raised again, unless handled
                 window.void(index)
                 record = Arguments(
                     topic, value, key, partition, call, timestamp, headers
@@ -151,17 +152,17 @@ class Sending:
         *,
         has_key: bool,
     ) -> Any:
-        """Produce a record with a method of the user's.
+        """Produce a record with the user's own ``produce`` method.
 
         Args:
-            record: What was given.
-            hand_over: Calls that method with the client's callback.
-            has_key: A key was given, though it may be None.
+            record: The arguments of the call.
+            hand_over: Calls that method with the callback that it is given.
+            has_key: Whether a key was given; it may be None.
         """
         if has_key and record.key is None and self.refused_key(record):
             return None
         end = time.monotonic() + self._limit.seconds
-        is_callback = get_ident() in self.shell.callbacks.polling  # it may not poll
+        is_callback = get_ident() in self.shell.callbacks.polling  # must not poll again
         while True:
             window, index = self.take_place(record.topic)
             try:
@@ -176,7 +177,7 @@ class Sending:
     # --- a place in a window ----------------------------------------------------------
 
     def _place(self, topic: Any, key: Any, value: Any) -> tuple[Window, int, int, int]:
-        """Find a place for a record that did not find one at once."""
+        """Take a place for a record if the fast path of ``produce`` found none."""
         if not isinstance(topic, str):
             raise TypeError(f"produce(topic): str, not {type(topic).__name__}")
         for part in (key, value):
@@ -191,7 +192,7 @@ class Sending:
         """Take a place in the open window of a topic, once the topic is free.
 
         Raises:
-            KafkaGuardError: It is not free for longer than a call may wait.
+            KafkaGuardError: The topic was held for longer than a call may wait.
         """
         is_held = self._driver.is_held
         while True:
@@ -203,16 +204,18 @@ class Sending:
             if index is not None:
                 return window, index
 
-    # --- what the guard or the client refuses -----------------------------------------
+    # --- records that the guard or the client refuses ---------------------------------
 
     def refused_key(self, record: Arguments, serializer: Any = None) -> bool:
         """Refuse a record without a key for a compacted topic.
 
         Returns:
-            Whether it was set aside; if not, it is sent.
+            True if the record is refused and its callback gets the outcome; False if
+            it can be sent.
 
         Raises:
-            InvalidRecordKeyError: It is refused.
+            InvalidRecordKeyError: The record is refused, and the policy's ``on_reject``
+                is "raise".
         """
         if self._null_keys is None:
             return False
@@ -221,7 +224,7 @@ class Sending:
         except InvalidRecordKeyError as error:
             self._refused(error, record)
             return True
-        except Exception as error:  # noqa: BLE001 - a fault of ours must fail no send
+        except Exception as error:  # noqa: BLE001 - a bug of the guard must not fail a send
             self._driver.outside.failed(
                 "the check for a null key failed; the record is sent", error
             )
@@ -232,16 +235,17 @@ class Sending:
         """Refuse a dead letter without a key for a compacted topic.
 
         Raises:
-            InvalidRecordKeyError: It is one.
+            InvalidRecordKeyError: The topic is compacted and the key is missing.
         """
         if self._null_keys is not None:
             self._null_keys.check(topic, key, None, None)
 
     def _refused(self, error: KafkaGuardError, record: Arguments) -> None:
-        """Deal with a record that is refused, as the policy says.
+        """Handle a refused record as the policy says.
 
         Raises:
-            KafkaGuardError: It is not set aside.
+            KafkaGuardError: The policy's ``on_reject`` is "raise", and the policy has
+                no attempts left for the record.
         """
         if self.shell.traits.transactional:
             self._driver.machine.spoil_transaction(error)
@@ -267,17 +271,17 @@ class Sending:
         self._driver.refused_at_once(token, place, raw, error)
 
     def _not_taken(self, error: Exception, record: Arguments) -> None:
-        """Deal with what the client's ``produce`` has raised.
+        """Handle what the client's ``produce`` has raised.
 
         Raises:
-            KafkaGuardError: It did not take the record.
-            Exception: Anything else that it has raised.
+            KafkaGuardError: The client did not accept the record.
+            Exception: The client raised anything else.
         """
         if isinstance(error, BufferError):
             self._wait_for_room(error, record)
         elif isinstance(error, KafkaException):
             self._refused_or_mended(error, record)
-        elif isinstance(error, RuntimeError):  # all that it says of a closed one
+        elif isinstance(error, RuntimeError):  # what a closed client raises
             raise told.closed(errors, record.topic) from error
         else:
             raise error
@@ -307,20 +311,20 @@ class Sending:
         self._refused(refusal, record)
 
     def _wait_for_room(self, error: BufferError, record: Arguments) -> None:
-        """Serve reports until the client has room; its callbacks wait meanwhile.
+        """Serve reports until the client accepts the record; callbacks are queued.
 
         Raises:
-            ClientQueueFullError: It had none in time.
+            ClientQueueFullError: The client's queue stayed full for too long.
         """
         end = time.monotonic() + self._limit.seconds
-        is_callback = get_ident() in self.shell.callbacks.polling  # it may not poll
+        is_callback = get_ident() in self.shell.callbacks.polling  # must not poll again
         while time.monotonic() < end and not is_callback:
             self.shell.serve_for_room(_ROOM_S)
             try:
                 self._hand_over(record)
             except BufferError:
                 continue
-            except Exception as failure:  # noqa: BLE001 - raised again, unless mended
+            except Exception as failure:  # noqa: BLE001 - raised again, unless handled
                 self._not_taken(failure, record)
             return
         raise errors.make(
@@ -333,15 +337,15 @@ class Sending:
         ) from error
 
     def _again(self, record: Arguments) -> None:
-        """Send a record with the client's successor, once it is there."""
+        """Send a record with the replacement client, once it is in use."""
         topic, value, key, partition, call, timestamp, headers = record
         self.produce(topic, value, key, partition, call, None, timestamp, headers)
 
     def _hand_over(self, record: Arguments) -> None:
-        """Hand a record over once.
+        """Give a record to the client once.
 
         Raises:
-            Exception: What the client raises.
+            Exception: The client raised it.
         """
         topic, value, key, partition, call, timestamp, headers = record
         window, index = self.take_place(topic)
@@ -366,7 +370,7 @@ def _bytes(error: KafkaGuardError, record: Arguments) -> Raw | None:
             record.timestamp or None,
         )
     except (TypeError, ValueError) as failure:
-        # Without its text, which may hold the record.
+        # The text of the failure is left out: it may contain the record.
         add_words(
             error,
             "no dead letter was sent: the record's bytes could not be read "

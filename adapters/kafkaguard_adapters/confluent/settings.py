@@ -51,7 +51,7 @@ _READ = frozenset(
         "enable.sasl.oauthbearer.unsecure.jwt",
     }
 )
-#: What has no say in how to connect although its name looks so, or is a default.
+#: For each setting, the value that does not change how to connect.
 _HARMLESS = {
     "sasl.oauthbearer.method": "default",
     "sasl.kerberos.keytab": None,
@@ -80,7 +80,7 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
         make: Makes the errors.
 
     Raises:
-        KafkaGuardError: A setting that bears on the connection cannot be carried over.
+        KafkaGuardError: A setting of the connection cannot be translated.
     """
     try:
         check_names(config, _known_names())

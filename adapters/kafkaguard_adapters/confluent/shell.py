@@ -1,8 +1,8 @@
 """The shell of confluent-kafka's producer: it translates for the delivery machine.
 
-It tells what happens to windows of records, and does with the client what it is told;
-it decides nothing. Reports come in whatever thread polls: the application's, and while
-anything is in trouble a thread of the guard's own. The client is not polled otherwise.
+It reports what happens to windows of records, and executes commands on the client. It
+decides nothing. Reports arrive in the thread that polls: the application's, and a
+thread of the guard while a recovery runs. Nothing else polls the client.
 """
 
 from __future__ import annotations
@@ -46,47 +46,47 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.confluent.callbacks import Callbacks
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
 
-#: Records in a window: at first, and at most.
+#: Records in a topic's first window, and in the largest.
 SMALL, LARGE = 64, 1024
 #: Seconds from one error of a connection in the log to the next.
 QUIET_S = 60.0
 #: Seconds of one poll of the guard's own.
 POLL_S = 0.05
-#: Seconds that a dead producer has until all of its records are reported.
+#: Seconds within which a dead producer must report all of its records.
 STOP_S = 5.0
-#: librdkafka tells of the same connection error once in this time.
+#: Seconds in which librdkafka reports the same connection error only once.
 SUPPRESSED_S = 30.0
 _now = time.monotonic
 _log = logging.getLogger("kafkaguard.producer")
 
 
 class Letters(Protocol):
-    """What ``produce`` does about a record, for dead letters."""
+    """The check that ``produce`` makes, for dead letters."""
 
     def check(self, topic: str, key: bytes | None) -> None:
-        """Refuse a missing key for a compacted topic: it would cost the others.
+        """Refuse a missing key for a compacted topic: it would fail the whole batch.
 
         Raises:
-            InvalidRecordKeyError: It is one.
+            InvalidRecordKeyError: The topic is compacted and the key is missing.
         """
 
 
 class ConfluentShell(Heard):
-    """See the module.
+    """The ``ProducerShell`` of a ``confluent_kafka.Producer``.
 
     Args:
         client: The client's producer.
-        build: Builds its successor; None: that is not known.
-        settings: What the producer was made with, as far as it is known.
+        build: Builds a replacement producer; None: the guard cannot build one.
+        settings: The producer's settings, as far as they are known.
         callbacks: Calls the application's callbacks.
-        ask: Asks the cluster for the settings of a topic; may take long and may raise.
+        ask: Looks up a topic's settings in the cluster; may block, and may raise.
 
     Attributes:
         build: See above.
         client: The producer in use.
         windows: The open window of each topic, for new records.
         traits: The client's traits.
-        errors: Makes its errors.
+        errors: Makes the client's errors.
         callbacks: See above.
     """
 
@@ -117,7 +117,7 @@ class ConfluentShell(Heard):
         self._next_token = 0
         self._capacities: dict[str, int] = {}
         self._suspects: dict[int, bytes] = {}
-        #: By token: how a record failed that is not settled, and where it arrived.
+        #: By token of a record that is not settled: its failure, and its last message.
         self._failures: dict[Hashable, Failure] = {}
         self._arrived: dict[Hashable, Any] = {}
         self._is_dying = self._is_closed = False
@@ -129,10 +129,10 @@ class ConfluentShell(Heard):
         settings.hear(self._hear_error)
 
     def use(self, machine: DeliveryMachine, letters: Letters) -> None:
-        """Get to know who else takes part.
+        """Connect the shell with the machine and with the check of dead letters.
 
         Args:
-            machine: While it is in trouble the guard polls.
+            machine: The delivery machine; the guard polls while it is recovering.
             letters: Checks dead letters.
         """
         self._machine, self._letters = machine, letters
@@ -142,7 +142,7 @@ class ConfluentShell(Heard):
     def window(self, topic: str, is_held: Callable[[str], bool]) -> Window | None:
         """Open a window, or return the open one; None: the topic is held.
 
-        A hold closes windows under the same lock, so none is opened behind its back.
+        A hold closes windows under the same lock, so no window can open after a hold.
         """
         with self._lock:
             found = self.windows.get(topic)
@@ -174,7 +174,7 @@ class ConfluentShell(Heard):
         return window
 
     def close_window(self, window: Window) -> None:
-        """Let no record into a window any more; it ends with its last report."""
+        """Close a window for new records; the window ends with its last report."""
         with self._lock:
             for windows in (self.windows, self._second):
                 if windows.get(window.place.topic) is window:
@@ -184,9 +184,9 @@ class ConfluentShell(Heard):
             window.tick()
 
     def clear(self, topic: str | None, deadline: float) -> bool:  # noqa: ARG002 - as any barrier
-        """Close the windows of a topic, or all, so that sends look whether it is held.
+        """Close the windows of a topic, or all, so that sends check for a hold.
 
-        A send that has its place in a window already is waited for with the window.
+        A send that already has a place in a window counts as pending in that window.
         """
         for window in list(self.windows.values()):
             if topic in (None, window.place.topic):
@@ -205,7 +205,7 @@ class ConfluentShell(Heard):
         self.poll_while_troubled()
 
     def reported(self, window: Window) -> None:
-        """Tell what became of a window, of which each record has been reported."""
+        """Report the outcome of a window after each of its records was reported."""
         if not window.failures:
             self._accepted(window)
             self._end(window)
@@ -230,15 +230,15 @@ class ConfluentShell(Heard):
         return Known(self._is_dying, kept)
 
     def arrived_again(self, token: int, message: Any) -> None:
-        """Record that a record which was sent again has arrived."""
+        """Record that a record which was sent again was delivered."""
         self._arrived[token] = message
 
     def message_of(self, token: int) -> Any:
-        """Return the client's message about a dead letter that has arrived."""
+        """Return the client's message about a delivered dead letter."""
         return self._arrived.pop(token)
 
     def attach(self, token: Any, record: Record) -> None:
-        """Have the application's callback told once a record has its outcome."""
+        """Queue the application's callback for a record, if it has its outcome."""
         if record.outcome is None:
             return
         failure = self._failures.pop(token, None)
@@ -248,13 +248,13 @@ class ConfluentShell(Heard):
             self.callbacks.put(failure.call, record.outcome, message or failure.message)
 
     def leave(self) -> list[Any]:
-        """In a forked child: use nothing of the parent's; return what it must keep."""
-        self.windows.clear()  # so that a send looks for a place, and does not find one
+        """In a forked child: stop using the client; return what must stay alive."""
+        self.windows.clear()  # so that a send looks for a window, and finds none
         self._is_closed = True
         return [self, self.client]
 
     def note_refused(self, call: Any, message: Any) -> int:
-        """Give a record a number that the guard refuses before the client has it."""
+        """Return a token for a record that is refused before the client gets it."""
         with self._lock:
             token = self._next_token
             self._next_token += 1
@@ -262,9 +262,9 @@ class ConfluentShell(Heard):
         return token
 
     def waiting(self) -> int:
-        """Count the records that wait in the client, or of which no one was told yet.
+        """Count records that are pending in the client, or failed and not yet reported.
 
-        Those that were sent again are not among them: the machine knows of them.
+        Records that were sent again are not counted here: the machine counts them.
         """
         waiting = len(self.client)
         for window in self.open_windows():
@@ -278,13 +278,13 @@ class ConfluentShell(Heard):
         return any(window.failures for window in self.open_windows())
 
     def delivered(self) -> dict[Batch, int]:
-        """Count what was delivered so far of windows that have not ended."""
+        """Count the delivered records of each window that has not ended."""
         return {window: window.delivered for window in self.open_windows()}
 
     # --- the guard's own polls --------------------------------------------------------
 
     def poll_while_troubled(self) -> None:
-        """Have a thread poll until nothing is in trouble any more."""
+        """Start a thread that polls until the recovery is over."""
         with self._lock:
             if self._poller is None and not self._is_closed:
                 self._poller = threading.Thread(
@@ -297,7 +297,7 @@ class ConfluentShell(Heard):
             while self._goes_on():
                 try:
                     self.serve(POLL_S)
-                except Exception as error:  # noqa: BLE001 - without it nothing is heard
+                except Exception as error:  # noqa: BLE001 - this thread must go on to get reports
                     self._fault("the client could not be polled", error)
                     time.sleep(POLL_S)
 
@@ -312,11 +312,11 @@ class ConfluentShell(Heard):
             return goes_on
 
     def serve(self, seconds: float) -> None:
-        """Serve the client's reports for so long.
+        """Serve the client's reports for so many seconds.
 
-        Without lingering, but for records that are just being handed over: they are to
-        share batches, or one that is refused is the only one of its batch and yet not
-        known to be to blame.
+        The client does not linger meanwhile, except while records are being sent again:
+        these should share batches. If a refused record were alone in its batch only
+        because nothing lingered, the guard would not know that the record is to blame.
         """
         start = _now()
         if self._second:
@@ -327,25 +327,25 @@ class ConfluentShell(Heard):
             time.sleep(max(0.0, start + seconds - _now()))
 
     def serve_for_room(self, seconds: float) -> None:
-        """Serve what comes first, so that the client has room again."""
+        """Serve reports once, to make room in the client's queue."""
         with self.callbacks.diverted():
             self._served(lambda client: client.poll(seconds))
 
     def _served(self, serve: Callable[[Any], int]) -> int:
-        """Serve reports; return what the client says of it, 0 where it fails."""
+        """Serve reports; return the client's result, or 0 if the call fails."""
         client = self.client
         try:
             return serve(client)
         except KafkaException as error:
             self.note(client, error)
-        except RuntimeError as error:  # it was closed, but not by the guard
+        except RuntimeError as error:  # the application has closed it
             self._fault("the client could not be polled", error)
         return 0
 
     # --- the death of a producer ------------------------------------------------------
 
     def note(self, client: Any, error: KafkaException) -> bool:
-        """See whether an exception means that a producer is dead, and tell if so."""
+        """Return whether an exception means that a producer is dead; report a death."""
         said = error.args[0] if error.args else None
         is_dead = isinstance(said, KafkaError) and (
             said.fatal() or said.code() in (KafkaError._FATAL, KafkaError._FENCED)  # noqa: SLF001 - documented constants
@@ -355,12 +355,12 @@ class ConfluentShell(Heard):
         return is_dead
 
     def has_died(self, cause: BaseException) -> None:
-        """Tell of a death, and hear the last of the client."""
+        """Report that the client is dead, and poll for its last reports."""
         self._died(cause, None)
         self.poll_while_troubled()
 
     def _hear_error(self, error: Any) -> None:
-        """Record what the client says about its connections."""
+        """Record that the client has lost a connection."""
         self._lost_connection = _now()
         if self._settings.has_error_cb or self._lost_connection < self._logs_again:
             return  # without any callback librdkafka itself would log each of them
@@ -372,24 +372,24 @@ class ConfluentShell(Heard):
         )
 
     def shut(self) -> None:
-        """Record nothing more, and send nothing more of what waits."""
+        """Accept no more records, and drop the records that are still in the queue."""
         self._is_dying = True
         self.clear(None, 0.0)
         self._purge(in_flight=False)
 
     def hear_out(self, until: float) -> None:
-        """Wait for the answers to what was sent, until monotonic seconds."""
+        """Wait for the answers to records in flight, until monotonic seconds."""
         self._serve_until(lambda: len(self.client) == 0, until)
 
     def stop(self) -> None:
-        """End the client; what it still holds fails."""
+        """Stop the client; its pending records fail."""
         self._is_dying = True
         self.clear(None, 0.0)
         for window in list(self._second.values()):
             self.close_window(window)
         end = _now() + STOP_S
         while self._open and _now() < end:
-            self._purge(in_flight=True)  # anew, for a send that is under way
+            self._purge(in_flight=True)  # again, for a send that runs meanwhile
             self._serve_until(lambda: not self._open, _now() + POLL_S)
         for window in self.open_windows():
             self._fault(
@@ -406,7 +406,7 @@ class ConfluentShell(Heard):
             self._fault("the client's queue could not be emptied", error)
 
     def serve_all(self, until: float) -> None:
-        """Serve reports until nothing waits in the client, or monotonic seconds."""
+        """Serve reports until no record is pending, or until monotonic seconds."""
         self._serve_until(lambda: not self.waiting(), until)
 
     def _serve_until(self, is_done: Callable[[], bool], until: float) -> None:
@@ -415,11 +415,11 @@ class ConfluentShell(Heard):
                 self.serve(max(0.0, min(POLL_S, until - _now())))
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:  # noqa: ARG002 - see Traits.hears_late
-        """Say what was heard late: nothing."""
+        """Return no answers: this client reports none for a batch given up."""
         return {}
 
-    def succeed(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka takes no id over
-        """Build a successor and put it in use."""
+    def succeed(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka cannot take over a producer id
+        """Build a replacement producer and put it in use."""
         assert self.build is not None
         successor = self.build()
         self._put_in_use(successor)
@@ -440,10 +440,10 @@ class ConfluentShell(Heard):
         """Put a new producer in use that takes over a ``transactional.id``.
 
         Args:
-            prepare: Has it take the id over.
+            prepare: Makes the new producer take over the id.
 
         Raises:
-            Exception: It cannot be built, or cannot take over.
+            Exception: The producer cannot be built, or cannot take over the id.
         """
         assert self.build is not None
         successor = self.build()
@@ -456,7 +456,7 @@ class ConfluentShell(Heard):
         self._put_in_use(successor)
 
     def retire(self) -> None:
-        """Close the clients that have had a successor."""
+        """Close the clients that were replaced."""
         while self._retired:
             self._close(self._retired.pop())
 
@@ -464,13 +464,13 @@ class ConfluentShell(Heard):
         """Return whether building a producer may succeed later."""
         return isinstance(error, OSError)
 
-    # --- handing over -----------------------------------------------------------------
+    # --- giving records to the client -------------------------------------------------
 
     def hand_over(self, record: Record, deadline: float) -> int:
-        """Give a record to the client, past every hold; return its number.
+        """Give a record to the client in spite of every hold; return its token.
 
         Raises:
-            Exception: The client did not take it.
+            Exception: The client did not accept the record.
         """
         topic, raw = record.place.topic, record.raw
         assert raw is not None
@@ -523,7 +523,7 @@ class ConfluentShell(Heard):
                 return
 
     def send_now(self) -> None:
-        """End what was handed over together; serving does not linger anyway."""
+        """Close the windows of records that are sent again, so that serving flushes."""
         for window in list(self._second.values()):
             self.close_window(window)
         self.poll_while_troubled()
@@ -541,7 +541,7 @@ class ConfluentShell(Heard):
         )
 
     def look(self, token: Any) -> None:
-        """Do nothing: what is known was told."""
+        """Do nothing: all that is known was reported."""
 
     def is_own_thread(self) -> bool:
         """Return whether the caller is the thread that polls for the guard."""
@@ -561,12 +561,12 @@ class ConfluentShell(Heard):
         """Do nothing: a record cannot be taken back."""
 
     def give_up(self, batch: Batch) -> None:
-        """Do nothing: a record cannot be taken back; the client keeps its time."""
+        """Do nothing: a record cannot be taken back; the client lets it expire."""
 
     # --- the end ----------------------------------------------------------------------
 
     def close(self, within: float) -> None:
-        """Close the client within seconds."""
+        """Close the client; wait at most so many seconds."""
         with self._lock:
             self._is_closed = True
         thread = threading.Thread(
@@ -581,11 +581,12 @@ class ConfluentShell(Heard):
     def _close(self, client: Any) -> None:
         try:
             client.close()
-        except (KafkaException, SystemError) as error:  # SystemError hides the former
+        # confluent-kafka may raise a SystemError that hides a KafkaException.
+        except (KafkaException, SystemError) as error:
             _log.warning("closing the client failed (%s)", error)
 
 
 def produce_of(client: Any) -> Callable[..., None]:
-    """Return the ``produce`` of a producer that takes bytes, whatever its class."""
+    """Return the ``produce`` of the base class, which takes bytes, for any producer."""
     bound: Callable[..., None] = Producer.produce.__get__(client)
     return bound

@@ -6,12 +6,12 @@ from kafkaguard_adapters.stand_in import StandIn
 
 
 class QueuedStandIn(StandIn):
-    """A client whose length is that of its queue, and that is true when it is empty."""
+    """A client with the length of its queue, which is true even if that is 0."""
 
     def __len__(self) -> int:
-        """Count what waits in the client's queue."""
+        """Return the length of the client's queue."""
         return len(self.client)
 
     def __bool__(self) -> bool:
-        """Hold, as for the client."""
+        """Return True, as the client does."""
         return True

@@ -1,8 +1,9 @@
 """Transactional calls of a guarded producer: time limits and verdicts.
 
-librdkafka says of each failure whether the same call can be made again, the transaction
-is to be aborted, or the producer is dead. It waits for the reports of records within
-``commit_transaction``, which come only when somebody polls: so they are served before.
+For each failure, librdkafka says whether the same call can be retried, the transaction
+must be aborted, or the producer is dead. ``commit_transaction`` waits for the delivery
+reports of all records, and these come only if somebody polls. So the guard serves the
+reports before it calls ``commit_transaction``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.producing.driver import ThreadDriver
 
 _INIT, _END, _OFFSETS = "InitProducerId", "EndTxn", "TxnOffsetCommit"
-#: What ends a client, or what no new one mends.
+#: Verdicts after which neither this client nor a new one can go on.
 _FINAL = frozenset({Action.FENCED, Action.CONFIGURE})
 
 
@@ -35,9 +36,9 @@ class Transactions:
     """Begins and ends transactions.
 
     Args:
-        shell: The client.
-        driver: Follows its records.
-        limit: Seconds that a call may take where it is given none.
+        shell: The shell of the client.
+        driver: Tracks the client's records.
+        limit: Seconds that a call may take by default.
     """
 
     def __init__(
@@ -47,26 +48,26 @@ class Transactions:
         self._driver = driver
         self._limit = limit
         self._is_open = False
-        #: The client can end no transaction any more.
+        #: Whether the client cannot end a transaction any more.
         self._is_stuck = False
-        #: It has a hole in its sequence, at which the next transaction would fail.
+        #: Whether a sequence number is missing: the next transaction would fail.
         self._has_hole = False
         self._can_ask_again = False
 
     def init(self, timeout: float | None) -> None:
-        """Take the ``transactional.id`` over.
+        """Take over the ``transactional.id``.
 
         Raises:
-            KafkaGuardError: It could not be done.
+            KafkaGuardError: The ``transactional.id`` was not taken over.
         """
         with self._judging(_INIT):
             self._shell.client.init_transactions(self._seconds(timeout))
 
     def begin(self) -> None:
-        """Begin a transaction, with a new client where the old one is of no use.
+        """Begin a transaction, with a new client if the old one cannot go on.
 
         Raises:
-            KafkaGuardError: It cannot begin.
+            KafkaGuardError: The transaction cannot begin.
         """
         if self._is_stuck or (self._has_hole and self._shell.build is not None):
             self._renew()
@@ -80,7 +81,7 @@ class Transactions:
         """Add a consumer's offsets.
 
         Raises:
-            KafkaGuardError: They could not be added.
+            KafkaGuardError: The offsets were not added.
         """
         with self._judging(_OFFSETS):
             self._shell.client.send_offsets_to_transaction(
@@ -91,7 +92,7 @@ class Transactions:
         """Commit, once each record has its outcome.
 
         Raises:
-            KafkaGuardError: Its verdict says whether to abort, or to ask again.
+            KafkaGuardError: The verdict says whether to abort or to call again.
         """
         end = time.monotonic() + self._seconds(timeout)
         self._await_records(end)
@@ -104,11 +105,10 @@ class Transactions:
         self._ended()
 
     def abort(self, timeout: float | None = None) -> None:
-        """Abort; what was not sent yet is dropped.
+        """Abort, and drop the records that were not sent yet.
 
         Raises:
-            KafkaGuardError: It could not be aborted. RECREATE: asking again does not
-                help.
+            KafkaGuardError: The abort failed. RECREATE: a repeated call does not help.
         """
         end = time.monotonic() + self._seconds(timeout)
         self._has_hole = self._has_hole or self._driver.machine.has_hole
@@ -126,14 +126,14 @@ class Transactions:
         return self._can_ask_again
 
     def give_up(self, seconds: float) -> GivenUp | None:
-        """Abort what is open when the producer is closed.
+        """Abort an open transaction when the producer is closed.
 
         Args:
-            seconds: The time that it has.
+            seconds: Time limit of the abort.
 
         Returns:
-            What became of the transaction; None: none was open, or one that had failed
-            is aborted now.
+            The result for the transaction; None: no transaction was open, or it had
+            failed and is aborted now.
         """
         if not self._is_open:
             return None
@@ -148,7 +148,7 @@ class Transactions:
         """Serve reports until each record has its outcome.
 
         Raises:
-            KafkaGuardError: Some have none in time.
+            KafkaGuardError: Some records have no outcome in time.
         """
         self._shell.serve_all(end)
         left = self._shell.waiting()
@@ -168,7 +168,7 @@ class Transactions:
         """Let a new client take over the ``transactional.id``.
 
         Raises:
-            KafkaGuardError: It cannot be built, or cannot take over.
+            KafkaGuardError: The client cannot be built, or cannot take over the id.
         """
         if self._shell.build is None:
             raise errors.make(
@@ -185,7 +185,7 @@ class Transactions:
 
     @contextmanager
     def _judging(self, api: str | None, phase: Any = None) -> Iterator[None]:
-        """Say what it means when a call fails."""
+        """Raise the error with a verdict if a call fails."""
         try:
             yield
         except (KafkaException, RuntimeError) as error:
@@ -214,7 +214,7 @@ class Transactions:
 
 
 def _abort_first(failure: KafkaGuardError) -> KafkaGuardError:
-    """Make the error of a call in a transaction of which a record has failed."""
+    """Return the error of a call in a transaction with a failed record."""
     return errors.make(
         ABORTED.error_class,
         f"a record of this transaction failed ({failure.name}): call "
@@ -227,7 +227,7 @@ def _abort_first(failure: KafkaGuardError) -> KafkaGuardError:
 
 
 def _not_aborted(error: Exception) -> KafkaGuardError:
-    """Make the error of an abort that has failed for good."""
+    """Return the error of an abort that cannot succeed any more."""
     return errors.translate(
         error,
         message=(

@@ -19,7 +19,7 @@ def unsecured_token(config: str, make: Make) -> str:
     """Make a token from ``sasl.oauthbearer.config`` (``principal=...``).
 
     Raises:
-        KafkaGuardError: There is something in it that we cannot carry over.
+        KafkaGuardError: The setting has more than a principal, or has none.
     """
     parts = dict(part.partition("=")[::2] for part in config.split())
     principal = parts.pop("principal", None)

@@ -28,7 +28,7 @@ def view_of(
 def settings_reader(
     client: Any, config: Mapping[str, Any] | None
 ) -> Callable[[], Settings]:
-    """Return what reads how to reach the cluster, or says that it is not known."""
+    """Return a function that reads the settings, or raises if they are unknown."""
 
     def settings() -> Settings:
         if config is None:

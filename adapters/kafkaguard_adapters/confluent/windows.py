@@ -1,12 +1,13 @@
 """Windows: groups of records that the delivery machine tracks together.
 
-A confluent-kafka producer shows no batches, and tells of a record only when somebody
-polls. So records are counted in windows. A record takes a place in the open window of
-its topic before the client gets it; a window ends when it is closed and each of its
-records has been reported. Of each record it keeps two numbers: the hash of its key, to
-know what was accepted later than one that failed, and the hash of its value, to find
-out which one a report is about. Headers, time and callback, which a report does not
-have, are kept only where they were given.
+A confluent-kafka producer does not show its batches, and reports a record only when
+somebody polls. So the guard counts records in windows. A record takes a place in the
+open window of its topic before the client gets the record. A window ends when it is
+closed and each of its records was reported. For each record, a window keeps two
+numbers: the hash of the key, to know which keys were accepted after a failed record,
+and the hash of the value, to find the record that a report is about. A report does not
+include headers, timestamp and callback; the window keeps these only for records that
+have them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.confluent.callbacks import Callbacks
 
 _FOREVER = float("inf")
-#: Stands for a record that the client did not take; no hash is -1.
+#: Marks a record that the client did not accept; no hash in Python is -1.
 _VOID = -1
 _TIMED_OUT = KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a documented constant
 _PURGED = KafkaError._PURGE_QUEUE  # noqa: SLF001 - a documented constant
@@ -37,10 +38,10 @@ _UNKNOWN = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: S
 
 
 class Listener(Protocol):
-    """Who is told what happens to the records of a window."""
+    """Receives what happens to the records of a window."""
 
     callbacks: Callbacks
-    #: The application wants no callback of a delivered record.
+    #: Whether the application wants callbacks for errors only.
     only_errors: bool
 
     def failed(self, window: Window) -> None:
@@ -50,21 +51,21 @@ class Listener(Protocol):
         """Record that each record of a closed window has been reported."""
 
     def arrived_again(self, token: int, message: Any) -> None:
-        """Record that a record which was sent again has arrived."""
+        """Record that a record which was sent again was delivered."""
 
     def message_of(self, token: int) -> Any:
-        """Return the client's message about a dead letter that has arrived."""
+        """Return the client's message about a delivered dead letter."""
 
 
 class Failure(NamedTuple):
-    """That a record failed.
+    """The report of a failed record.
 
     Attributes:
         error: The client's error object.
-        message: Its message about the record.
+        message: The client's message about the record.
         call: The application's callback.
-        ticket: What was kept of the record, if anything was.
-        since: When it was handed over, in monotonic seconds.
+        ticket: The record's ticket, if it has one.
+        since: When the client got the record, in monotonic seconds.
     """
 
     error: Any
@@ -75,12 +76,12 @@ class Failure(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of the client when a window ends.
+    """What is known about the client when a window ends.
 
     Attributes:
-        is_dying: The guard has purged its queue, not the application.
-        kept_connections: No connection was lost since the oldest record was handed
-            over; None: that is not known.
+        is_dying: Whether the guard, not the application, has purged the queue.
+        kept_connections: Whether no connection was lost since the client got the
+            oldest failed record; None: unknown.
     """
 
     is_dying: bool
@@ -91,22 +92,22 @@ class Window(Batch):
     """Records of a topic, in the order in which they were handed to the client.
 
     Args:
-        topic: Their topic.
+        topic: The records' topic.
         position: As for any batch.
-        capacity: How many there may be.
-        first_token: What the machine knows the first record by; the others follow.
-        listener: Who is told.
-        suspects: The keys of records that have failed, by their hashes.
-        is_second: Its records are sent again, or are dead letters.
+        capacity: The most records in the window.
+        first_token: The token of the first record; the others have the next numbers.
+        listener: Receives what happens to the records.
+        suspects: The keys of failed records, by hash.
+        is_second: Whether the records are sent again, or are dead letters.
 
     Attributes:
-        slots: Gives each record its index; a thread takes one by ``next``.
-        key_hashes: By index.
-        value_hashes: By index.
-        report: The client's callback of a record that needs no other.
-        chained: The application's callback that was given last, and the client's
-            callback of a record with that one; in one, since threads share it.
-        failures: What was reported as failed so far.
+        slots: The indexes that are free; a thread takes one with ``next``.
+        key_hashes: The hash of each record's key, by index.
+        value_hashes: The hash of each record's value, by index.
+        report: The delivery callback for records that need no callback of their own.
+        chained: The application's last callback, and the delivery callback that calls
+            it. They are one tuple, because threads share it.
+        failures: The failures that were reported so far.
         first_token: See above.
     """
 
@@ -149,7 +150,7 @@ class Window(Batch):
         self._capacity = capacity
         self.listener = listener
         self._suspects = suspects
-        #: One for each record that has ended, and one for closing.
+        #: One tick for each record that has its outcome, and one for closing.
         self._ticks = iter(range(capacity + 1))
         #: The last tick, once the window is closed.
         self._goal: int | None = None
@@ -158,7 +159,7 @@ class Window(Batch):
         self.chained: tuple[Any, Any] = (None, None)
         self.report: Any = self._reporter()
 
-    # --- reports, in whatever thread polls --------------------------------------------
+    # --- reports, in the thread that polls --------------------------------------------
 
     def _reporter(self) -> Any:
         ticks, listener = self._ticks, self.listener
@@ -172,12 +173,12 @@ class Window(Batch):
         return report
 
     def chain(self, call: Any) -> Any:
-        """Return the client's callback of records that have one of the application's.
+        """Return a delivery callback that also calls the application's callback.
 
-        It is kept, since most records have the same one.
+        The last one is kept, because most records have the same callback.
 
         Raises:
-            TypeError: It cannot be called.
+            TypeError: The application's callback is not callable.
         """
         if not callable(call):
             raise TypeError(
@@ -216,53 +217,53 @@ class Window(Batch):
         self.tick()
 
     def tick(self) -> None:
-        """Record that a record has ended, or that the window is closed."""
+        """Count that a record has its outcome, or that the window is closed."""
         if next(self._ticks) == self._goal:
             self.listener.reported(self)
 
     def void(self, index: int) -> None:
-        """Record that the client did not take a record."""
+        """Record that the client did not accept a record."""
         self.key_hashes[index] = self.value_hashes[index] = _VOID
         self._voids.add(index)
         self.tick()
 
     def close(self) -> bool:
-        """Give no index any more; tell whether it did until now. ``tick`` comes next.
+        """Stop giving indexes; return whether the window was open.
 
-        Called under the listener's lock.
+        Called under the listener's lock. The caller calls ``tick`` next.
         """
         if self._goal is not None:
             return False
-        # In one step, so that no thread gets an index meanwhile.
+        # One atomic step, so that no thread gets an index meanwhile.
         self._goal = self._capacity - len(list(self.slots))
         return True
 
     @property
     def is_full(self) -> bool:
-        """Whether it has no index left."""
+        """Whether no index is free."""
         return not length_hint(self.slots)
 
     def mark(self, index: int, key: bytes | None, value: bytes | None) -> None:
-        """Note what a record is known by."""
+        """Store the hashes of a record's key and value."""
         self.key_hashes[index] = hash(key)
         self.value_hashes[index] = hash(value)
 
     @property
     def since(self) -> float:
-        """When the oldest record that has failed was handed over."""
+        """When the client got the oldest failed record, in monotonic seconds."""
         return min(failure.since for failure in self.failures)
 
     def let_go(self) -> None:
-        """Forget what only reports need."""
+        """Free what is needed for reports only."""
         self.report, self.chained = None, (None, None)
         self.value_hashes = array("q")
         self.failures = []
 
-    # --- what the machine asks --------------------------------------------------------
+    # --- facts for the machine --------------------------------------------------------
 
     @property
     def next_look(self) -> float:
-        """Never: the client itself keeps the time of its records."""
+        """Never: the client itself lets its records expire."""
         return _FOREVER
 
     @next_look.setter
@@ -271,7 +272,7 @@ class Window(Batch):
 
     @property
     def count(self) -> int:
-        """How many records it has."""
+        """How many records the window has."""
         return self._taken - len(self._voids)
 
     @property
@@ -294,26 +295,26 @@ class Window(Batch):
 
     @property
     def unreported_count(self) -> int:
-        """How many of its records have no report so far."""
+        """How many records have no report so far."""
         return self.count - self.delivered - len(self.failures)
 
     def tokens(self) -> Sequence[int]:
-        """Return the records' numbers."""
+        """Return the records' tokens."""
         return range(self.first_token, self.first_token + self._taken)
 
     def keys(self) -> Sequence[bytes | None]:
-        """Return each record's key, as far as any record of that key has failed."""
+        """Return each record's key if a record of that key has failed, else None."""
         return [*map(self._suspects.get, self.key_hashes[: self._taken])]
 
     def raws(self) -> Sequence[Any]:
-        """Return the bytes of the records that have failed, at their places."""
+        """Return the bytes of each failed record at its index, else None."""
         raws: list[Raw | None] = [None] * self._taken
         for index, failure in self._failed.items():
             raws[index] = _raw_of(failure)
         return raws
 
     def refusals(self, known: Known) -> list[Refusal]:
-        """Say why records have failed."""
+        """Return why each failed record has failed."""
         self._failed = dict(self._placed())
         return [
             _refusal(self.first_token + index, index, failure, known)
@@ -321,9 +322,9 @@ class Window(Batch):
         ]
 
     def unreported(self) -> list[Refusal]:
-        """Give up the records that have no report: which these are cannot be told.
+        """Return a refusal for each record without a report, as "maybe" sent.
 
-        So none of them is sent again.
+        The guard cannot know which records these are, so none of them is sent again.
         """
         missing = self.unreported_count
         self._failed = {}
@@ -335,14 +336,14 @@ class Window(Batch):
         ]
 
     def failure(self, token: Any) -> Failure:
-        """Return how a record has failed."""
+        """Return the report of a failed record."""
         return self._failed[token - self.first_token]
 
     def _placed(self) -> Iterator[tuple[int, Failure]]:
-        """Find the place of each record that has failed.
+        """Find the index of each failed record.
 
-        Of records that are alike in key and value the last counts as failed, which
-        never loses the newest.
+        If records have the same key and value, the last of them counts as failed, so
+        that the newest record is never lost.
         """
         known = {f.ticket.index for f in self.failures if f.ticket is not None}
         places: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
@@ -361,14 +362,14 @@ class Window(Batch):
 
 
 class Ticket:
-    """The client's callback of one record, with what its report does not have.
+    """The delivery callback of one record, with the parts that a report lacks.
 
     Args:
-        window: Where the record is.
-        index: Its place there.
+        window: The record's window.
+        index: The record's index in the window.
         call: The application's callback.
-        headers: Its headers.
-        timestamp: Its time, in milliseconds; 0: the client's.
+        headers: The record's headers.
+        timestamp: The record's timestamp in milliseconds; 0: the client sets it.
     """
 
     __slots__ = ("call", "headers", "index", "timestamp", "window")
@@ -399,7 +400,7 @@ class Ticket:
 
 
 class SecondTicket(Ticket):
-    """The client's callback of a record that is sent again, or of a dead letter."""
+    """The delivery callback of a record that is sent again, or of a dead letter."""
 
     __slots__ = ()
 
@@ -410,10 +411,10 @@ class SecondTicket(Ticket):
 
 
 class OwnTicket(Ticket):
-    """The client's callback of a record that a class of the user's produces.
+    """The delivery callback of a record that the user's own class produces.
 
     Args:
-        hand_over: Produces it, with the callback that it is given.
+        hand_over: Produces the record, with the callback that it is given.
     """
 
     __slots__ = ("hand_over",)
@@ -425,7 +426,7 @@ class OwnTicket(Ticket):
         self.hand_over = hand_over
 
     def __call__(self, error: Any, message: Any) -> None:
-        """Record the client's report, the first to show the bytes."""
+        """Record the client's report; only now the serialised bytes are known."""
         self.window.mark(self.index, message.key(), message.value())
         super().__call__(error, message)
 
@@ -466,8 +467,8 @@ def _refusal(token: int, index: int, failure: Failure, known: Known) -> Refusal:
     elif code == _PURGED or code in _UNKNOWN or partition is None:
         facts = {"blame": "record", "sent": "never"}
     else:
-        # It may have been written at an earlier try; a topic's settings are looked at
-        # before the broker sees that it has the batch already.
+        # An earlier attempt may have written it: the broker checks the topic's settings
+        # before it checks for a duplicate batch.
         facts["was_unanswered"] = known.kept_connections is False
     return Refusal(
         token,

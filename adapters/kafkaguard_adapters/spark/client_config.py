@@ -39,7 +39,7 @@ _REFUSED = {
         "records of a key must be in the partition that Java's clients choose"
     ),
 }
-#: The length of the prefix of Spark's options.
+#: Where a setting is named in a text without Spark's prefix ``kafka.``.
 _PLAIN_NAME = re.compile(r"\b(?=(?:sasl|ssl)\.)")
 _NO_LIMIT = re.compile(r"\s*[+-]?(0x)?0+\s*", re.IGNORECASE)
 _RANGE = re.compile(r"outside allowed range (\S+)")
@@ -54,7 +54,7 @@ _CHOICES = {
 }
 
 _SWITCH = "security.protocol"
-#: Settings that another setting needs when it is checked alone.
+#: Settings that librdkafka needs to check another setting alone.
 _BESIDE = {
     _SWITCH: {"sasl.mechanism": "OAUTHBEARER"},
     "sasl.mechanism": {
@@ -195,7 +195,8 @@ def _allowed(name: str, said: str) -> str:
         return f"the value is outside of {found[1]}"
     if "Expected bool" in said:
         return "the value is true or false"
-    # Of a value that is no number, only one that is too small learns the range.
+    # For text that is not a number, librdkafka does not say the range; a number that
+    # is too small makes it say the range.
     if found := _RANGE.search(_complaint({name: _TOO_SMALL}) or ""):
         return f"the value is not a number; allowed is {found[1]}"
     return "the client refuses the value; see librdkafka's CONFIGURATION.md"

@@ -96,7 +96,7 @@ def error_from(exception: BaseException | None) -> e.KafkaGuardError | None:
         The error with its code, topic and message, or None if Kafka is not the cause.
 
     Raises:
-        TypeError: It is no exception.
+        TypeError: ``exception`` is not an exception.
     """
     if exception is not None and not isinstance(exception, BaseException):
         raise wrong_type("error_from(exception)", "an exception", exception)
@@ -113,7 +113,7 @@ def _first(read: Any, texts: list[str]) -> e.KafkaGuardError | None:
 
 
 def _chain(exception: Any) -> Iterator[BaseException]:
-    """Follow causes, also Spark's private ones."""
+    """Yield an exception and its causes, including Spark's private ones."""
     for _ in range(_MAX_DEPTH):
         if exception is None:
             return

@@ -46,7 +46,7 @@ def read_policy(
         place: The use, in words, for the warning.
 
     Raises:
-        ClientConfigurationError: ``given`` is no valid policy; the text says why.
+        ClientConfigurationError: ``given`` is not a valid policy; the text says why.
     """
     from kafkaguard_adapters.policy_uses import SPARK_WRITE, unused_settings
     from kafkaguard_policies import load_policy
@@ -77,14 +77,14 @@ def tell_long_attempts(policy: RetryPolicy, seconds: float) -> None:
 
 @lru_cache(maxsize=64)
 def _tell(name: str, unused: str, place: str) -> None:
-    """Warn once in a process."""
+    """Warn about settings without effect, once in a process."""
     if unused:
         _log.warning("policy %s sets %s, which %s does not use", name, unused, place)
 
 
 @lru_cache(maxsize=16)
 def policy_of(document: str) -> RetryPolicy:
-    """Return the policy that a text encodes."""
+    """Return the policy of a JSON text."""
     from kafkaguard_policies import RetryPolicy
 
     return RetryPolicy.model_validate_json(document)
@@ -98,5 +98,5 @@ def on_reject(policy: RetryPolicy, error: KafkaGuardError) -> OnReject:
 
 
 def may(policy: RetryPolicy, what: OnReject) -> bool:
-    """Whether the policy handles some refused records this way."""
+    """Return whether the policy handles some refused records this way."""
     return what in {policy.on_reject, *(each.on_reject for each in policy.overrides)}

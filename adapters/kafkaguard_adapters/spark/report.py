@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 _BY_REASON = ("dead_lettered", "dropped", "in_doubt")
-#: The number of records with such a key that is not reported.
+#: With fewer records with the key ``{}`` than this, there is no remark.
 _FEW = 2
 
 
@@ -41,14 +41,14 @@ class TaskCounts:
     attempt: int = 0
 
     def to_json(self) -> str:
-        """Encode them."""
+        """Encode the counts."""
         return json.dumps(
             {each.name: getattr(self, each.name) for each in fields(self)}
         )
 
     @classmethod
     def from_json(cls, text: str) -> TaskCounts:
-        """Decode them."""
+        """Decode the counts."""
         known: dict[str, Any] = json.loads(text)
         reasons = {name: Counter(known[name]) for name in _BY_REASON}
         return cls(**known | reasons)

@@ -73,7 +73,7 @@ class SinkSettings:
 
     @property
     def policy(self) -> RetryPolicy:
-        """What happens to records that fail."""
+        """The policy, which decides about records that fail."""
         return policy_of(self.document)
 
     def of_stream(self) -> SinkSettings:
@@ -149,7 +149,7 @@ def check_record_bytes(most: int | None) -> None:
     """Check the caller's limit of record sizes.
 
     Raises:
-        ClientConfigurationError: It is not a number, or less than 1.
+        ClientConfigurationError: The limit is not a number, or is less than 1.
     """
     check_type("max_record_bytes", most, int | None, "a number of bytes")
     if most is not None and most < 1:
@@ -188,7 +188,7 @@ def check_type(name: str, value: object, kind: Any, wanted: str) -> None:
     """Check the type of an argument.
 
     Raises:
-        ClientConfigurationError: It has another type; a bool is not a number.
+        ClientConfigurationError: The value has another type; a bool is not a number.
     """
     is_flag = isinstance(value, bool) and kind == int | None
     if is_flag or not isinstance(value, kind):

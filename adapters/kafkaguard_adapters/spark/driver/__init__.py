@@ -1,1 +1,1 @@
-"""What runs in Spark's driver."""
+"""The code that runs in Spark's driver."""

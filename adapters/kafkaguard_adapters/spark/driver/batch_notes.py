@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: The file's name begins with a dot, because Spark's file sources ignore such files,
 #: also ``*.json`` next to the checkpoint.
 _SUFFIX = ".kafkaguard.json"
-#: Spark's name for the checkpoint of a query without one; it is used once.
+#: Spark's prefix for the checkpoint of a query without one; it is used only once.
 _TEMPORARY = "temporary-"
 _log = logging.getLogger("kafkaguard.spark")
 
@@ -53,11 +53,11 @@ def first_try(
 
     Args:
         last: The stored facts of the last micro-batch, or None.
-        batch: The id of this one.
-        before: The topics' end offsets now, or when it was planned.
+        batch: The id of this micro-batch.
+        before: The sum of the topics' end offsets now, or when it was planned.
 
     Returns:
-        The facts to store for this one, and a remark for the report.
+        The facts to store for this micro-batch, and a remark for the report.
     """
     done = -1 if last is None or last.batch is None else last.batch
     anew = -1 if last is None else last.anew_up_to
@@ -107,7 +107,7 @@ class Notes:
         return note.before, said
 
     def plan(self, before: int | None) -> int | None:
-        """Store a micro-batch with an unknown id; return from where it is counted."""
+        """Store a micro-batch with an unknown id; return the end offsets before it."""
         try:
             last = self._read()
             if last is not None and last.batch is None:
@@ -172,7 +172,7 @@ def _file_system(address: str) -> tuple[Any, str]:
 
 
 def is_temporary(checkpoint: str) -> bool:
-    """Whether Spark made a checkpoint itself, from which nothing is tried again."""
+    """Return whether Spark made the checkpoint itself; no batch of it is repeated."""
     return checkpoint.rstrip("/").rpartition("/")[2].startswith(_TEMPORARY)
 
 
@@ -180,7 +180,8 @@ def checkpoint_of(batch: DataFrame) -> str | None:
     """Find the checkpoint of the stream that a micro-batch is from.
 
     Returns:
-        Its address; None: it is no stream's, or Spark does not tell (Connect).
+        The checkpoint's address; None: the DataFrame is not of a stream, or Spark does
+        not expose it (Connect).
     """
     session: Any = batch.sparkSession
     if not hasattr(session, "_jsparkSession"):
@@ -188,7 +189,7 @@ def checkpoint_of(batch: DataFrame) -> str | None:
     query = session.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not query:
         return None
-    # The micro-batch has a session of its own, which knows no queries.
+    # The session of a micro-batch has no list of queries; the shared state has.
     shared = session._jsparkSession.sharedState()  # noqa: SLF001 - Spark has no public name for it
     key = session._jvm.java.util.UUID.fromString(query)  # noqa: SLF001 - likewise
     running = shared.activeStreamingQueries().get(key)

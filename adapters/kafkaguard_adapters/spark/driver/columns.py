@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.settings import SinkSettings
 
-#: Why a record is refused before it comes to the sink, and its file; made by us.
+#: kafkaguard's own column: why a record is refused before the sink, and its file.
 REFUSED = "_kafkaguard_refused"
 _TYPES = {
     "topic": ("string",),
@@ -26,14 +26,14 @@ _TYPES = {
 
 
 def check_columns(schema: StructType, settings: SinkSettings) -> list[str]:
-    """Check a frame's columns, and where its records go.
+    """Check the columns of a DataFrame, and that a topic is named once.
 
     Returns:
-        The names of the columns that are written, in the frame's order.
+        The names of the columns that are written, in the DataFrame's order.
 
     Raises:
-        ClientConfigurationError: As :func:`used_columns` says; or both the option and
-            the column name a topic.
+        ClientConfigurationError: As for :func:`used_columns`; or the topic is named by
+            both the option and the column, or by neither.
     """
     used = used_columns(schema)
     _check_destination(used, settings)
@@ -41,14 +41,14 @@ def check_columns(schema: StructType, settings: SinkSettings) -> list[str]:
 
 
 def used_columns(schema: StructType) -> list[str]:
-    """Check the names and types of a frame's columns.
+    """Check the names and types of a DataFrame's columns.
 
     Returns:
-        The names of the columns that are written, in the frame's order.
+        The names of the columns that are written, in the DataFrame's order.
 
     Raises:
-        ClientConfigurationError: A column is missing, doubled, of another type, or
-            spelt in another case.
+        ClientConfigurationError: A column is missing, duplicated, of another type, or
+            written in another case.
     """
     names = schema.fieldNames()
     for name in names:

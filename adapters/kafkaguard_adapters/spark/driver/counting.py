@@ -1,4 +1,4 @@
-"""What a write's report is made of: the counts of its tasks, and how topics grew."""
+"""Make a write's report from the counts of its tasks and the growth of topics."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _log = logging.getLogger("kafkaguard.spark")
 
 @dataclass(frozen=True)
 class Growth:
-    """By how many records topics grow from a moment on.
+    """The end offsets of topics before a write, to count how much the topics grow.
 
     Attributes:
-        topics: The names of the topics watched.
-        before: The sum of their end offsets at the beginning; None: not known.
+        topics: The names of the topics.
+        before: The sum of their end offsets before the write; None: unknown.
         started: When the write began, in seconds since the epoch.
-        remark: What people should know about it.
+        remark: A remark for the report.
     """
 
     topics: tuple[str, ...]
@@ -37,18 +37,18 @@ class Growth:
 
     @classmethod
     def begin(cls, settings: SinkSettings) -> Growth:
-        """Look at the topics before a write."""
+        """Look up the end offsets before a write."""
         started = time.time()
         return cls(tuple(settings.topics), _ends(settings), started)
 
     def appended(self, settings: SinkSettings) -> int | None:
-        """Count what was appended since, by anybody; None: not known."""
+        """Count the records appended since then, by any program; None: unknown."""
         after = None if self.before is None else _ends(settings)
         return None if after is None or self.before is None else after - self.before
 
 
 def _ends(settings: SinkSettings) -> int | None:
-    """Sum up end offsets; that nobody answers is no reason to fail a job."""
+    """Return the sum of end offsets; None if unknown, which does not fail the job."""
     try:
         return kept_for(settings.client).end_offsets(settings.topics)
     except KafkaGuardError as error:
@@ -59,7 +59,7 @@ def _ends(settings: SinkSettings) -> int | None:
 def make_report(
     settings: SinkSettings, counts: TaskCounts, growth: Growth | None
 ) -> WriteReport:
-    """Make the report of a write from what its tasks counted."""
+    """Make the report of a write from the counts of its tasks."""
     known = growth is not None and settings.topic is not None
     return WriteReport(
         topic=settings.topic,
@@ -78,12 +78,12 @@ def make_report(
     )
 
 
-#: Topics of which it was told that keys have collapsed.
+#: Topics for which this process has logged collapsed keys.
 _told: set[str | None] = set()
 
 
 def tell_once(topic: str | None, said: str, tell: Callable[[str], object]) -> None:
-    """Tell something of a topic, unless this process has told it before."""
+    """Call ``tell`` with a text about a topic, once for each topic and process."""
     if topic not in _told:
         _told.add(topic)
         tell(said)

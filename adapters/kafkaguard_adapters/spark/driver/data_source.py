@@ -1,14 +1,15 @@
 """The data source ``kafkaguard``: ``df.write.format("kafkaguard")`` and streams.
 
 Spark builds a writer in a planning process, runs copies of it in the executors, and
-hands what they return to ``commit`` in a process beside the driver's JVM. So counts can
-leave only by a file; the option ``report`` names it, and it is opened before anything
-starts. If it cannot be written in ``commit`` after all, the records are in the topics
-already: a batch that failed now would be run again and double them, and a stream would
-repeat its micro-batch at each start and never get past it. So both warn of the counts.
+passes their results to ``commit`` in a process next to the driver's JVM. So the counts
+can be returned only through a file. The option ``report`` names the file, and it is
+opened before the job starts. If ``commit`` then cannot write the file, the records are
+already in the topics. An error would make duplicates: a batch would be run again, and a
+stream would repeat its micro-batch at each start for ever. So ``commit`` writes the
+counts into a warning instead.
 
-Spark imports this module anew in each of these processes, one after the other, and a
-job waits for it: so each imports what it needs itself.
+Spark imports this module again in each of these processes, one after the other, and the
+job waits for the import. So each function imports what it needs.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     StreamArrowWriter = datasource.DataSourceStreamArrowWriter
 else:
-    #: PySpark 4.0 has none.
+    #: PySpark 4.0 does not have this class.
     StreamArrowWriter = getattr(
         datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter
     )
@@ -58,8 +59,8 @@ _CHECKPOINT = "checkpointLocation"
 class KafkaGuardSource(DataSource):
     """The data source ``kafkaguard``, for batches and streams.
 
-    Spark wraps exceptions of it in an ``AnalysisException`` with a traceback;
-    :func:`kafkaguard.spark.error_from` has the error itself.
+    Spark wraps its exceptions in an ``AnalysisException`` with a traceback;
+    :func:`kafkaguard.spark.error_from` returns the original error.
     """
 
     @classmethod
@@ -68,7 +69,7 @@ class KafkaGuardSource(DataSource):
         return "kafkaguard"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Check options, columns and topics; make the writer of a batch."""
+        """Check options, columns and topics; return the writer of a batch."""
         with _told():
             if overwrite:
                 raise refuse('Kafka cannot be overwritten: use mode("append")')
@@ -80,7 +81,7 @@ class KafkaGuardSource(DataSource):
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> StreamArrowWriter:
-        """Check options, columns and topics; make the writer of a micro-batch."""
+        """Check options and columns; return the writer of a micro-batch."""
         with _told():
             if StreamArrowWriter is DataSourceStreamWriter:
                 raise refuse(
@@ -222,7 +223,7 @@ def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
 
 
 def _check_report(report: str) -> None:
-    """Open the report file as ``commit`` will do, on the same machine."""
+    """Check that the report file can be written, as ``commit`` will do later."""
     try:
         Path(report).open("a").close()
     except (OSError, ValueError) as error:

@@ -126,7 +126,7 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
     checkpoint: str | None = None,
     on_report: OnReport | None = None,
 ) -> ForeachBatch:
-    """Make the function for ``df.writeStream.foreachBatch(...)``.
+    """Return the function for ``df.writeStream.foreachBatch(...)``.
 
     A stream continues after outages: topic facts are cached for 60 s, or as long as no
     broker answers, and dropped when a record or a batch is refused. The first batch of

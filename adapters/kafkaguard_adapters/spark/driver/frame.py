@@ -21,10 +21,10 @@ _LOGGERS_OF_PLANS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 def check_frame(df: Any) -> None:
-    """Check that it is a DataFrame that is not a stream.
+    """Check that a value is a DataFrame and not a stream.
 
     Raises:
-        ClientConfigurationError: It is not a DataFrame, or a stream.
+        ClientConfigurationError: The value is not a DataFrame, or it is a stream.
     """
     check_type("df", df, DataFrame, "a DataFrame of Spark")
     if df.isStreaming:
@@ -39,7 +39,7 @@ def check_partitions(partitions: int | None) -> None:
     """Check a number of tasks.
 
     Raises:
-        ClientConfigurationError: It is not a positive whole number.
+        ClientConfigurationError: The number is not an integer of at least 1.
     """
     check_type("partitions", partitions, int | None, "a number of tasks")
     if partitions is not None and partitions < 1:
@@ -52,7 +52,7 @@ def check_order(
     """Check the order of a DataFrame.
 
     Returns:
-        Its columns as a list.
+        The columns as a list.
 
     Raises:
         ClientConfigurationError: A column does not exist, or the value is not a column.

@@ -25,9 +25,9 @@ class Refused(NamedTuple):
 
     Attributes:
         bad: True for a refused record.
-        reason: Why.
+        reason: The reason of the refusal.
         limit: The limit, if the record is too large.
-        size: Its size, if the record is too large.
+        size: The record's size, if the record is too large.
     """
 
     bad: Column
@@ -62,7 +62,7 @@ def refusals(
     for limit in limits:
         size = _SIZES[limit.counts](columns)
         large = size > F.lit(limit.most)
-        if "headers" not in columns:  # far less work than to count each
+        if "headers" not in columns:  # a cheaper check first
             large = (record_size(columns) > limit.most - MOST_FRAMING_BYTES) & large
         found.append(Refused(large, Reason.TOO_LARGE, limit, size))
     if compacted:
@@ -121,7 +121,7 @@ def record_size(columns: Sequence[str]) -> Column:
 
 
 def batch_bytes(columns: Sequence[str]) -> Column:
-    """Count the bytes of a batch with the record alone, not compressed."""
+    """Count the bytes of an uncompressed batch with this record only."""
     record = F.lit(FIXED_BYTES)
     for name in ("key", "value"):
         record += _field(F.col(name)) if name in columns else F.lit(1)
@@ -141,12 +141,12 @@ def _add_fields(total: Column, header: Column) -> Column:
 
 
 def _field(column: Column) -> Column:
-    """Count the bytes of a field with its length; null has a length, too."""
+    """Count the bytes of a field and of its length; null has a length, too."""
     return _length(column) + _number(_length(column))
 
 
 def _number(length: Column) -> Column:
-    """Count the bytes of a number, as Kafka's records have it."""
+    """Count the bytes of a number in Kafka's record format (a varint)."""
     longer = [(length >= F.lit(step)).cast("int") for step in NUMBER_STEPS]
     return reduce(add, longer, F.lit(1))
 

@@ -12,7 +12,7 @@ class SinkTopic:
     """A topic of a write.
 
     Attributes:
-        name: Its name.
+        name: The topic's name.
         partitions: The number of partitions.
         compacted: Whether ``cleanup.policy`` contains ``compact``; None if unknown.
         max_message_bytes: The largest batch in bytes, or None if unknown.

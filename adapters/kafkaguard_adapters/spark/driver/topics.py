@@ -65,13 +65,13 @@ class Brokers:
             try:
                 return self._described(wanted, end)
             except e.ClientNotConnectedError:
-                # A connection that breaks ends a question long before its time.
+                # A broken connection ends a request long before its timeout.
                 if end - time.monotonic() <= _PAUSE_S:
                     raise self._unreachable(timeout) from None
             time.sleep(_PAUSE_S)
 
     def _described(self, names: list[str], end: float) -> dict[str, SinkTopic]:
-        """Ask once, until monotonic seconds; each question has a second at least."""
+        """Look topics up until monotonic seconds; each request has at least 1 s."""
         found = {}
         for name, count in self._partitions(names, _left(end)).items():
             found[name] = self._with_settings(name, count, _left(end))
@@ -98,7 +98,7 @@ class Brokers:
         return found
 
     def answer(self, timeout: float) -> bool:
-        """Whether any of them answers within so many seconds.
+        """Return whether any broker answers within so many seconds.
 
         Raises:
             KafkaGuardError: The brokers refuse the client.
@@ -116,7 +116,7 @@ class Brokers:
         return True
 
     def end_offsets(self, names: Iterable[str]) -> int | None:
-        """Sum up how many records were ever appended to topics; None if unknown.
+        """Return the sum of the topics' end offsets, or None if unknown.
 
         Raises:
             KafkaGuardError: A topic is missing, or no broker answers.
@@ -142,7 +142,7 @@ class Brokers:
         return sum(offsets)
 
     def _with_settings(self, name: str, partitions: int, timeout: float) -> SinkTopic:
-        """Add a topic's settings; a client that may not see them can still write."""
+        """Look up a topic's settings; if the user may not, they stay unknown."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import ConfigResource
 
@@ -183,10 +183,11 @@ class Brokers:
             raise errors.translate(error, topic=topic, api="Metadata") from None
 
     def _answer(self, future: Any, timeout: float = ANSWER_TIMEOUT_S) -> Any:
-        """Wait for an answer, unless the client says that there will be none.
+        """Wait for an answer, unless the client reports that there will be none.
 
         Raises:
-            KafkaGuardError: The brokers refuse the client; that hides behind timeouts.
+            KafkaGuardError: No broker answers, or the brokers refuse the client, which
+                librdkafka would show as a timeout.
         """
         started = time.monotonic()
         told = False
@@ -213,7 +214,7 @@ class Brokers:
 
 
 def _left(end: float) -> float:
-    """Say how many seconds a question may take that is to end by then."""
+    """Return the seconds that a request may take, at least ``_LEAST_S``."""
     return max(end - time.monotonic(), _LEAST_S)
 
 
@@ -221,7 +222,7 @@ def _check_may_write(topic: Any) -> None:
     from confluent_kafka.admin import AclOperation
 
     allowed = topic.authorized_operations
-    # Old brokers do not tell.
+    # Old brokers do not return the operations.
     if allowed and AclOperation.WRITE not in allowed:
         raise errors.make(
             e.TopicAuthorizationFailedError,
@@ -244,15 +245,15 @@ def _no_answer() -> tuple[int, ...]:
 
 
 _Key = tuple[int, tuple[tuple[str, str], ...]]
-#: By process: a forked one leaves its parent's alone.
+#: By process: a forked process does not use its parent's.
 _kept: dict[_Key, Kept] = {}
 
 
 def kept_for(client: Mapping[str, str]) -> Kept:
-    """Return what this process keeps of a cluster.
+    """Return the client and the cached facts that this process keeps for a cluster.
 
     Args:
-        client: Settings of the client; others may see other topics.
+        client: Settings of the client; with others, other topics may be visible.
     """
     key = (os.getpid(), tuple(sorted(client.items())))
     found = _kept.pop(key, None) or Kept(lambda: Brokers(client))
@@ -263,16 +264,16 @@ def kept_for(client: Mapping[str, str]) -> Kept:
 
 
 def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]:
-    """Look up what a write needs to know of its topics, before it starts.
+    """Look up the topics of a write, before the write starts.
 
     Args:
-        settings: How to write. Where they are those of a stream, what is known goes on
-            to hold if no broker answers, and a stream that knows nothing yet waits.
-        keep_s: How many seconds old it may be.
+        settings: The settings of the write. In a stream, cached facts stay valid if no
+            broker answers, and without cached facts the call waits.
+        keep_s: The largest age of cached facts in seconds.
 
     Raises:
-        KafkaGuardError: A topic is missing, no broker answers, or what was declared is
-            not so.
+        KafkaGuardError: A topic is missing, no broker answers, or a topic is not as
+            declared.
     """
     topics = kept_for(settings.client).find(
         settings.topics,
@@ -293,10 +294,10 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
 
 
 def as_declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:
-    """Return what is known of a topic with what the caller declares about it.
+    """Return the facts about a topic, completed by what the caller declares.
 
     Raises:
-        KafkaGuardError: They do not agree.
+        KafkaGuardError: The caller declares something else than the cluster says.
     """
     if compacted is None or topic.compacted == compacted:
         return topic

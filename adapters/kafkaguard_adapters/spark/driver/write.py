@@ -45,50 +45,50 @@ def write(  # noqa: PLR0913 - one for each setting
     order_by: str | Column | Sequence[str | Column] = (),
     config: Mapping[str, str] | None = None,
 ) -> WriteReport:
-    """Write a frame to Kafka, each record with an outcome of its own.
+    """Write a DataFrame to Kafka; each record has its own outcome.
 
-    One Spark action, nothing cached; works in classic Spark and in Connect. With
-    ``order_by``, ``partitions`` or a policy that raises a refused record the frame is
-    shuffled by key: all records of a key are written by one task, in the order of
-    ``order_by``. Where the policy raises, every record is checked below that shuffle:
-    if one fails, nothing has been sent. Else each task of the frame writes its own
-    records, in their order.
+    The write is one Spark action and caches nothing. It works in classic Spark and in
+    Connect. With ``order_by``, ``partitions`` or a policy that fails the job at a
+    refused record, the DataFrame is shuffled by key: one task writes all records of a
+    key, in the order of ``order_by``. If the policy fails the job, every record is
+    checked before that shuffle, so nothing was sent if a check fails. Otherwise each
+    task of the DataFrame writes its own records, in their order.
 
-    A task that Spark runs again writes its records again (at least once); the report's
-    ``maybe_twice`` says how many that can be.
+    A task that Spark runs again writes its records again (at-least-once). The report's
+    ``maybe_twice`` is the largest possible number of such duplicates.
 
     Args:
-        df: Columns ``key`` and ``value`` (string or binary), and where wanted
-            ``topic`` (string), ``headers`` (array of structs of key and value),
-            ``partition`` (int) and ``timestamp`` (the record's time; null: the time of
-            sending). Others may be used by ``order_by`` and are not written.
-        topic: Where the records go. Default: as the column ``topic`` says.
+        df: Columns ``key`` and ``value`` (string or binary), and optionally ``topic``
+            (string), ``headers`` (array of structs of key and value), ``partition``
+            (int) and ``timestamp`` (the record's time; null: the time of sending).
+            Other columns can be used by ``order_by`` and are not written.
+        topic: The topic of all records. Default: the column ``topic`` names it.
         bootstrap_servers: The brokers' addresses.
-        policy: What happens to a record that can never be accepted (no key on a
-            compacted topic, too large, no topic, refused by the broker) or that may or
-            may not have been written, and how hard to try: a preset
-            (``"spark-sink"``), a file, a mapping or a :class:`RetryPolicy`. The
-            dead-letter topic must be there. Default: either fails the job, and nothing
-            is sent again but what Kafka's client and Spark try by themselves.
-        compacted: Declares whether the topic is, for clients that may not read its
-            settings. Default: look it up.
-        max_record_bytes: The largest record, key, value and headers together.
-            Default: as the topic's ``max.message.bytes`` says.
-        partitions: How many tasks write. Default: as many as the frame has; after a
-            shuffle as many as the topic has partitions, at least 4 and at most 64.
+        policy: The retry policy: a preset (``"spark-sink"``), a file, a mapping or a
+            :class:`RetryPolicy`. It decides about retries, about records that can never
+            be accepted (no key on a compacted topic, too large, no topic, refused by
+            the broker), and about records that may have been written. The dead-letter
+            topic must exist. Default: such records fail the job, and only Kafka's
+            client and Spark retry.
+        compacted: Whether the topic is compacted; for users who may not read the
+            topic's settings. Default: looked up.
+        max_record_bytes: The largest record (key, value and headers) in bytes.
+            Default: the topic's ``max.message.bytes``.
+        partitions: The number of writing tasks. Default: that of the DataFrame; after a
+            shuffle the number of the topic's partitions, at least 4 and at most 64.
         order_by: A column, or columns, by which the records of a key are ordered.
             Default: not ordered.
-        config: Settings of Kafka's client by Java's names or librdkafka's, with or
-            without ``kafka.`` before them: ``{"compression.type": "lz4"}`` and
+        config: Settings of Kafka's client by Java's or librdkafka's names, with or
+            without the prefix ``kafka.``: ``{"compression.type": "lz4"}`` and
             ``{"kafka.compression.type": "lz4"}`` are the same.
 
     Returns:
-        What became of the records.
+        The report: the outcomes of the records.
 
     Raises:
-        KafkaGuardError: A setting cannot be meant, a topic is missing, no broker
-            answers within 8 s, or a record failed the job. Brokers that go away fail it
-            within twice ``delivery.timeout.ms`` and some 20 s (see docs/spark.md).
+        KafkaGuardError: A setting is not valid, a topic is missing, no broker answers
+            within 8 s, or a record failed the job. If brokers go away, the job fails
+            within twice ``delivery.timeout.ms`` plus about 20 s (see docs/spark.md).
     """
     check_frame(df)
     check_partitions(partitions)
@@ -118,15 +118,15 @@ def write_frame(
     partitions: int | None = None,
     order_by: Sequence[str | Column] = (),
 ) -> WriteReport:
-    """Write a frame, once all has been checked that can be.
+    """Write a DataFrame whose settings and topics were checked.
 
     Args:
-        df: The frame.
-        settings: How to write.
-        topics: What is known of the topics.
-        growth: From when on what is appended counts.
-        partitions: How many tasks write.
-        order_by: By what the records of a key are ordered.
+        df: The DataFrame.
+        settings: The settings of the write.
+        topics: Facts about the topics.
+        growth: The topics' end offsets before the write.
+        partitions: The number of writing tasks.
+        order_by: The order of the records of a key.
 
     Raises:
         KafkaGuardError: A record failed the job, or brokers went away.

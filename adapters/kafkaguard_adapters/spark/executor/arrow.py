@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.facts import Header
 
-#: What a batch with one record without headers has beside key and value, at most.
+#: Most bytes of a batch beside key and value, with one record without headers.
 MOST_FRAMING_BYTES = BATCH_HEADER_BYTES + FIXED_BYTES + 4 * (1 + len(NUMBER_STEPS))
-#: "Let the partitioner decide", in confluent-kafka's ``produce``.
+#: confluent-kafka's value for "the partitioner chooses the partition".
 ANY_PARTITION = -1
-#: "The time of sending", in confluent-kafka's ``produce``.
+#: confluent-kafka's value for "the timestamp is the time of sending".
 NOW = 0
 _EMPTY = "{}"
-#: Where a name ends for librdkafka.
+#: The character at which librdkafka ends a header's name.
 NUL = "\0"
 _PICTURE_OF_NUL = "\N{SYMBOL FOR NULL}"
 
 
 class Record(NamedTuple):
-    """A record on its way."""
+    """A record to send; the timestamp is in milliseconds since the epoch."""
 
     topic: str | None
     key: bytes | None
@@ -49,7 +49,7 @@ class Record(NamedTuple):
 
     @property
     def sizes(self) -> Sizes:
-        """How large it is."""
+        """The sizes of the record in bytes."""
         own = len(self.key or b"") + len(self.value or b"") + _size(self.headers)
         return Sizes(own, batch_size(self.key, self.value, self.headers or ()))
 
@@ -58,8 +58,8 @@ class Columns:
     """The columns of a batch.
 
     Args:
-        batch: What Spark hands over.
-        topic: The topic of all records, where no column says it.
+        batch: The Arrow batch from Spark.
+        topic: The topic of all records, if no column names it.
     """
 
     def __init__(self, batch: Any, topic: str | None) -> None:
@@ -73,13 +73,13 @@ class Columns:
         return rows
 
     def without(self, refused: Iterable[int]) -> Columns:
-        """Leave some rows out."""
+        """Return the columns without some rows."""
         gone = set(refused)
         kept = [row for row in range(len(self)) if row not in gone]
         return Columns(self._batch.take(pa.array(kept, pa.int64())), self._topic)
 
     def records(self) -> Iterator[Record]:
-        """Go through the records."""
+        """Yield the records."""
         keys, headers = self._bytes("key"), self._headers or repeat(None)
         rest = zip(headers, self._partitions(), self._timestamps(), strict=False)
         for topic, key, value, others in zip(
@@ -89,16 +89,16 @@ class Columns:
 
     @property
     def are_plain(self) -> bool:
-        """Whether no record has headers, a partition or a time of its own."""
+        """Whether there are no columns headers, partition and timestamp."""
         return not {"headers", "partition", "timestamp"} & set(self._names)
 
     def plain(self) -> Iterator[tuple[Any, ...]]:
-        """Go through topic, value and key only, as fast as can be."""
+        """Yield topic, value and key only, which is the fastest way."""
         columns = self._topics(), self._bytes("value"), self._bytes("key")
         return zip(*columns, strict=False)
 
     def record(self, row: int) -> Record:
-        """Pick one record, with a header for the file that it is from, where known."""
+        """Return one record, with a header that names its source file if known."""
         record = next(Columns(self._batch.slice(row, 1), self._topic).records())
         source = self._source(row)
         if source is None:
@@ -107,7 +107,7 @@ class Columns:
         return record._replace(headers=headers)
 
     def by_topic(self) -> Iterator[tuple[str | None, Any]]:
-        """Go through the topics, each with a mask of its rows; None stands for all."""
+        """Yield each topic with a mask of its rows; the mask None means all rows."""
         if "topic" not in self._names:
             yield self._topic, None
             return
@@ -138,7 +138,7 @@ class Columns:
         return pc.fill_null(beyond, fill_value=False)
 
     def refused_before(self) -> dict[int, Reason]:
-        """Return the rows that were refused before they came to the sink, and why."""
+        """Return the rows that were refused before the sink, each with the reason."""
         if REFUSED not in self._names:
             return {}
         column = self._batch.column(REFUSED)
@@ -155,7 +155,7 @@ class Columns:
         return self._with_header_name(lambda names: pc.match_substring(names, NUL))
 
     def at_most(self) -> float:
-        """Say what no row is larger than: far less work than to count each."""
+        """Return an upper bound of the rows' sizes, cheaper than all sizes."""
         if "headers" in self._names:
             return float("inf")
         longest = 0
@@ -165,7 +165,7 @@ class Columns:
         return longest + MOST_FRAMING_BYTES
 
     def sizes(self) -> dict[str, Any]:
-        """Count how large each row is: its :class:`Sizes`, by name."""
+        """Return the sizes of each row: the columns of :class:`Sizes`, by name."""
         key, value = self._lengths("key"), self._lengths("value")
         own = self._of_headers(_size)
         fields = [_field(key), _field(value), self._of_headers(_wire_size)]
@@ -180,7 +180,7 @@ class Columns:
         return None if why is None else why["source"]
 
     def _lengths(self, name: str) -> Any:
-        """Count the bytes of a column's values; null has none."""
+        """Return the bytes of each value of a column; 0 for null."""
         if name not in self._names:
             return pa.repeat(pa.scalar(0, pa.int64()), len(self))
         lengths = pc.binary_length(self._batch.column(name)).cast(pa.int64())
@@ -192,7 +192,7 @@ class Columns:
         return pa.array(map(measure, self._headers), pa.int64())
 
     def _with_header_name(self, is_wrong: Callable[[Any], Any]) -> Any:
-        """Return the mask of the rows with such a name among their headers."""
+        """Return the mask of the rows that have a header with a wrong name."""
         if "headers" not in self._names:
             return self._no_row
         rows = pa.array(range(len(self)), pa.int64())
@@ -227,7 +227,7 @@ class Columns:
         return partitions
 
     def _timestamps(self) -> Iterable[int]:
-        """The time of each record, in milliseconds since the epoch."""
+        """Return each record's timestamp, in milliseconds since the epoch."""
         if "timestamp" not in self._names:
             return repeat(NOW, len(self))
         column = self._batch.column("timestamp")
@@ -251,16 +251,17 @@ def _wire_size(headers: list[Header] | None) -> int:
 
 
 def _field(lengths: Any) -> Any:
-    """Add the bytes of the lengths themselves."""
+    """Return the lengths plus the bytes that encode each length."""
     longer = [pc.greater_equal(lengths, step).cast(pa.int64()) for step in NUMBER_STEPS]
     return reduce(pc.add, longer, pc.add(lengths, 1))
 
 
 def _pairs(headers: list[dict[str, Any] | None] | None) -> list[Header] | None:
-    """Return headers as the producer takes them.
+    """Return headers in the form that the producer accepts.
 
-    A record with one without a name is refused; in its dead letter that one is called
-    by its place. A NUL, where librdkafka would cut a name, is shown by its picture.
+    A record with a nameless header is refused; in its dead letter, the header's name is
+    its position. A NUL in a name is replaced by the symbol for NUL, because librdkafka
+    would cut the name there.
     """
     if headers is None:
         return None

@@ -1,7 +1,7 @@
 """Send records again that were certainly not written and may succeed later.
 
-What a policy says of attempts, waits and budget holds for all records of a window that
-failed so together: they share the cause, and are one more attempt together.
+The policy's attempts, waits and budget apply to all such records of a window together:
+they have the same cause, so sending them again counts as one attempt.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     Failure = tuple[Any, Record]
 
-#: librdkafka's code for a record that failed with another one of its batch.
+#: librdkafka's code for a record that failed because of another one in its batch.
 _MATE = -138
-#: About another record of the batch, or perhaps so: what becomes of these is decided
-#: record by record.
+#: Codes for which another record of the batch is, or may be, to blame: the delivery
+#: machine decides record by record.
 _OF_A_MATE = frozenset({_MATE, CorruptMessageError.code})
 
 
@@ -40,7 +40,7 @@ class Attempts:
     """The attempts at the records of one task.
 
     Args:
-        settings: How to write.
+        settings: The settings of the write.
         now: The time in seconds.
         sleep: Waits.
         draw: Returns random numbers from 0 to below 1.
@@ -61,11 +61,11 @@ class Attempts:
         self._passing: dict[tuple[int, str | None], bool] = {}
 
     def begin(self) -> None:
-        """Count again: what failed before has its outcome."""
+        """Count attempts from 0 again: earlier failures have their outcomes."""
         self._machine = None
 
     def may_pass(self, failure: Failure) -> bool:
-        """Whether a record may be sent again as it is, a little later."""
+        """Return whether a record can be sent again unchanged after a wait."""
         error, record = failure
         kind = error.code(), record.topic
         if kind not in self._passing:
@@ -81,8 +81,8 @@ class Attempts:
         """Wait until the next attempt.
 
         Raises:
-            KafkaGuardError: There is none: the policy has no more attempts, time or
-                budget.
+            KafkaGuardError: There is no next attempt: the policy has no attempts, time
+                or budget left.
         """
         now = self._now()
         if self._machine is None:
@@ -101,7 +101,7 @@ class Attempts:
         self._sleep(step.wait)
 
     def succeeded(self) -> None:
-        """Count an attempt that has delivered something: the budget fills up."""
+        """Record an attempt that delivered a record, which refills the budget."""
         if self._budget is not None:
             self._budget.succeeded()
 

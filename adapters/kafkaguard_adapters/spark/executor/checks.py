@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def find_refused(columns: Columns, known: KnownTopics) -> dict[int, Reason]:
-    """Find the rows that no broker would accept; what is not known, it judges.
+    """Find the rows that no broker would accept, as far as the facts are known.
 
     Args:
         columns: A batch.
-        known: What is known of the topics.
+        known: Facts about the topics.
 
     Returns:
-        The reason for each such row, by its index; empty if all are well.
+        The reason for each refused row, by its index; empty if none is refused.
     """
     refused: dict[int, Reason] = {}
     for topic, rows in columns.by_topic():
@@ -39,7 +39,7 @@ def find_refused(columns: Columns, known: KnownTopics) -> dict[int, Reason]:
 def _refused_by(
     topic: str, rows: Any, columns: Columns, known: KnownTopics
 ) -> dict[int, Reason]:
-    """Find what one topic does not take; a later reason is the stronger one."""
+    """Find the rows that one topic refuses; a later reason has precedence."""
     refused = dict.fromkeys(_both(rows, columns.cut_names()), Reason.NUL_IN_HEADER)
     nameless = columns.nameless()
     refused |= dict.fromkeys(_both(rows, nameless), Reason.NAMELESS_HEADER)

@@ -1,8 +1,8 @@
 """Send the records of one task, window by window.
 
-Records are handed to the producer until the window is full; a flush then says of each
-whether it was accepted (the client reports failures only). What failed is the business
-of the delivery machine.
+Records are given to the producer until the window is full. Then a flush waits for the
+outcome of each record (the client reports failures only). The delivery machine decides
+about the records that failed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
-#: Records and bytes between two flushes: what a failure looks back on.
+#: Most records and bytes between two flushes, which are kept for a failure.
 WINDOW_RECORDS = 500_000
 WINDOW_BYTES = 64 * 1024 * 1024
 _NAME_ONE = "name a dead-letter topic for such records"
@@ -101,12 +101,12 @@ _VERDICTS = {
 def refusal(
     reason: Reason, topic: str | None, said: str | None = None
 ) -> e.KafkaGuardError:
-    """Make the error for a record that can never be accepted.
+    """Return the error for a record that can never be accepted.
 
     Args:
-        reason: Why.
-        topic: The topic that it was meant for.
-        said: What is known of this very record. Default: what holds for the reason.
+        reason: The reason of the refusal.
+        topic: The record's topic.
+        said: A text about this record. Default: the text for the reason.
     """
     cls, text = _SAID[reason]
     return errors.make(
@@ -119,12 +119,15 @@ def refusal(
 
 
 class Delivery:
-    """The records of one task on their way.
+    """Checks and sends the records of one task.
 
     Args:
-        settings: How to write.
-        topics: What the driver knows of the topics.
-        window: How many records are sent between two flushes.
+        settings: The settings of the write.
+        topics: The facts about topics that the driver has looked up.
+        window: The most records between two flushes.
+
+    Attributes:
+        counts: The outcomes of the records.
     """
 
     def __init__(
@@ -145,21 +148,21 @@ class Delivery:
         self.counts = self._driver.counts
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Return the delivery."""
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        """Drop what was not sent yet, if the task fails."""
+        """Keep the producer for the next task; if the task fails, drop its queue."""
         if error is None:
             self._sender.keep()
         else:
             self._sender.discard()
 
     def send(self, batch: Any) -> None:
-        """Send an Arrow batch, once its records have passed the checks.
+        """Check the records of an Arrow batch, then send those that pass.
 
         Raises:
-            KafkaGuardError: The job is to fail because of a record.
+            KafkaGuardError: A record fails the job.
         """
         columns = Columns(batch, self._settings.topic)
         self.counts.read += len(columns)
@@ -184,7 +187,7 @@ class Delivery:
             self.settle()
 
     def _refuse(self, columns: Columns, refused: Mapping[int, Reason]) -> None:
-        """Set records aside; those between them are on their way soon."""
+        """Give refused rows to the driver, and count the rows between them as sent."""
         before = -1
         for row in sorted(refused):
             self._driver.on_their_way(row - before - 1)
@@ -201,10 +204,10 @@ class Delivery:
         return refusal(reason, record.topic, said)
 
     def settle(self) -> None:
-        """Wait until the fate of every record sent is known, and act on it.
+        """Wait for the outcome of every record that was sent, and handle failures.
 
         Raises:
-            KafkaGuardError: The job is to fail because of a record.
+            KafkaGuardError: A record fails the job.
         """
         self._sender.flush()
         sent, self._sent = self._sent, []

@@ -1,7 +1,7 @@
 """The driver of the delivery machine in a task: facts and commands in sequence.
 
-Nothing happens beside it, so no record needs a lock, and none is waited for but by a
-flush. While nothing fails there is no machine.
+There is only one thread, so nothing needs a lock, and only a flush waits for records.
+The machine is created at the first failure.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.spark")
 
-#: What brokers answer to a record without a key on a compacted topic, new and old ones.
+#: Codes of new and old brokers for a record without a key on a compacted topic.
 _OF_NULL_KEYS = frozenset({InvalidRecordError.code, CorruptMessageError.code})
-#: The machine's time: in a task nothing has a time of its own.
+#: The machine's time, always 0: librdkafka keeps the time limits in a task.
 _NOW = 0.0
 
 
@@ -52,13 +52,13 @@ class TaskDriver:
     """Drives a task's machine.
 
     Args:
-        settings: How to write.
+        settings: The settings of the write.
         known: Cached facts about topics.
-        sender: Hands records to the client.
+        sender: Gives records to the client.
         config: The client's settings.
 
     Attributes:
-        counts: What became of the records.
+        counts: The outcomes of the records.
     """
 
     def __init__(
@@ -100,25 +100,25 @@ class TaskDriver:
 
     @cached_property
     def _unlimited(self) -> RetryPolicy:
-        """The policy, but for how many dead letters there may be.
+        """The policy without its limit of dead letters.
 
-        The machine does not see the records that pass, so these are counted here.
+        The machine does not see the delivered records, so they are counted here.
         """
         policy = self._settings.policy
         letters = policy.dead_letter.model_copy(update={"limit": None})
         return policy.replace(dead_letter=letters)
 
     def on_their_way(self, count: int) -> None:
-        """Count records that were handed to the client."""
+        """Count records that were given to the client."""
         self._books.delivered(count)
 
     def refused_at_once(
         self, record: Record, reason: str, error: KafkaGuardError
     ) -> None:
-        """Set a record aside that no broker would accept; its letter goes out later.
+        """Handle a record that no broker would accept; its dead letter is sent later.
 
         Raises:
-            KafkaGuardError: The job is to fail.
+            KafkaGuardError: The record fails the job.
         """
         if self._settings.on_reject(error) == "dead_letter":
             self._check_letter(error, record.topic)
@@ -133,7 +133,8 @@ class TaskDriver:
         """Check that a record may become a dead letter.
 
         Raises:
-            KafkaGuardError: There are too many, or it has no topic to name one by.
+            KafkaGuardError: There are too many dead letters; or the name of the
+                dead-letter topic needs the record's topic, and the record has none.
         """
         letters = self._settings.policy.dead_letter
         why = self._books.beyond(letters.limit)
@@ -147,14 +148,14 @@ class TaskDriver:
             raise error
 
     def settle(self, count: int, sent: Sequence[Columns]) -> None:
-        """Act on the failures of a window until each record has its outcome.
+        """Handle the failures of a window until each record has its outcome.
 
         Args:
             count: How many records were sent.
-            sent: They.
+            sent: The records that were sent.
 
         Raises:
-            KafkaGuardError: The job is to fail.
+            KafkaGuardError: A record fails the job.
         """
         failed = self._sender.take_failed()
         records: Sequence[Record] = ()
@@ -176,14 +177,14 @@ class TaskDriver:
     def _tried_again(
         self, failed: list[Failure], records: Sequence[Record]
     ) -> list[Failure]:
-        """Send again what was not written and may pass, as the policy says.
+        """Send records again that were not written and may succeed, as the policy says.
 
         Args:
             failed: The records that failed.
-            records: All that were sent with them, in their order.
+            records: All records that were sent together, in their order.
 
         Returns:
-            The failures of which this is no cure.
+            The failures for which sending again does not help.
 
         Raises:
             KafkaGuardError: The policy allows no further attempt.
@@ -221,7 +222,7 @@ class TaskDriver:
         return window
 
     def _ended(self, window: Window) -> Sequence[Command]:
-        """Tell the machine which records of a window failed."""
+        """Report to the machine which records of a window failed."""
         refusals = tuple(window.refusals())
         if any(r.null_key and r.cause.code() in _OF_NULL_KEYS for r in refusals):
             self._known.look_again(window.place.topic)
@@ -230,7 +231,7 @@ class TaskDriver:
     # --- commands ---------------------------------------------------------------------
 
     def _carry_out(self, but: type[Command] | None = None) -> None:
-        """Do what the machine says, until it says no more; some of it later."""
+        """Execute the machine's commands until none is left; keep some for later."""
         later = []
         while self._commands:
             command = self._commands.popleft()
@@ -241,7 +242,7 @@ class TaskDriver:
         self._commands += later
 
     def _do(self, command: Command) -> Sequence[Command]:
-        """Carry out a command; what frees sends or tells of events has no one here."""
+        """Execute a command; those about waiting sends or events need nothing here."""
         match command:
             case commands.HoldSends(topic=str(topic)):
                 return self._machine.held(topic, _NOW)
@@ -258,7 +259,7 @@ class TaskDriver:
         return ()
 
     def _send(self, topic: str, records: Sequence[Failed]) -> Sequence[Command]:
-        """Send records again, or dead letters, and wait for what becomes of them."""
+        """Send records again, or dead letters, and wait for their outcomes."""
         for record in records:
             refused = record.origin
             if refused is not None and refused.reason is None and not record.resent:
@@ -314,8 +315,8 @@ def _again(record: Failed) -> Record:
 def _of_letter(
     letter_error: KafkaGuardError, record: Failed, error: KafkaGuardError
 ) -> KafkaGuardError:
-    """Say of what a dead letter was that has failed."""
-    if letter_error.verdict is not NO_ROOM:  # which says it
+    """Return the error of a dead letter that was not delivered."""
+    if letter_error.verdict is not NO_ROOM:  # NO_ROOM's text says it
         reason = record.reason or reason_of(error)
         letter = letter_for(error.topic)
         letter_error.summary = f"{letter} ({reason}) was not delivered"

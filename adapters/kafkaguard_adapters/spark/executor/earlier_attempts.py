@@ -1,8 +1,8 @@
 """The stored error of a task attempt, so that later attempts fail at once.
 
-Spark runs a failed task again, and each attempt would send the good records once more.
-The note lies in the executor's own folder, which goes with the application; an attempt
-in another executor does not see it.
+Spark runs a failed task again, and each attempt would send the good records again. The
+file is in the executor's own folder, which Spark deletes with the application. An
+attempt in another executor does not find the file.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from kafkaguard_adapters.spark.marker import TaskFailedError
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
-#: What nobody mends between two attempts.
+#: Verdicts that do not change between two attempts.
 _FOR_GOOD = (Action.REJECT, Action.CONFIGURE)
 _log = logging.getLogger("kafkaguard.spark")
 
 
 def fail_as_before(context: Any) -> None:
-    """Fail at once, before anything is sent, where it is known that it would again.
+    """Fail before anything is sent, if an earlier attempt has stored its error.
 
     Args:
         context: Spark's context of this task; None: not in a task.
 
     Raises:
-        TaskFailedError: What an earlier attempt at this task failed with.
+        TaskFailedError: The error of an earlier attempt at this task.
     """
     if context is not None and (note := _note(context)).exists():
         raise TaskFailedError(note.read_text())
 
 
 def remember(context: Any, error: KafkaGuardError, failure: TaskFailedError) -> None:
-    """Leave a note for later attempts, if none of them can end otherwise."""
+    """Store an error for later attempts, if each of them would fail in the same way."""
     if context is None or error.verdict.action not in _FOR_GOOD:
         return
     try:

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 #: librdkafka's own default of ``message.max.bytes``.
 _DEFAULT_BYTES = 1_000_000
-#: Beyond this larger batches cost more processor time, for memory that is not reused.
+#: Larger batches need more processor time, because their memory is not reused.
 _BATCH_BYTES = 256 * 1024
 
 
 class KnownTopics:
-    """Topics by name: told by the driver, or looked up when a column names them first.
+    """Facts by topic: from the driver, or looked up when a column names the topic.
 
     Args:
-        settings: How to write.
-        topics: What the driver knows.
+        settings: The settings of the write.
+        topics: The facts that the driver has looked up.
     """
 
     def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
@@ -40,11 +40,11 @@ class KnownTopics:
         self._missing: set[str] = set()
 
     def takes_dead_letters(self, topic: str) -> bool:
-        """Whether it is the dead-letter topic."""
+        """Return whether a topic is the dead-letter topic."""
         return topic == self._settings.dead_letter_topic
 
     def exists(self, topic: str) -> bool:
-        """Whether there is such a topic; one that is missing is looked up once."""
+        """Return whether a topic exists; a missing topic is looked up only once."""
         if topic in self._missing or not can_be_a_topic(topic):
             return False
         try:
@@ -54,32 +54,34 @@ class KnownTopics:
         return topic not in self._missing
 
     def partitions(self, topic: str) -> int:
-        """How many it has."""
+        """Return the number of a topic's partitions."""
         return self._find(topic).partitions
 
     def compacted(self, topic: str) -> bool | None:
-        """Whether a topic is; None if unknown."""
+        """Return whether a topic is compacted; None if unknown."""
         return self._find(topic).compacted
 
     def refuses_null_keys(self, topic: str) -> bool:
-        """Whether a record without a key is refused before it is sent."""
+        """Return whether a record without a key is refused before it is sent."""
         return self._settings.refuses_null_keys and bool(self.compacted(topic))
 
     def facts(self, topic: str | None) -> TopicFacts | None:
-        """What a verdict may rest on."""
+        """Return the facts about a topic that verdicts use."""
         return None if topic is None else self._find(topic).facts
 
     def look_again(self, topic: str | None) -> None:
-        """Look a topic up again, once: the broker judges otherwise than it did."""
+        """Drop a topic's facts, once: an answer of a broker contradicts them."""
         if topic is not None and topic not in self._looked_again:
             self._looked_again.add(topic)
             self._topics.pop(topic, None)
 
     def renew(self) -> bool:
-        """Look up again what a stream has known of its topic for a while.
+        """Look up the topic of a stream again, once, before a record is refused.
+
+        The cached facts of a stream may be old.
 
         Returns:
-            Whether that was done: once, since a record is about to be refused for it.
+            Whether the topic was looked up again.
         """
         topic = self._settings.topic
         if self._settings.patience_s is None or topic is None or self._is_renewed:
@@ -90,7 +92,7 @@ class KnownTopics:
         return True
 
     def limits(self, topic: str) -> list[Limit]:
-        """How large a record may be, as far as that is known."""
+        """Return the known limits of a record's size."""
         most = self._settings.max_record_bytes
         found = [
             (self._find(topic).max_message_bytes, "max.message.bytes of the topic"),
@@ -102,11 +104,15 @@ class KnownTopics:
         return limits
 
     def max_message_bytes(self, topic: str) -> int | None:
-        """The largest batch that a topic takes; None if unknown."""
+        """Return the largest batch that a topic accepts in bytes; None if unknown."""
         return self._find(topic).max_message_bytes
 
     def producer_config(self) -> dict[str, str]:
-        """Producer settings: batches that each topic takes, records that any takes."""
+        """Return producer settings.
+
+        Batches are small enough for each topic, and the largest record is the largest
+        that any topic accepts.
+        """
         client = self._settings.client
         known = [t.max_message_bytes for t in self._topics.values()]
         limits = [limit for limit in known if limit is not None]

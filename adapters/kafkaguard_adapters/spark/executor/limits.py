@@ -1,4 +1,4 @@
-"""The largest record, and the setting that says so."""
+"""Limits of a record's size, each with its setting."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 class Sizes(NamedTuple):
-    """How large a record is, in bytes.
+    """The sizes of a record in bytes.
 
     Attributes:
         record: Key, value and headers together.
-        batch: A batch with this record only, before compression: what
-            ``max.message.bytes`` is compared with.
+        batch: A batch with this record only, before compression. The broker compares
+            it with ``max.message.bytes``.
     """
 
     record: int
@@ -22,12 +22,12 @@ class Sizes(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """What a record may not be larger than.
+    """A limit of a record's size.
 
     Attributes:
-        most: How many bytes.
-        setting: What says so.
-        counts: Which of its :class:`Sizes` it is about.
+        most: The most bytes.
+        setting: The setting with the limit.
+        counts: Which of the record's :class:`Sizes` is limited.
     """
 
     most: int
@@ -35,7 +35,7 @@ class Limit(NamedTuple):
     counts: Literal["record", "batch"] = "batch"
 
     def said(self, size: str) -> str:
-        """Say that a record of such a size is too large, and what to do."""
+        """Return the text for a record that is too large, with what to do."""
         need = {
             "record": f"key, value and headers of a record have {size} bytes",
             "batch": f"a record needs {size} bytes in the topic, before compression",
@@ -47,7 +47,7 @@ class Limit(NamedTuple):
 
 
 def exceeded(limits: Iterable[Limit], sizes: Sizes) -> str | None:
-    """Say which limit a record exceeds; None: it is not too large."""
+    """Return the text for the first exceeded limit; None: no limit is exceeded."""
     for limit in limits:
         if (size := getattr(sizes, limit.counts)) > limit.most:
             return limit.said(f"{size:,}")

@@ -36,16 +36,16 @@ _NOTHING_SENT = (
 
 @dataclass
 class RowCheck:
-    """A function of a row that fails the job where nobody would accept the record.
+    """A function of a row that fails the job if no broker would accept the record.
 
     Args:
-        settings: How the records are to be written.
+        settings: The settings of the write.
     """
 
     settings: SinkSettings
 
     def __call__(self, is_aside: bool, topic: str | None, *row: Any) -> bool:
-        """Return True, or raise what the driver's side makes a KafkaGuardError of."""
+        """Return True, or raise an error, which the driver converts."""
         if is_aside:
             return True
         error = self._error(topic, *row)
@@ -85,14 +85,14 @@ class RowCheck:
 
 
 def row_check(columns: Sequence[str], settings: SinkSettings) -> Column:
-    """Return a column that is true, unless it fails the job.
+    """Return a column that is true, or fails the job at a refused record.
 
     Args:
-        columns: The frame's columns; ``topic`` is one of them.
-        settings: How the records are to be written.
+        columns: The DataFrame's columns; ``topic`` is one of them.
+        settings: The settings of the write.
     """
     accept = RowCheck(settings)
-    # Of a function with type hints Spark would try to make another kind, and warn.
+    # With type hints, Spark would try to make another kind of function, and warn.
     check = F.udf(lambda *row: accept(*row), "boolean")  # noqa: PLW0108 - has no hints
     keyless = F.col("key").isNull() if "key" in columns else F.lit(True)
     partition = F.col("partition") if "partition" in columns else F.lit(None)

@@ -1,10 +1,11 @@
 """A producer with its failures, kept for the next task of the Python worker.
 
 A new idempotent producer waits half a second for its id, and Spark runs many short
-tasks one after the other in the same worker. One that a task failed with is not kept.
+tasks one after the other in the same worker. So a producer is kept for the next task,
+unless the task failed.
 
-A delivery report has topic, partition, key and value, and never the headers. So records
-that may have headers are remembered until they are answered; plain ones are not.
+A delivery report has topic, partition, key and value, but not the headers. So records
+that may have headers are kept until their reports arrive; plain records are not.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _FULL_QUEUE_WAIT_S = 0.05
 _LAST_WORDS_S = 2.0
 
 _Key = tuple[int, tuple[tuple[str, str], ...]]
-#: At most one for each process; a forked process leaves its parent's alone.
+#: At most one for each process; a forked process does not use its parent's.
 _idle: dict[_Key, Sender] = {}
 
 
 def borrow(config: Mapping[str, Any]) -> Sender:
-    """Take the producer that the last task of this process left, or make one."""
+    """Return the producer of the last task of this process, or a new one."""
     key = (os.getpid(), tuple(sorted((k, str(v)) for k, v in config.items())))
     found = _idle.pop(key, None)
     for other in [each for each in _idle if each[0] == key[0]]:
@@ -40,11 +41,11 @@ def borrow(config: Mapping[str, Any]) -> Sender:
 
 
 class Sender:
-    """Hands records to a producer, and collects those that failed.
+    """Gives records to a producer, and collects the failures.
 
     Args:
         config: librdkafka's settings.
-        key: Under which it is kept.
+        key: The key under which the producer is kept.
     """
 
     def __init__(self, config: Mapping[str, Any], key: _Key) -> None:
@@ -63,26 +64,26 @@ class Sender:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a record has failed since the last look."""
+        """Whether a record has failed, or the client is dead."""
         self._producer.poll(0)
         return bool(self._failed or self._fatal)
 
     def keep(self) -> None:
-        """Leave it to the next task."""
+        """Keep the producer for the next task."""
         _idle[self._key] = self
 
     def discard(self) -> None:
-        """Drop what was not sent yet."""
+        """Drop the records that were not sent yet."""
         self._producer.purge()
         self._producer.flush(_LAST_WORDS_S)
 
     def take_failed(self) -> list[tuple[Any, Record]]:
-        """Return the records that failed since the last time, each with its error."""
+        """Return the records that failed since the last call, each with its error."""
         failed, self._failed = self._failed, []
         return failed
 
     def produce_plain(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Hand over topics, values and keys; what a record costs is decided here."""
+        """Give topics, values and keys to the producer; this loop is the hot path."""
         from confluent_kafka import KafkaException
 
         produce = self._producer.produce
@@ -93,10 +94,11 @@ class Sender:
                 self.produce([Record(topic, key, value)])
 
     def produce(self, records: Iterable[Record]) -> None:
-        """Hand over records with all that they have.
+        """Give records to the producer, with headers, partition and timestamp.
 
         Raises:
-            KafkaGuardError: The queue stayed full for longer than a record may take.
+            KafkaGuardError: The queue stayed full for longer than
+                ``delivery.timeout.ms`` plus 5 s.
         """
         from confluent_kafka import KafkaException
 
@@ -109,11 +111,11 @@ class Sender:
                 self._failed.append((error.args[0], record))
 
     def flush(self) -> None:
-        """Wait until every record has been answered.
+        """Wait until every record has its outcome.
 
         Raises:
-            KafkaGuardError: Not in the time that a record may take, or the client is
-                dead, since the brokers refuse it as a whole.
+            KafkaGuardError: Some records have no outcome within ``delivery.timeout.ms``
+                plus 5 s; or the client is dead, because the brokers refuse it.
         """
         left = self._producer.flush(self._patience)
         if self._fatal is not None:
@@ -158,13 +160,13 @@ class Sender:
         )
 
     def _note(self, record: Record, error: Any, message: Any) -> None:
-        """Note a failure, and the partition that the record was placed in."""
+        """Record a failure, with the partition that was chosen for the record."""
         partition = message.partition()
-        if partition is not None:  # it came as far as that
+        if partition is not None:  # a partition was chosen
             record = record._replace(partition=partition)
         self._failed.append((error, record))
 
     def _note_fatal(self, error: Any) -> None:
-        """Note that the client is dead; without this it would raise within a flush."""
+        """Record that the client is dead; without ``error_cb`` a flush would raise."""
         if error.fatal():
             self._fatal = error

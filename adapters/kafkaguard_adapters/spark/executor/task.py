@@ -21,18 +21,17 @@ if TYPE_CHECKING:
 
 #: Seconds that brokers have to answer a task that has failed before.
 ASK_AGAIN_S = 3.0
-#: The column of what :class:`CountingTask` returns.
+#: The schema of the row that :class:`CountingTask` returns.
 COUNTS_SCHEMA = "counts string"
 
 
 def run_task(
     batches: Iterable[Any], settings: SinkSettings, topics: dict[str, SinkTopic]
 ) -> TaskCounts:
-    """Send a partition's records; return when the fate of each is settled.
+    """Send a partition's records; return the counts when each has its outcome.
 
     Raises:
-        TaskFailedError: The job is to fail; the driver's side makes a KafkaGuardError
-            of it.
+        TaskFailedError: The job fails; the driver turns it into a KafkaGuardError.
     """
     from pyspark import TaskContext
 
@@ -55,7 +54,7 @@ def run_task(
 
 
 def _ask_first(settings: SinkSettings, attempt: int) -> None:
-    """Fail at once where a task that is tried again would wait for nobody once more."""
+    """Fail a repeated task at once if no broker answers."""
     patience = settings.patience_s or ASK_AGAIN_S
     if Brokers(settings.client).answer(patience):
         return
@@ -69,11 +68,11 @@ def _ask_first(settings: SinkSettings, attempt: int) -> None:
 
 @dataclass(frozen=True)
 class CountingTask:
-    """The function of ``mapInArrow``: takes records, returns one row of counts.
+    """The function for ``mapInArrow``: sends records, returns one row of counts.
 
     Args:
-        settings: How to write.
-        topics: What the driver knows of the topics.
+        settings: The settings of the write.
+        topics: The facts about topics that the driver has looked up.
     """
 
     settings: SinkSettings

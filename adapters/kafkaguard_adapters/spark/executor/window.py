@@ -1,7 +1,7 @@
 """The records of a topic between two flushes, for the delivery machine.
 
-A delivery report does not say which record it is about. Of records that are alike in
-everything the last counts as the failed one, which never loses the newest.
+A delivery report does not say which record it is about. If records are equal, the last
+of them counts as failed, so that the newest record is never lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.executor.arrow import Record
 
-#: What a task's records may take: librdkafka itself keeps their time.
+#: The time limit of a window: none, because librdkafka itself lets records expire.
 _FOREVER = float("inf")
 
 
@@ -24,11 +24,11 @@ class Window(Batch):
     """Records of a topic that were sent, in their order.
 
     Args:
-        topic: Their topic.
-        number: How many windows there were before.
+        topic: The records' topic.
+        number: The number of this window, from 1.
         records: The records.
-        failed: Those of them that failed, each with the client's error.
-        tokens: What the machine knows them by; None: it has met none of them.
+        failed: The records that failed, each with the client's error.
+        tokens: The records' tokens in the machine; None: they are new to the machine.
     """
 
     __slots__ = ("_failed", "_keys", "_number", "_tokens")
@@ -50,11 +50,11 @@ class Window(Batch):
 
     @property
     def count(self) -> int:
-        """How many records it has."""
+        """How many records the window has."""
         return len(self._keys)
 
     def tokens(self) -> Sequence[Hashable]:
-        """Return what the machine knows each record by."""
+        """Return each record's token in the machine."""
         return self._tokens or [self._token(index) for index in range(self.count)]
 
     def _token(self, index: int) -> Hashable:
@@ -65,14 +65,14 @@ class Window(Batch):
         return self._keys
 
     def raws(self) -> Sequence[Any]:
-        """Return the bytes of the records that failed, at their places."""
+        """Return the bytes of each failed record at its index, else None."""
         raws: list[Raw | None] = [None] * len(self._keys)
         for index, (_, record) in self._failed.items():
             raws[index] = raw_of(record)
         return raws
 
     def refusals(self) -> Iterator[Refusal]:
-        """Say why each record failed that did; the client does not say who is meant."""
+        """Yield why each failed record has failed; which one is to blame is unknown."""
         for index, (error, record) in self._failed.items():
             yield Refusal(
                 self._token(index),
@@ -93,14 +93,15 @@ def raw_of(record: Record) -> Raw:
 def overtaken(
     records: Sequence[Record], failed: Sequence[tuple[Any, Record]]
 ) -> tuple[list[tuple[Any, Record]], list[tuple[Any, Record]]]:
-    """Part the failures that a later record of the same key has overtaken.
+    """Separate the failures that a later record of the same key has overtaken.
 
     Args:
-        records: All that were sent, in their order; the others were accepted.
-        failed: Those of them that failed, each with the client's error.
+        records: All records that were sent, in their order.
+        failed: The records that failed, each with the client's error; the others were
+            accepted.
 
     Returns:
-        Those that were overtaken, and the others in the order of the records.
+        The failures that were overtaken, and the others in the order of the records.
     """
     by_index = dict(_matched(records, failed))
     newer: set[tuple[str | None, bytes]] = set()
@@ -122,7 +123,7 @@ def overtaken(
 def _matched(
     records: Sequence[Record], failed: Sequence[tuple[Any, Record]]
 ) -> Iterator[tuple[int, tuple[Any, Record]]]:
-    """Find the place of each failed record, from the last one on."""
+    """Find the index of each failed record, from the last record to the first."""
     missing = defaultdict(list)
     for failure in failed:
         missing[_identity(failure[1])].append(failure)

@@ -12,7 +12,7 @@ _QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`", re.DO
 
 
 def under_casts(expression: str) -> str | None:
-    """Return what stands within the casts that an expression consists of.
+    """Return the expression inside the casts of which an expression consists.
 
     >>> under_casts("cast(try_cast(k AS int) AS string)")
     'k'
@@ -21,7 +21,7 @@ def under_casts(expression: str) -> str | None:
         expression: A Spark SQL expression.
 
     Returns:
-        The expression within the innermost of them; None if it is no cast.
+        The expression inside the innermost cast; None if it is not a cast.
     """
     inner = _inner(expression.strip())
     if inner is None:
@@ -38,7 +38,7 @@ def _inner(expression: str) -> str | None:
 
 
 def _is_whole(expression: str) -> bool:
-    """Whether each bracket is closed where it was opened, so that nothing was cut."""
+    """Return whether all brackets are balanced, so that no bracket was cut."""
     depth = 0
     for character in _QUOTED.sub("", expression):
         depth += (character == "(") - (character == ")")

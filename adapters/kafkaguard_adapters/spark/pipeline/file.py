@@ -1,4 +1,4 @@
-"""Read a pipeline file; each mistake has its line."""
+"""Read a pipeline file; each error names its line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PipelineError(ValueError):
 
     Attributes:
         source: The file.
-        problems: Everything that is wrong with it.
+        problems: Everything that is wrong with the file.
     """
 
     def __init__(self, source: str, problems: Iterable[Problem]) -> None:
@@ -50,9 +50,9 @@ def load_pipeline(file: Path) -> Pipeline:
         The pipeline, with absolute paths.
 
     Raises:
-        PipelineError: The file is missing, is not well-formed, has a key that does not
-            exist (the text has the line and the nearest one), or names input that is
-            not there or a checkpoint that cannot be written.
+        PipelineError: The file is missing or not well-formed, has an unknown key (the
+            text has the line and the closest key), or names input that does not exist
+            or a checkpoint that cannot be written.
     """
     name = str(file)
     try:
@@ -79,19 +79,19 @@ def load_pipeline(file: Path) -> Pipeline:
 
 
 def point_at(file: Path, path: tuple[str | int, ...], message: str) -> PipelineError:
-    """Make the error for something in a file that turned out wrong later.
+    """Return the error for a part of a file that was found wrong later.
 
     Args:
         file: A file that :func:`load_pipeline` has read.
-        path: Where in it, as ``("select", "key")``.
-        message: What is wrong there.
+        path: The place in the file, as ``("select", "key")``.
+        message: What is wrong at that place.
     """
     line = parse(file.read_text(), str(file)).line_of(path)
     return PipelineError(str(file), [Problem(message, path, line)])
 
 
 def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:
-    """Make paths absolute, where they are no addresses of another file system."""
+    """Make paths absolute, except addresses of other file systems."""
     changes: dict[str, object] = {}
     if pipeline.source.path is not None:
         path = _absolute(pipeline.source.path, folder)
@@ -114,7 +114,7 @@ def _absolute(path: str, folder: Path) -> str:
 
 
 def _policy_beside(name: object, folder: Path) -> object:
-    """Return a policy's file as an absolute path; a preset's name as it is."""
+    """Return a policy file as an absolute path, or a preset's name unchanged."""
     is_file = isinstance(name, str) and Path(name).suffix
     return str(folder / str(name)) if is_file else name
 
@@ -122,7 +122,7 @@ def _policy_beside(name: object, folder: Path) -> object:
 def _wrong_policy(
     pipeline: Pipeline, line_of: Callable[[Place], int | None]
 ) -> Iterator[Problem]:
-    """Check the policy, wherever it stands."""
+    """Check the policy: a preset, a file, or settings in the pipeline file."""
     try:
         if pipeline.policy is not None:
             load_policy(pipeline.policy)  # type: ignore[arg-type]  # a dict, or a text
@@ -138,7 +138,7 @@ def _wrong_policy(
 
 
 def _wrong_paths(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
-    """Look at paths of this machine: what is to be read, and where Spark writes."""
+    """Check local paths: the input, and the checkpoint that Spark writes."""
     source, stream = pipeline.source.path, pipeline.stream
     if source and _is_local(source) and not glob(source):  # noqa: PTH207 - a user's pattern
         yield ("source", "path"), f"the file {source} does not exist"

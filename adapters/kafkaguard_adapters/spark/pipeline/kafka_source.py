@@ -1,4 +1,4 @@
-"""Pipelines that read from Kafka: where they start, and no loops."""
+"""Pipelines that read from Kafka: where they start, and a check for loops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.pipeline.model import Pipeline
 
 FORMAT = "kafka"
-#: Of Spark's KafkaSourceProvider, which has no list of them; and all under ``kafka.``.
+#: Options of Spark's KafkaSourceProvider, which has no list; also all ``kafka.*``.
 OPTIONS = (
     "assign",
     "endingOffsets",
@@ -46,17 +46,17 @@ _FROM_THE_BEGINNING = {"startingOffsets": "earliest"}
 
 
 def with_beginning(options: Mapping[str, str]) -> dict[str, str]:
-    """Add where to begin for who takes what is there; Spark would begin at the end."""
+    """Add the start "earliest" if none is given; Spark would start at the end."""
     if any(name.lower().startswith(_STARTS) for name in options):
         return dict(options)
     return {**options, **_FROM_THE_BEGINNING}
 
 
 def check_other_topics(pipeline: Pipeline) -> None:
-    """Check that a pipeline does not read what it writes; it would never end.
+    """Check that a pipeline does not read its own records; it would never end.
 
     Raises:
-        MistakeError: It does, on the same brokers.
+        MistakeError: The pipeline reads a topic that it writes, on the same brokers.
     """
     if pipeline.source.format.lower() != FORMAT:
         return
@@ -84,11 +84,11 @@ def check_other_topics(pipeline: Pipeline) -> None:
 
 
 def reads(option: str, value: str, topic: str) -> bool:
-    """Whether a source with this option reads a topic.
+    """Return whether a source with this option reads a topic.
 
     Args:
         option: ``subscribe``, ``assign`` or ``subscribepattern``.
-        value: Its value.
+        value: The option's value.
         topic: The topic's name.
     """
     if option == "subscribe":
@@ -98,11 +98,11 @@ def reads(option: str, value: str, topic: str) -> bool:
             return topic in json.loads(value)
         return re.fullmatch(value, topic) is not None
     except (ValueError, TypeError, re.error):
-        return False  # Spark refuses such a value itself.
+        return False  # Spark itself refuses such a value.
 
 
 def _same_cluster(read: str, written: str) -> bool:
-    """Whether two lists of addresses have one in common."""
+    """Return whether two lists of addresses have a common address."""
     return bool(_addresses(read) & _addresses(written))
 
 

@@ -1,7 +1,8 @@
 """Records that a pipeline refuses: malformed lines, and keys that became null.
 
-Where such a record is set aside, the column :data:`REFUSED` tells the sink why. Where
-it is to stop the job, its columns fail it below the shuffle: before anything is sent.
+If the policy sends such a record to the dead-letter topic or drops it, the column
+:data:`REFUSED` has the reason for the sink. If the record must fail the job, its
+columns raise an error before the shuffle, so nothing was sent yet.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _FOUND = re.compile(r"MALFORMED: (\S+) has a line .*MD5 of the line is (\w{32})\
 
 
 def with_lines_set_aside(frame: DataFrame) -> DataFrame:
-    """Make of a malformed line a record of the line itself, and say that it is refused.
+    """Turn each malformed line into a refused record whose value is the line.
 
     Args:
-        frame: The columns of the sink, and those of the source about malformed lines.
+        frame: The columns of the sink, and the columns :data:`LINE` and :data:`FILE`.
     """
     line = F.col(LINE)
     whole = line.cast("binary")
@@ -54,7 +55,7 @@ def with_lines_set_aside(frame: DataFrame) -> DataFrame:
 
 
 def with_lost_keys_set_aside(frame: DataFrame, lost: Column) -> DataFrame:
-    """Say of a record whose key a cast made null that it is refused."""
+    """Mark records as refused if a cast has turned their key into null."""
     no_file = F.lit(None).cast("string")
     return _refused(frame, lost, Reason.KEY_MADE_NULL, no_file)
 
@@ -73,7 +74,7 @@ def failing_at_lines(frame: DataFrame, topic: str | None) -> DataFrame:
 
     Args:
         frame: As for :func:`with_lines_set_aside`.
-        topic: Where its record would have gone; None: a column says it.
+        topic: The topic of the records; None: a column names it.
     """
     text = F.lit(as_text(refusal(Reason.MALFORMED, topic, _WHICH)))
     text = F.replace(text, F.lit(_FILE), F.col(FILE))
@@ -89,7 +90,7 @@ def failing_at_lost_keys(
 
 
 def _failing(frame: DataFrame, bad: Column, text: Column) -> DataFrame:
-    """Fail the job in each column that a check of the sink may look at first."""
+    """Let each column that the sink's checks may read first fail the job."""
     failed = F.raise_error(text)
     return frame.withColumns(
         {
@@ -101,9 +102,9 @@ def _failing(frame: DataFrame, bad: Column, text: Column) -> DataFrame:
 
 
 def add_line_number(error: KafkaGuardError) -> None:
-    """Add to an error about a malformed line which line of its file that is.
+    """Add the line number to an error about a malformed line.
 
-    Only where the file is on this machine, and not compressed.
+    This works only if the file is on this machine and is not compressed.
     """
     found = _FOUND.search(error.summary or "")
     if error.verdict is not MALFORMED or found is None:
@@ -114,10 +115,10 @@ def add_line_number(error: KafkaGuardError) -> None:
 
 
 def line_number(file: str, digest: str) -> int | None:
-    """Find a line by its MD5; None: it is not found.
+    """Return the number of a line with this MD5; None: it is not found.
 
     Args:
-        file: The file, as an address.
+        file: The file's address, as ``file:///...``.
         digest: The MD5 of the line without its end, in hexadecimal.
     """
     address = urlsplit(file)

@@ -12,26 +12,26 @@ from kafkaguard_policies.model.policy import PolicyDocument
 
 
 def _as_option(value: Any) -> Any:
-    """Write a YAML value as Spark's options want it: text, and lower-case flags."""
+    """Convert a YAML value into an option of Spark: text, and lower-case flags."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
 
 
 def _as_list(value: Any) -> Any:
-    """Take one text for a list of one, as ``write`` does."""
+    """Turn one text into a list with one item, as ``write`` does."""
     return [value] if isinstance(value, str) else value
 
 
 def _policy(value: Any) -> Any:
-    """Take a policy's name or content; no other kind is explained three times."""
+    """Accept a policy's name or content; any other type gives one error, not three."""
     if not isinstance(value, str | dict):
         raise ValueError("must be a preset's name, a file, or the policy's settings")  # noqa: TRY004 - pydantic shows a ValueError
     return value
 
 
 def _expanded(value: str) -> str:
-    """Put in environment variables, so that a password need not stand in the file."""
+    """Replace environment variables, so that the file needs no password."""
     try:
         return Template(value).substitute(os.environ)
     except KeyError as missing:
@@ -42,7 +42,7 @@ def _expanded(value: str) -> str:
 
 
 def _expression(value: str) -> str:
-    """Refuse a variable where it would be taken for a piece of SQL."""
+    """Refuse a variable in an SQL expression, where it is not replaced."""
     if found := _VARIABLE.search(value):
         name = found[1]
         raise ValueError(
@@ -58,8 +58,9 @@ Option = Annotated[str, BeforeValidator(_as_option)]
 Expanded = Annotated[Option, AfterValidator(_expanded)]
 Text = Annotated[str, Field(min_length=1)]
 Expression = Annotated[Text, AfterValidator(_expression)]
-#: A mapping is taken as it is, and checked when the policy is loaded: it may extend
-#: another. The document stands here to tell where a misplaced key belongs.
+#: A mapping is accepted unchanged, and checked when the policy is loaded, because it
+#: may extend another policy. ``PolicyDocument`` is here so that an error about a
+#: misplaced key can name the right place.
 PolicyText = Annotated[
     str | dict[str, Any] | PolicyDocument,
     Field(union_mode="left_to_right"),

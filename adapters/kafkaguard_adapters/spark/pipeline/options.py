@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SETTING = "kafka."
 _SPARK = "org.apache.spark.sql."
 _OF_FILES = _SPARK + "execution.datasources.FileIndexOptions"
-#: Where Spark keeps the options of its formats; it tells no others.
+#: Spark's classes with the options of its formats; for other formats it has no list.
 _KEPT = {
     "csv": _SPARK + "catalyst.csv.CSVOptions",
     "json": _SPARK + "catalyst.json.JSONOptions",
@@ -28,7 +28,7 @@ _KEPT = {
     "text": _SPARK + "execution.datasources.text.TextOptions",
     "xml": _SPARK + "catalyst.xml.XmlOptions",
 }
-#: Of Spark's FileStreamOptions and FileSourceOptions, which have no list.
+#: Options of Spark's FileStreamOptions and FileSourceOptions, which have no list.
 _OF_STREAMS = (
     "cleanSource",
     "discardCachedInputRatio",
@@ -44,10 +44,10 @@ _OF_STREAMS = (
 
 
 def check_options(spark: SparkSession, source: Source) -> None:
-    """Check the names of a source's options, where Spark tells which it has.
+    """Check the names of a source's options, if Spark lists the format's options.
 
     Raises:
-        MistakeError: There is no such option; the text has the nearest.
+        MistakeError: An option does not exist; the text has the closest name.
     """
     if known := _known(spark, source.format.lower()):
         check_names(source, known)
@@ -58,11 +58,11 @@ def check_names(source: Source, known: Collection[str]) -> None:
 
     Args:
         source: The source.
-        known: The names that there are. One with a dot in it may be a setting of the
-            file system, and is ignored, but where the source is Kafka.
+        known: The format's options. A name with a dot may be a setting of the file
+            system, so it is not checked, except for the format ``kafka``.
 
     Raises:
-        MistakeError: There is no such option; the text has the nearest.
+        MistakeError: An option does not exist; the text has the closest name.
     """
     of_kafka = source.format.lower() == kafka_source.FORMAT
     given = {name.lower() for name in known}
@@ -84,7 +84,7 @@ def check_names(source: Source, known: Collection[str]) -> None:
 
 
 def _check_setting(name: str) -> None:
-    """Refuse a misspelt setting; what is like none may be for a class of the user's."""
+    """Refuse a misspelt setting; other unknown names may be for a user's class."""
     setting = name.lower().removeprefix(_SETTING)
     near = closest(setting, known_names("java"))
     if near not in (None, setting):

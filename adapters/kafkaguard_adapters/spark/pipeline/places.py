@@ -25,11 +25,11 @@ _PLACES: dict[str, Place] = {
 
 
 class MistakeError(ValueError):
-    """Something in a pipeline file turned out wrong when it was used.
+    """A part of a pipeline file was found wrong when it was used.
 
     Attributes:
-        place: Where it stands in the file, as ``("select", "key")``.
-        message: What is wrong with it.
+        place: The place in the file, as ``("select", "key")``.
+        message: What is wrong at that place.
     """
 
     def __init__(self, place: Place, message: str) -> None:
@@ -39,7 +39,7 @@ class MistakeError(ValueError):
 
 
 def place_of(error: KafkaGuardError, pipeline: Pipeline) -> Place | None:
-    """Find the key that is the cause of an error; None: it is no key of the file."""
+    """Return the key of the file that caused an error; None: no key caused it."""
     if setting := setting_of(error):
         return _place(setting, pipeline)
     if isinstance(error, ClientNotConnectedError):

@@ -1,9 +1,10 @@
 """The rows of a pipeline's source, and the lines that Spark could not read.
 
-Spark reads what it can of a line that does not fit, and leaves nulls for the rest. So
-a column of our own asks for such lines as they are. A user's ``*`` must not mean that
-column: with it, expressions are evaluated in a lateral subquery over the other columns,
-of which Spark's optimizer makes one projection.
+If a line does not fit the columns, Spark reads what it can and sets the other columns
+to null. So the pipeline adds a column that has such a line unchanged. A ``*`` in the
+user's expressions must not include that column. So expressions with a ``*`` are
+evaluated in a lateral subquery over the other columns, which Spark's optimizer turns
+into one projection.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.pipeline.model import OnMalformed, Pipeline, Source
 
-#: A line as it is, where it could not be read; and the file that it is from.
+#: Columns: a line that could not be read, unchanged, and its file.
 LINE, FILE = "_kafkaguard_line", "_kafkaguard_file"
 _ROW = "_kafkaguard_row"
-#: Formats of which Spark tells what it could not read.
+#: Formats for which Spark returns the lines that it could not read.
 _TELLS = ("csv", "json", "xml")
 _MODE, _LINE_OPTION = "mode", "columnnameofcorruptrecord"
 _FAIL_FAST = "FAILFAST"
@@ -44,7 +45,7 @@ class Rows:
 
     Attributes:
         frame: The rows.
-        told: Whether it has the columns :data:`LINE` and :data:`FILE` as well.
+        told: Whether ``frame`` also has the columns :data:`LINE` and :data:`FILE`.
     """
 
     frame: DataFrame
@@ -52,7 +53,7 @@ class Rows:
 
     @property
     def plain(self) -> DataFrame:
-        """What the user's expressions are about."""
+        """The columns that the user's expressions can use."""
         return self.frame.drop(LINE, FILE) if self.told else self.frame
 
     def select(self, expressions: Sequence[str]) -> DataFrame:
@@ -60,7 +61,7 @@ class Rows:
 
         Returns:
             Columns ``_0``, ``_1`` and so on, and :data:`LINE` and :data:`FILE` if the
-            source tells them.
+            source has them.
         """
         if not self.told:
             return self.frame.select(*_numbered(expressions))
@@ -68,7 +69,7 @@ class Rows:
             return self.frame.select(LINE, FILE, *_numbered(expressions))
         row = F.struct(*[F.col(f"`{name}`") for name in self.plain.columns])
         nested = self.frame.select(LINE, FILE, row.alias(_ROW))
-        # A comment at the end of an expression ends with the line.
+        # The line break ends a comment at the end of an expression.
         texts = ", ".join(f"{text}\n AS _{n}" for n, text in enumerate(expressions))
         return nested.sparkSession.sql(
             f"SELECT {LINE}, {FILE}, made.* FROM {{nested}} AS nested, LATERAL "  # noqa: S608 - the user's own expressions, about the user's own data
@@ -82,10 +83,10 @@ def _numbered(expressions: Sequence[str]) -> list[Any]:
 
 
 def on_malformed(pipeline: Pipeline) -> OnMalformed | None:
-    """Return what becomes of a malformed line; None: the format has none.
+    """Return what happens to a malformed line; None: the format has none.
 
     Raises:
-        MistakeError: What is asked for cannot be.
+        MistakeError: The format or the policy does not support what is requested.
     """
     source = pipeline.source
     asked = source.on_malformed
@@ -111,7 +112,7 @@ def on_malformed(pipeline: Pipeline) -> OnMalformed | None:
 
 
 def _check_options(source: Source) -> OnMalformed | None:
-    """Check the options that are about malformed lines; return what they ask for."""
+    """Check the options about malformed lines; return what they request."""
     for written, value in source.options.items():
         place = "source", "options", written
         if written.lower() == _LINE_OPTION:
@@ -133,16 +134,16 @@ def _check_options(source: Source) -> OnMalformed | None:
 
 
 def read(spark: SparkSession, pipeline: Pipeline, *, told: bool) -> Rows:
-    """Read a source; nothing runs yet, but for a look at the names of columns.
+    """Read a source; nothing runs yet, except to check the names of columns.
 
     Args:
         spark: The session.
         pipeline: The pipeline.
-        told: Whether to ask for the lines that cannot be read.
+        told: Whether to add the lines that cannot be read.
 
     Raises:
         MistakeError: The names in a CSV file are not those of ``source.columns``, or a
-            column has a name that means something else.
+            column has a name that Spark uses for something else.
         PySparkException: The source cannot be read.
     """
     source = pipeline.source
@@ -168,7 +169,7 @@ def read(spark: SparkSession, pipeline: Pipeline, *, told: bool) -> Rows:
 
 
 def _options(pipeline: Pipeline) -> dict[str, str]:
-    """Return the source's options with our own defaults."""
+    """Return the source's options with kafkaguard's defaults."""
     given = pipeline.source.options
     takes_what_is_there = pipeline.stream is not None and pipeline.stream.every is None
     if pipeline.source.format.lower() == FORMAT and takes_what_is_there:
@@ -187,9 +188,9 @@ def _loaded(
 
 
 def _check_names(spark: SparkSession, source: Source, columns: Sequence[str]) -> None:
-    """Compare the first line of a CSV file with the columns that are declared for it.
+    """Compare the first line of a CSV file with the declared columns.
 
-    Spark reads by place and ignores the names that stand in the file.
+    Spark reads columns by position and ignores the names in the file.
     """
     options = {name.lower(): value for name, value in source.options.items()}
     has_header = options.pop("header", "false").lower() == "true"
@@ -197,7 +198,7 @@ def _check_names(spark: SparkSession, source: Source, columns: Sequence[str]) ->
     try:
         first = raw.load(source.path).first()
     except AnalysisException:
-        return  # There is nothing yet.
+        return  # There is no file yet.
     wrong = header_mistake([] if first is None else list(first), columns, has_header)
     if wrong:
         place = ("source", "columns") if has_header else ("source",)
@@ -207,12 +208,12 @@ def _check_names(spark: SparkSession, source: Source, columns: Sequence[str]) ->
 def header_mistake(
     first: Sequence[str | None], columns: Sequence[str], has_header: bool
 ) -> str | None:
-    """Say what is wrong with the first line of a CSV file; None: nothing.
+    """Return what is wrong with the first line of a CSV file; None: nothing.
 
     Args:
-        first: Its values.
-        columns: The names of the columns that are declared.
-        has_header: Whether the line is declared to have names.
+        first: The values of the line.
+        columns: The names of the declared columns.
+        has_header: Whether the line is declared to be a header.
     """
     found = [(value or "").strip().lower() for value in first]
     same = found == [name.lower() for name in columns]

@@ -1,4 +1,4 @@
-"""Run a pipeline: from the source through its expressions into topics."""
+"""Run a pipeline: read the source, evaluate the expressions, write to topics."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.report import WriteReport
     from kafkaguard_adapters.spark.settings import SinkSettings
 
-#: What PySpark does not translate comes as it is from the bridge to Java.
+#: Errors of Spark; those that PySpark does not translate are Py4J's.
 OF_SPARK = (PySparkException, Py4JJavaError)
 _ORDER = "_order_"
 _HEADER = "_header_"
-#: Whether a cast has made null of a key.
+#: Column: whether a cast has turned a key into null.
 _LOST = "_kafkaguard_lost"
 _GLANCE_S = 1
-#: Those of Spark itself, and the best known of others.
+#: Spark's own formats, and the best known others.
 _FORMATS = (
     *("avro", "csv", "jdbc", "json", "kafka", "orc", "parquet", "text", "xml"),
     *("delta", "hudi", "iceberg"),
@@ -64,11 +64,11 @@ _MAX_DEPTH = 16
 
 
 def check_target(pipeline: Pipeline) -> None:
-    """Check settings and topics, and what of the source needs no Spark.
+    """Check settings and topics, and the parts of the source that need no Spark.
 
     Raises:
-        MistakeError: A setting cannot be meant, a topic is missing, or no broker
-            answers within 8 s.
+        MistakeError: A setting is not valid, a topic is missing, or no broker answers
+            within 8 s.
         KafkaGuardError: The brokers refuse the client.
     """
     on_malformed(pipeline)
@@ -79,11 +79,12 @@ def check_target(pipeline: Pipeline) -> None:
 
 
 def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
-    """Build the frame that is written; nothing runs yet, but to look at the input.
+    """Build the DataFrame to write; nothing runs yet, except to check the input.
 
     Raises:
-        MistakeError: The source cannot be read, has no such option, an expression does
-            not fit it, or a column of the result is of a type that Kafka does not take.
+        MistakeError: The source cannot be read, an option does not exist, an expression
+            does not fit the source, or a column of the result has a type that the sink
+            does not accept.
     """
     check_options(spark, pipeline.source)
     malformed = on_malformed(pipeline)
@@ -106,7 +107,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
 
 
 def _made(rows: Rows, pipeline: Pipeline) -> DataFrame:
-    """Evaluate all expressions, and name the columns as the sink knows them."""
+    """Evaluate all expressions, and give the columns the sink's names."""
     select = pipeline.select
     texts = {
         name: text
@@ -127,7 +128,7 @@ def _made(rows: Rows, pipeline: Pipeline) -> DataFrame:
 
 
 def _shaped(frame: DataFrame, headers: Sequence[str]) -> DataFrame:
-    """Bring the columns into the form that the sink wants."""
+    """Convert the columns into the form that the sink requires."""
     if "partition" in frame.columns:
         frame = frame.withColumn("partition", F.col("partition").cast("int"))
     if _LOST in frame.columns:
@@ -144,7 +145,7 @@ def _shaped(frame: DataFrame, headers: Sequence[str]) -> DataFrame:
 
 
 def _bytes(frame: DataFrame, number: int) -> Column:
-    """Return a header's value: bytes as they are, all else as text."""
+    """Return a header's value: bytes unchanged, other types as text."""
     name = f"{_HEADER}{number}"
     column = F.col(name)
     if frame.schema[name].dataType.simpleString() == "binary":
@@ -155,7 +156,7 @@ def _bytes(frame: DataFrame, number: int) -> Column:
 def _refusing(
     frame: DataFrame, settings: SinkSettings, malformed: OnMalformed | None
 ) -> DataFrame:
-    """Let malformed lines and lost keys be set aside, or stop the job."""
+    """Let malformed lines and lost keys be refused, or fail the job."""
     if malformed == "dead_letter":
         frame = with_lines_set_aside(frame)
     elif malformed == "raise":
@@ -172,7 +173,7 @@ def _refusing(
 
 @contextmanager
 def _placed(pipeline: Pipeline) -> Iterator[None]:
-    """Say of an error which key of the file is its cause."""
+    """Add the key of the file that caused an error."""
     try:
         yield
     except KafkaGuardError as error:
@@ -184,7 +185,7 @@ def _placed(pipeline: Pipeline) -> Iterator[None]:
 
 @contextmanager
 def _blamed(*place: str) -> Iterator[None]:
-    """Say of what Spark raises that this key is its cause."""
+    """Turn errors of Spark into errors about this key."""
     try:
         yield
     except OF_SPARK as error:
@@ -194,7 +195,7 @@ def _blamed(*place: str) -> Iterator[None]:
 
 @contextmanager
 def _format_known(pipeline: Pipeline) -> Iterator[None]:
-    """Say of a format that Spark does not have which one may have been meant."""
+    """Turn Spark's error about an unknown format into one with the closest name."""
     try:
         yield
     except OF_SPARK as error:
@@ -207,9 +208,9 @@ def _format_known(pipeline: Pipeline) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what Spark says, and that of its last cause.
+    """Return the first line of Spark's error, and that of its innermost cause.
 
-    Java's stack comes behind it.
+    The lines after it are Java's stack trace.
     """
     java = getattr(error, "java_exception", None)
     said = _line(str(error) if java is None else java.getMessage())
@@ -224,7 +225,7 @@ def _line(text: object) -> str:
 
 
 def _last_cause(java: Any) -> Any:
-    """Return the innermost cause that says something; None: there is none."""
+    """Return the innermost cause that has a message; None: there is none."""
     found = None
     for _ in range(_MAX_DEPTH):
         java = java.getCause()
@@ -235,7 +236,7 @@ def _last_cause(java: Any) -> Any:
 
 
 def _expressions(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
-    """Go through all expressions, each with its place in the file."""
+    """Yield all expressions, each with its place in the file."""
     for name, value in pipeline.select.model_dump(exclude_none=True).items():
         if isinstance(value, str):
             yield ("select", name), value
@@ -260,12 +261,12 @@ def run(
     """Run a pipeline to its end, or until it is interrupted.
 
     Args:
-        frame: What :func:`plan` built.
+        frame: The DataFrame that :func:`plan` built.
         pipeline: The pipeline.
-        on_batch: Told of each micro-batch of a stream, with its report and id.
+        on_batch: Called for each micro-batch of a stream, with its report and id.
 
     Returns:
-        What became of all records.
+        The outcomes of all records.
 
     Raises:
         KafkaGuardError: A record failed the job.
@@ -311,7 +312,7 @@ def _start(frame: DataFrame, function: Any, stream: Stream) -> StreamingQuery:
 
 
 def _wait(query: StreamingQuery) -> None:
-    """Wait for a stream's end; Ctrl-C ends it after the batch that runs."""
+    """Wait for the end of a stream; Ctrl-C stops it after the running batch."""
     try:
         while not query.awaitTermination(_GLANCE_S):
             pass
@@ -324,7 +325,7 @@ def _wait(query: StreamingQuery) -> None:
 def _arguments(pipeline: Pipeline) -> dict[str, Any]:
     sink = pipeline.sink
     policy = read_policy(pipeline.policy)
-    # A malformed line is to stop the job before anything is sent: below a shuffle.
+    # A malformed line must fail the job before anything is sent: before a shuffle.
     sets_aside = may(policy, "dead_letter") or may(policy, "drop")
     stops = on_malformed(pipeline) == "raise" and sets_aside and not pipeline.order_by
     return {

@@ -1,11 +1,11 @@
 """Commits of aiokafka: the broker's answer for each partition.
 
-The client tries a whole commit again without end while the error may pass, and only
-logs what fails in the background. So a commit of the guard's ends with the first
-answer, and the guard decides what is next.
+The client retries a whole commit for ever while the error is retriable, and only logs
+failures in the background. So a commit by the guard ends with the first answer, and the
+guard decides the next step.
 """
 
-# ruff: noqa: SLF001 - reaching inside is what this module is for
+# ruff: noqa: SLF001 - this module exists to use private attributes
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     Refused = dict[TopicPartition, KafkaGuardError]
 
-#: Whether the guard makes this commit; it follows the client into its own tasks.
+#: Whether the guard makes this commit; tasks that the client creates inherit it.
 _IS_OURS: ContextVar[bool] = ContextVar("kafkaguard commit", default=False)
 
 
 class _AnsweredError(KafkaError):  # type: ignore[misc]  # it comes without types
-    """Ends the client's own loop of a commit: an answer with errors is there."""
+    """Ends the client's retry loop for a commit: the answer has errors."""
 
     retriable = False
 
@@ -41,11 +41,11 @@ class _AnsweredError(KafkaError):  # type: ignore[misc]  # it comes without type
 
 
 class Committing:
-    """Makes commits one attempt at a time, and tells of those that nobody waits for.
+    """Makes commits one attempt at a time, and reports failed background commits.
 
     Args:
-        consumer: The client's consumer, of a group and started.
-        tell: Is told of a commit of the client's own that failed.
+        consumer: The client's consumer, which has a group and was started.
+        tell: Called with the errors when a commit by the client itself has failed.
     """
 
     def __init__(self, consumer: Any, tell: Callable[[Refused], None]) -> None:
@@ -60,7 +60,7 @@ class Committing:
         self._refused: Refused = {}
 
     def consumed(self) -> dict[Any, Any] | None:
-        """Return what a commit without offsets commits; None: nothing is assigned."""
+        """Return the offsets of a commit without any; None: nothing is assigned."""
         subscription = self._subscription.subscription
         if subscription is None or subscription.assignment is None:
             return None
@@ -68,17 +68,17 @@ class Committing:
         return offsets
 
     def owned(self) -> frozenset[Any]:
-        """Return what is assigned; the client commits nothing else."""
+        """Return the assigned partitions; the client commits no others."""
         return frozenset(self._subscription.assigned_partitions())
 
     async def once(self, offsets: Mapping[Any, Any]) -> Refused:
-        """Commit, up to the first answer.
+        """Commit, until the first answer.
 
         Returns:
-            What was refused.
+            The refused partitions and their errors.
 
         Raises:
-            KafkaError: There is no answer.
+            KafkaError: No broker has answered.
         """
         token = _IS_OURS.set(True)
         try:
@@ -90,7 +90,7 @@ class Committing:
         return {}
 
     async def _do_commit_offsets(self, assignment: Any, offsets: Any) -> None:
-        """Commit once; the client's lock lets one through at a time."""
+        """Commit once; the client's lock allows one commit at a time."""
         self._refused = {}
         try:
             await self._do(assignment, offsets)
@@ -101,11 +101,11 @@ class Committing:
                 raise
             refused = self._refused or everywhere(offsets, error)
             self._tell(refused)
-            if not may_pass(refused):  # else the client would end, and its records
+            if not may_pass(refused):  # a transient error must not end the client
                 raise
 
     async def _send_req(self, request: Any) -> Any:
-        """Send a request to the coordinator, and look at the answer to a commit."""
+        """Send a request to the coordinator, and read the answer to a commit."""
         response = await self._send(request)
         if isinstance(request, OffsetCommitRequest):
             self._refused = {
@@ -120,7 +120,7 @@ class Committing:
 
 
 def everywhere(places: Iterable[Any], error: BaseException) -> Refused:
-    """Say that an error is about all partitions of a commit."""
+    """Return the same error for each partition of a commit."""
     return {
         TopicPartition(*place): errors.translate(
             error, api=OFFSET_COMMIT, topic=place[0], partition=place[1]

@@ -1,12 +1,12 @@
-"""Reads of aiokafka: the answer to each, and partitions that are left out.
+"""Fetches of aiokafka: the answer to each, and partitions that are left out.
 
-The fetcher sends through a stand-in for its client that sees each answer first. What
-the guard deals with is taken out of the answer: the fetcher would only log it, reset
-the offset, or ask again at once. Held partitions are hidden from it when it chooses
-what to ask for, so the client's own pauses are not used.
+The fetcher sends through a stand-in for its client, which reads each answer first. The
+guard removes the errors that it handles from the answer, because the fetcher would only
+log the error, reset the offset, or fetch again at once. When the fetcher chooses what
+to fetch, the guard hides held partitions. So the client's own pauses are not used.
 """
 
-# ruff: noqa: SLF001 - reaching inside is what this module is for
+# ruff: noqa: SLF001 - this module exists to use private attributes
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.consuming.driver import Driver
 
 _log = logging.getLogger("kafkaguard.consumer")
-#: Seconds that the fetcher sleeps at least between two rounds.
+#: Least seconds that the fetcher sleeps between two rounds.
 _SHORTEST_S = 0.001
 
 
 class _Listening:
-    """Stands in for the fetcher's client: whoever listens sees each answer first."""
+    """Stands in for the fetcher's client, and gives each answer to the shell first."""
 
     def __init__(self, client: Any, shell: Fetching) -> None:
         self._client = client
@@ -73,7 +73,7 @@ class Fetching:
 
     Args:
         consumer: The client's consumer.
-        ended: Is told why nothing will be read any more.
+        ended: Called with the error when the fetcher has ended.
     """
 
     driver: Driver
@@ -84,7 +84,7 @@ class Fetching:
         self._client = consumer._client
         self._subscription = consumer._subscription
         self._fetcher = fetcher = consumer._fetcher
-        # A follower may be behind its leader: then the client asks the leader itself.
+        # A follower may be behind the leader: then the client itself asks the leader.
         self._judges_resets = not consumer._client_rack
         self._held: set[Any] = set()
         self._resettable: set[Any] = set()
@@ -94,10 +94,10 @@ class Fetching:
         self._ended = ended
         fetcher._fetch_task.add_done_callback(self._end)
 
-    # --- what the driver orders -------------------------------------------------------
+    # --- commands of the driver -------------------------------------------------------
 
     def assignment(self) -> Collection[TopicPartition]:
-        """Return what the consumer is assigned."""
+        """Return the assigned partitions."""
         assigned: Collection[TopicPartition] = self._subscription.assigned_partitions()
         return assigned
 
@@ -106,7 +106,7 @@ class Fetching:
         self._held.add(place)
 
     def free(self, place: TopicPartition) -> None:
-        """Let the fetcher see a partition again."""
+        """Stop hiding a partition from the fetcher."""
         self._held.discard(place)
 
     def let_reset(self, place: TopicPartition) -> None:
@@ -114,7 +114,7 @@ class Fetching:
         self._resettable.add(place)
 
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:
-        """Put an error where the next record of the partition would be."""
+        """Let the next read of a partition raise an error."""
         fetcher = self._fetcher
         own = Place(*place)
         if own in fetcher._records:
@@ -124,15 +124,15 @@ class Fetching:
             fetcher._notify(waiter)
 
     def readers(self) -> Mapping[TopicPartition, Reader]:
-        """Return nothing: each answer is seen."""
+        """Return nothing: this shell reads each answer."""
         return {}
 
     def wake(self) -> None:
-        """Let the fetcher come by."""
+        """Wake up the fetcher, so that it does what is due."""
         self._fetcher._notify(self._fetcher._wait_consume_future)
 
     def positions(self) -> dict[TopicPartition, int | None]:
-        """Return where the consumer is; None: it does not know yet."""
+        """Return the position of each partition; None: not known yet."""
         found = {}
         for place in self._subscription.assigned_partitions():
             state = self._subscription.subscription.assignment.state_value(place)
@@ -140,10 +140,10 @@ class Fetching:
             found[TopicPartition(*place)] = at
         return found
 
-    # --- what the fetcher does --------------------------------------------------------
+    # --- calls of the fetcher ---------------------------------------------------------
 
     def _get_actions(self, assignment: Any) -> Any:
-        """Do what is due, and choose what to ask for among what is not held."""
+        """Do what is due, and let the fetcher choose among partitions not held."""
         try:
             seen, limit = self._seen(assignment)
         except Exception:  # noqa: BLE001 - else the fetcher would end
@@ -165,7 +165,7 @@ class Fetching:
         return view, driver.seconds_left()
 
     def _end(self, task: asyncio.Task[Any]) -> None:
-        """Let nobody wait for a fetcher that something has ended but ``stop()``."""
+        """Fail the pending reads if the fetcher has ended without ``stop()``."""
         fetcher = self._fetcher
         if fetcher._closed:
             return
@@ -180,10 +180,10 @@ class Fetching:
         for waiter in [each for each in fetcher._fetch_waiters if not each.done()]:
             waiter.set_exception(error)
 
-    # --- what is answered -------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------
 
     def fetched(self, request: Any, response: Any) -> None:
-        """Take what the guard deals with out of the answer to a Fetch."""
+        """Remove the errors that the guard handles from the answer to a Fetch."""
         try:
             asked = dict(_offsets(request))
             response.topics = [
@@ -194,7 +194,7 @@ class Fetching:
             _log.exception("the guard failed; the consumer reads on without it")
 
     def _takes(self, topic: str, each: Any, asked: Mapping[Any, int]) -> bool:
-        """Return whether the guard deals with a partition of an answer."""
+        """Return whether the guard handles a partition of an answer."""
         place, code = TopicPartition(topic, each[0]), each[1]
         position = asked[place]
         if not code:
@@ -225,7 +225,7 @@ class Fetching:
             self._client.force_metadata_update()
 
     def listed(self, response: Any) -> None:
-        """Record the answer to a ListOffsets: one refusal fails it for the fetcher."""
+        """Record the answer to ListOffsets; the fetcher fails all for one error."""
         for topic, parts in response.topics:
             for each in parts:
                 place = TopicPartition(topic, each[0])
@@ -233,7 +233,7 @@ class Fetching:
                     self._refused(place, Refusal(each[1], LIST_OFFSETS))
 
     def broken(self, request: Any, error: KafkaError) -> None:
-        """Record that a broker could not be asked."""
+        """Record that a Fetch got no answer from a broker."""
         for place, position in _offsets(request):
             if self._is_current(place, position):
                 known = errors.translate(

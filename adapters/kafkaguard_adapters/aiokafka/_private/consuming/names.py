@@ -1,6 +1,6 @@
 """The private names of aiokafka's consumer that the guard uses, and their check."""
 
-# ruff: noqa: SLF001 - looking inside is what this module is for
+# ruff: noqa: SLF001 - this module exists to use private attributes
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ USED = {
     ),
     "subscription": ("assigned_partitions", "partitions_auto_assigned", "subscription"),
 }
-#: Methods that are replaced in an object, and the names of what they take.
+#: Methods that are replaced in an object, and the names of their parameters.
 REPLACED = {("fetcher", "_get_actions_per_node"): ("assignment",)}
 REPLACED_IN_GROUP = {
     ("coordinator", "_do_commit_offsets"): ("assignment", "offsets"),
@@ -33,12 +33,12 @@ REPLACED_IN_GROUP = {
 
 
 def is_started(consumer: Any) -> bool:
-    """Return whether a consumer was started; one that does not say so may have been."""
+    """Return whether a consumer was started; True if it cannot be known."""
     return getattr(consumer, "_fetcher", consumer) is not None
 
 
 def missing(consumer: Any) -> list[str]:
-    """List what is used inside a consumer that was started, and is not there."""
+    """List the private names that the guard uses and that a started consumer lacks."""
     try:
         owners = {
             "consumer": consumer,

@@ -1,10 +1,11 @@
 """Changes to private state of aiokafka's producer.
 
-Its futures are the application's. So those of a failed batch stay open until the guard
-settles them, and one that is sent again gets the outcome of its successor.
+The application waits on the client's own futures. So the futures of a failed batch stay
+open until the guard settles them. If a record is sent again, its first future gets the
+outcome of the second send.
 """
 
-# ruff: noqa: SLF001 - moving what is inside is what this module is for
+# ruff: noqa: SLF001 - this module exists to change private attributes
 
 from __future__ import annotations
 
@@ -31,61 +32,62 @@ if TYPE_CHECKING:
 
     from aiokafka.producer.transaction_manager import PidAndEpoch
 
-    #: How a record, or a batch, comes to the accumulator; its future is awaited for.
+    #: Adds a record or a batch to the accumulator; the result is its future.
     Add = Callable[..., Coroutine[Any, Any, asyncio.Future[Any]]]
 
 _FIRST_SEQUENCE = -(1 << 31)
 
 
 class Followed(Protocol):
-    """What is told of one batch."""
+    """Receives what happens to one batch."""
 
     def went(self) -> None:
-        """It is in a request now."""
+        """The batch is in a request now."""
 
     def was_answered(self, code: int) -> None:
-        """The request was answered with a code for it."""
+        """The answer to the request has this code for the batch."""
 
     def was_not_sent(self) -> None:
-        """The request was not sent, for want of a connection."""
+        """The request was not sent, because there is no connection."""
 
     def waits_again(self) -> None:
-        """The client sends it again later."""
+        """The client will send the batch again later."""
 
     def was_accepted(self, base_offset: int | None) -> None:
-        """The broker took it; ``base_offset`` is None where no answer is asked for."""
+        """The broker accepted the batch; with acks=0, ``base_offset`` is None."""
 
     def has_failed(self, error: BaseException) -> None:
-        """The client has given it up."""
+        """The client has given up the batch."""
 
     async def room(self) -> None:
-        """Wait until a record that waited for room may go on."""
+        """Wait until a record that waited for room may be added."""
 
 
 class Gate(Protocol):
-    """What stands before an accumulator; its functions take what that one's take."""
+    """Replaces an accumulator's functions, with the same parameters."""
 
     def adding(self, add: Add) -> Add:
-        """Return what takes in a record; it is called for each, so it is made once."""
+        """Return the function that adds a record; made once, called for each."""
 
     async def add_batch(self, builder: Any, tp: Any, timeout: float) -> Any:  # noqa: ASYNC109 - the client's own signature
-        """Record a batch of the application's own."""
+        """Add a batch that the application has built."""
 
 
 class Hooks:
-    """All that is replaced in one producer.
+    """The methods that are replaced in one producer.
 
     Args:
         producer: The producer.
-        begin: Called with each new batch before it can be sent; returns who is told of
-            it.
-        gate: What stands before the accumulator's own functions that take in.
+        begin: Called with each new batch before it can be sent; returns the receiver of
+            what happens to the batch.
+        gate: Replaces the accumulator's functions that add records and batches.
 
     Attributes:
-        add: Takes in a record, past the gate.
-        followed: Who is told of each batch.
-        lost_end: A request to end a transaction has had no answer.
-        requests: Those on their way.
+        add: Adds a record without the gate.
+        add_batch: Adds a batch without the gate.
+        followed: The receiver for each batch.
+        lost_end: Whether a request to end a transaction has had no answer.
+        requests: The tasks of the requests in flight.
     """
 
     def __init__(
@@ -110,20 +112,20 @@ class Hooks:
         producer.client.send = self.send
 
     def follow(self, batch: Any) -> None:
-        """Have a batch told of; one that cannot be followed is sent nevertheless."""
+        """Track a batch; if that is not possible, the batch is sent nevertheless."""
         followed = self._begin(batch)
         if followed is not None:
             self.followed[batch] = followed
             _BatchHooks(batch, followed, self.followed)
 
     def append_batch(self, builder: Any, tp: Any) -> Any:
-        """Make a batch, as the client's own method does."""
+        """Create a batch, as the client's own method does, and track it."""
         batch = self._append_batch(builder, tp)
         self.follow(batch)
         return batch
 
     def reenqueue(self, batch: Any) -> None:
-        """Let a batch wait to be sent again, unless it was given up meanwhile."""
+        """Queue a batch to be sent again, unless it was given up meanwhile."""
         if batch.future.done():
             return
         followed = self.followed.get(batch)
@@ -132,7 +134,7 @@ class Hooks:
         self._reenqueue(batch)
 
     async def send_produce_req(self, node_id: Any, batches: Any) -> None:
-        """Send batches, and be known as long as that takes."""
+        """Send batches; the task is in ``requests`` until that is done."""
         task = asyncio.current_task()
         assert task is not None
         self.requests.add(task)
@@ -144,7 +146,7 @@ class Hooks:
     async def send(
         self, node_id: Any, request: Any, *, group: Any = ConnectionGroup.DEFAULT
     ) -> Any:
-        """Send any request; of Produce requests it is told what came of them."""
+        """Send any request, and report the outcome of a Produce request."""
         if type(request) is EndTxnRequest:
             return await self._end(node_id, request, group)
         if type(request) is not ProduceRequest:
@@ -166,7 +168,7 @@ class Hooks:
         return response
 
     async def _end(self, node_id: Any, request: Any, group: Any) -> Any:
-        """End a transaction, and note whether that may have happened unheard."""
+        """End a transaction, and record whether the answer was lost."""
         try:
             return await self._send(node_id, request, group=group)
         except NodeNotReadyError:
@@ -176,7 +178,7 @@ class Hooks:
             raise
 
     def _batches_of(self, request: Any) -> dict[tuple[str, int], Followed]:
-        """Find the batches of a request; there is one a partition."""
+        """Find the batches of a request, at most one for each partition."""
         wanted = {(topic, p) for topic, parts in request._topics for p, _ in parts}
         return {
             (batch.tp.topic, batch.tp.partition): followed
@@ -187,12 +189,12 @@ class Hooks:
 
 
 class _BatchHooks:
-    """What is replaced in one batch.
+    """The methods that are replaced in one batch.
 
     Args:
         batch: The batch.
-        followed: Who is told.
-        known: Where it is known until it has its outcome.
+        followed: The receiver of what happens to the batch.
+        known: The tracked batches; a batch is removed when it has its outcome.
     """
 
     __slots__ = ("_batch", "_done", "_failure", "_followed", "_known", "_wait_drain")
@@ -215,21 +217,21 @@ class _BatchHooks:
         log_start_offset: Any = None,
         _record_metadata_class: Any = RecordMetadata,
     ) -> None:
-        """Settle all futures, then tell."""
+        """Settle all futures, then report the batch as accepted."""
         self._known.pop(self._batch, None)
         if not self._batch.future.done():
             self._done(base_offset, timestamp, log_start_offset, _record_metadata_class)
         self._followed.was_accepted(base_offset)
 
     def done_noack(self) -> None:
-        """Settle all futures of a batch for which no answer is asked."""
+        """Settle all futures of a batch that was sent with acks=0."""
         self._known.pop(self._batch, None)
         if not self._batch.future.done():
             type(self._batch).done_noack(self._batch)
         self._followed.was_accepted(None)
 
     def failure(self, exception: BaseException) -> None:
-        """Settle the future of the batch, not those of its records, then tell."""
+        """Settle the batch's own future, not its records', then report the failure."""
         batch = self._batch
         self._known.pop(batch, None)
         futures, batch._msg_futures = batch._msg_futures, []
@@ -237,13 +239,13 @@ class _BatchHooks:
             self._failure(exception)
         finally:
             batch._msg_futures = futures
-        batch.future.exception()  # nobody else looks at it
+        batch.future.exception()  # nobody else reads it: avoids asyncio's warning
         with suppress(asyncio.InvalidStateError, asyncio.CancelledError):
             batch._drain_waiter.exception()
         self._followed.has_failed(exception)
 
     async def wait_drain(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the client's own signature
-        """Wait for room, then for what the guard lets records wait for."""
+        """Wait for room, then for a hold of the guard."""
         await self._wait_drain(timeout)
         await self._followed.room()
 
@@ -252,24 +254,24 @@ class _BatchHooks:
 
 
 def was_seen(future: asyncio.Future[Any]) -> bool:
-    """Return whether somebody has looked at the exception of a future."""
+    """Return whether somebody has read the exception of a future."""
     return not future.cancelled() and not future._log_traceback
 
 
 def forgive(future: asyncio.Future[Any]) -> None:
-    """Have nothing logged of an exception at which nobody has looked: it was told."""
+    """Keep asyncio from logging a future's unread exception: it was reported."""
     future._log_traceback = False
 
 
 def metadata_at(topic: str, partition: int, offset: int) -> RecordMetadata:
-    """Make what a future of a delivered record says, without a time."""
+    """Return the metadata of a delivered record, without a timestamp."""
     return RecordMetadata(
         topic, partition, TopicPartition(topic, partition), offset, -1, 0, -1
     )
 
 
 def wrap_key_serializer(producer: Any, note: Callable[[Any, Any], None]) -> None:
-    """Have what the key serialiser makes of a key noted, just before it is sent."""
+    """Call ``note`` with each key and its serialised form, before it is sent."""
     serialize = producer._key_serializer
     if serialize is None:
         return
@@ -283,15 +285,15 @@ def wrap_key_serializer(producer: Any, note: Callable[[Any, Any], None]) -> None
 
 
 def check_partitioner(producer: Any, refusal: Callable[..., Exception]) -> None:
-    """Have a partition refused that the topic does not have.
+    """Refuse a partition that the topic does not have.
 
-    The client would take a record whose partitioner has made one up, and keep it until
-    its time is over; where the call names one, it raises an AssertionError.
+    If the partitioner returns such a partition, the client would accept the record and
+    keep it until it expires. If the call names it, the client raises an AssertionError.
 
     Args:
-        producer: Whose partitions are meant.
-        refusal: Makes the error, of a topic, the partition, those that are there, and
-            whether the call has named it.
+        producer: The producer.
+        refusal: Makes the error, from the topic, the partition, the existing partitions
+            and whether the call has named the partition.
     """
     trusted = type(producer._partitioner).__module__.startswith("aiokafka.")
     choose = producer._partition
@@ -329,7 +331,7 @@ def check_partitioner(producer: Any, refusal: Callable[..., Exception]) -> None:
 
 
 def keep_large_records(producer: Any) -> None:
-    """Have the error for a record that is too large for the client carry its bytes."""
+    """Add the record's bytes to the client's error for a record that is too large."""
     serialize = producer._serialize
 
     def serialize_and_keep(key: Any, value: Any, headers: Any) -> Any:
@@ -353,32 +355,32 @@ _ARGUMENTS = inspect.signature(AIOKafkaProducer.send)
 def bytes_of(
     error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Raw | None:
-    """Return the bytes that the error for a record carries; None: it carries none.
+    """Return the record's bytes that an error has; None: it has none.
 
     Args:
         error: What ``send`` has raised.
-        args: With what it was called.
-        kwargs: The same.
+        args: The positional arguments of the call.
+        kwargs: The keyword arguments of the call.
     """
     raw: Raw | None = getattr(error, "kafkaguard_raw", None)
     if raw is None:
         return None
     try:
         given = _ARGUMENTS.bind_partial(None, *args, **kwargs).arguments
-    except TypeError:  # a signature of the user's own
+    except TypeError:  # the user's class has another signature
         return raw
     headers = given.get("headers") or raw.headers or ()
     return raw._replace(timestamp_ms=given.get("timestamp_ms"), headers=headers)
 
 
 class NullKeyNotes:
-    """Notes whether a batch of the application's own has records without a key.
+    """Counts the records without a key in a batch that the application builds.
 
     Args:
-        builder: What the application fills.
+        builder: The batch builder that the application fills.
 
     Attributes:
-        count: How many there are.
+        count: How many records have no key.
     """
 
     def __init__(self, builder: Any) -> None:
@@ -413,7 +415,7 @@ def null_keys_in(builder: Any) -> int:
 
 
 def place_of(producer: Any, topic: str, partition: int | None, raw: Raw) -> Any:
-    """Return where bytes go; the client chooses the partition, if there is none."""
+    """Return a record's partition; without one, the client chooses it."""
     if partition is None:
         key, value = raw.key, raw.value
         partition = producer._partition(topic, None, key, value, key, value)
@@ -426,7 +428,7 @@ async def wait_for_topic(producer: Any, topic: str) -> None:
 
 
 def end_linger(producer: Any) -> None:
-    """Send what was taken in, as if it had lingered for long enough."""
+    """Send the records in the accumulator now, without lingering."""
     accumulator = producer._message_accumulator
     for line in accumulator._batches.values():
         for batch in line:
@@ -435,14 +437,14 @@ def end_linger(producer: Any) -> None:
 
 
 def wake(producer: Any) -> None:
-    """Have the sender look at what there is to send."""
+    """Wake up the sender, so that it sends what is ready."""
     waiter = producer._message_accumulator._waiter_future
     if not waiter.done():
         waiter.set_result(None)
 
 
 def give_up(producer: Any, batch: Any, error: BaseException) -> None:
-    """Fail a batch. One that waits will never be sent."""
+    """Fail a batch. If it is still in the accumulator, it will never be sent."""
     accumulator = producer._message_accumulator
     line = accumulator._batches.get(batch.tp)
     if line is not None and batch in line:
@@ -454,9 +456,9 @@ def give_up(producer: Any, batch: Any, error: BaseException) -> None:
 
 
 def rewind(producer: Any, batch: Any) -> None:
-    """Number the next batch of a partition as one that was certainly not written.
+    """Give a batch's sequence number to the next batch: the batch was not written.
 
-    One batch of a partition is on its way at a time, so none has a later number.
+    Only one batch of a partition is in flight at a time, so none has a later number.
     """
     numbers = producer._txn_manager._sequence_numbers
     number = numbers[batch.tp] - batch.record_count
@@ -464,7 +466,7 @@ def rewind(producer: Any, batch: Any) -> None:
 
 
 def take_identity(producer: Any, identity: PidAndEpoch) -> None:
-    """Give a new producer an id of its predecessor's, before it sends anything."""
+    """Give a new producer the producer id of an old one, before it sends anything."""
     producer._txn_manager._pid_and_epoch = identity
 
 
@@ -472,14 +474,14 @@ def take_identity(producer: Any, identity: PidAndEpoch) -> None:
 
 
 def refuse(producer: Any) -> None:
-    """Record no more records; those that wait for room are told."""
+    """Accept no more records; calls that wait for room fail."""
     producer._message_accumulator._closed = True
 
 
 def silence(producer: Any) -> None:
-    """Let a producer send nothing more, and hear what is on its way.
+    """Let a producer send nothing more, and still get the answers in flight.
 
-    That is what its sender does when it is cancelled once.
+    The client's sender does this when it is cancelled once.
     """
     task = producer._sender.sender_task
     if task is not None and not task.done():
@@ -491,15 +493,15 @@ async def end(producer: Any, requests: set[asyncio.Task[Any]], within: float) ->
 
     Args:
         producer: The producer.
-        requests: Its requests on their way.
-        within: Seconds that they have to end by themselves.
+        requests: The tasks of its requests in flight.
+        within: Seconds that the tasks have to end by themselves.
     """
     silence(producer)
     sender = producer._sender.sender_task
     tasks = {task for task in (sender, *requests) if task is not None}
     if tasks:
         await asyncio.wait(tasks, timeout=within)
-    for _ in range(len(tasks) + 1):  # a sender ends one request after the other
+    for _ in range(len(tasks) + 1):  # the sender cancels its requests one by one
         left = {task for task in (sender, *requests) if task and not task.done()}
         if not left:
             break
@@ -509,10 +511,10 @@ async def end(producer: Any, requests: set[asyncio.Task[Any]], within: float) ->
 
 
 async def close(producer: Any, within: float) -> None:
-    """Close a producer's connections; its tasks have ended.
+    """Close a producer's connections, after its tasks have ended.
 
     Raises:
-        TimeoutError: They did not close in time.
+        TimeoutError: The connections did not close in time.
     """
     producer._closed = True
     try:
@@ -523,7 +525,7 @@ async def close(producer: Any, within: float) -> None:
 
 
 def let_go(producer: Any) -> None:
-    """Let the calls go that wait for metadata, now that nobody asks for it any more."""
+    """Fail the calls that wait for metadata, because no task fetches it any more."""
     client = producer.client
 
     def ended() -> asyncio.Future[Any]:
@@ -540,5 +542,5 @@ def let_go(producer: Any) -> None:
 
 
 def reopen(producer: Any) -> None:
-    """Let a producer that did not start be started again."""
+    """Allow another start of a producer that did not start."""
     producer._closed = False

@@ -1,11 +1,11 @@
 """The private names of aiokafka's producer that the guard uses, and their check.
 
-An aiokafka that has changed inside must not switch a guard off unseen: the names are
-looked for when a producer is wrapped, and the methods that are replaced must take what
-they take today.
+If aiokafka changes its private attributes, the guard must not stop working silently. So
+the names are checked when a producer is wrapped, and the replaced methods must have the
+parameters that they have today.
 """
 
-# ruff: noqa: SLF001 - looking inside is what this module is for
+# ruff: noqa: SLF001 - this module exists to use private attributes
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkaguard_adapters import inside_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Names by the class that aiokafka gives the object.
+#: The names that are used, by aiokafka's class.
 USED = {
     "AIOKafkaProducer": (
         "_closed",
@@ -72,7 +72,7 @@ USED = {
     ),
     "Future": ("_log_traceback",),
 }
-#: Methods that are replaced in an object, and the names of what they take.
+#: Methods that are replaced in an object, and the names of their parameters.
 REPLACED = {
     ("AIOKafkaProducer", "_partition"): (
         "topic",
@@ -112,10 +112,11 @@ REPLACED = {
 
 
 def missing(producer: Any) -> list[str]:
-    """List what this package uses inside a producer and what is not there.
+    """List the private names that the guard uses and that a producer lacks.
 
-    Nothing is missing that this producer does without: one that is not idempotent has
-    no transaction manager. Without a running event loop there is no sample of a batch.
+    Names that this producer does not need are not listed: a producer that is not
+    idempotent has no transaction manager. Without a running event loop, the names of a
+    batch are not checked.
     """
     return inside_names.missing_in_producer(
         __package__, lambda: _objects(producer), USED, REPLACED
@@ -123,7 +124,7 @@ def missing(producer: Any) -> list[str]:
 
 
 def _objects(producer: Any) -> Iterator[tuple[str, Any]]:
-    """Find an object of each class; of those that a send would make, a sample."""
+    """Yield an object of each class; a sample if only a send would create one."""
     from aiokafka.producer.message_accumulator import MessageBatch
     from aiokafka.protocol.produce import ProduceRequest
 

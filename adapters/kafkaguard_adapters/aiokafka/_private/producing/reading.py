@@ -1,6 +1,6 @@
 """Read access to private state of aiokafka's producer."""
 
-# ruff: noqa: SLF001 - looking inside is what this module is for
+# ruff: noqa: SLF001 - this module exists to use private attributes
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_LIMIT = 1 << 31
 
 
 def is_told(producer: Any) -> bool:
-    """Return whether a guard follows the batches of a producer already."""
+    """Return whether a guard already tracks the batches of a producer."""
     accumulator = producer._message_accumulator
     return getattr(accumulator._append_batch, "__self__", None) is not accumulator
 
@@ -36,7 +36,7 @@ def loop_of(producer: Any) -> asyncio.AbstractEventLoop:
 
 
 def is_idempotent(producer: Any) -> bool:
-    """Return whether a producer numbers its batches."""
+    """Return whether a producer is idempotent: it numbers its batches."""
     return producer._txn_manager is not None
 
 
@@ -47,13 +47,13 @@ def transactional_id(producer: Any) -> str | None:
 
 
 def delivery_timeout(producer: Any) -> float:
-    """Return the seconds that a batch is tried, where it is not numbered."""
+    """Return the seconds after which a batch without a sequence number expires."""
     seconds: float = producer._request_timeout_ms / 1000
     return seconds
 
 
 def largest_request(producer: Any) -> int:
-    """Return the most bytes of a record that ``send`` takes, by its own estimate."""
+    """Return the most bytes of a record that ``send`` accepts, by its own estimate."""
     size: int = producer._max_request_size
     return size
 
@@ -64,7 +64,7 @@ def compresses(producer: Any) -> bool:
 
 
 def was_started(producer: Any) -> bool:
-    """Return whether a producer was started, and has its sender."""
+    """Return whether a producer was started: it has a sender task."""
     return producer._sender.sender_task is not None
 
 
@@ -80,29 +80,29 @@ def sender_task(producer: Any) -> asyncio.Task[None] | None:
 
 
 def why_ended(task: asyncio.Task[None]) -> BaseException | None:
-    """Return why a sender has ended, if it failed; None: it was cancelled."""
+    """Return the exception that ended a sender; None: it was cancelled."""
     return None if task.cancelled() else task.exception()
 
 
 def is_numbered(batch: Any) -> bool:
-    """Return whether a batch of an idempotent producer has its number."""
+    """Return whether a batch of an idempotent producer has its sequence number."""
     return bool(batch.retry_count)
 
 
 def builder_of(batch: Any) -> Any:
-    """Return what a batch is built with."""
+    """Return the builder of a batch."""
     return batch._builder
 
 
 def unfinished(producer: Any) -> list[Any]:
-    """List the batches without an outcome: on their way first, then those that wait."""
+    """List the batches without an outcome: those in flight first, then the others."""
     accumulator = producer._message_accumulator
     waiting = [b for line in accumulator._batches.values() for b in line]
     return [*accumulator._pending_batches, *waiting]
 
 
 def futures_of(batch: Any) -> list[Any]:
-    """Return the futures of a batch's records, in order; some may have none."""
+    """Return the future of each record of a batch, in order; None: it has none."""
     futures = batch._msg_futures
     count = batch.record_count
     if len(futures) == count:
@@ -112,14 +112,14 @@ def futures_of(batch: Any) -> list[Any]:
 
 
 def records_of(batch: Any) -> list[Raw] | None:
-    """Return each record's bytes; None while the batch is open for more."""
+    """Return each record's bytes; None while records can be added to the batch."""
     if batch._builder._buffer is None:
         return None
     return _decoded(batch._builder._buffer)
 
 
 def final_records_of(batch: Any) -> list[Raw]:
-    """Return each record's bytes; nothing comes into the batch after that."""
+    """Close a batch for new records, and return each record's bytes."""
     return _decoded(batch.get_data_buffer())
 
 
@@ -145,11 +145,11 @@ def size_alone(producer: Any, raw: Raw) -> int:
 
 
 def next_identity(dead: Any, batch_of: Any) -> PidAndEpoch | None:
-    """Return an id and epoch that shut out what two producers have left on its way.
+    """Return a producer id and epoch that fence the requests of two old producers.
 
     Args:
-        dead: The one that died last.
-        batch_of: The one that has left a batch on its way.
+        dead: The producer that died last.
+        batch_of: The producer that has left a batch in flight.
     """
     if batch_of._txn_manager is None:
         return None

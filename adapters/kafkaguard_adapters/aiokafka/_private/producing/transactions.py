@@ -1,6 +1,6 @@
 """Private state of aiokafka's transactions."""
 
-# ruff: noqa: SLF001 - looking inside is what this module is for
+# ruff: noqa: SLF001 - this module exists to use private attributes
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPEN = frozenset(
 
 
 def state_of(producer: Any) -> str:
-    """Return where the transaction stands, in the client's words."""
+    """Return the name of the client's transaction state."""
     name: str = producer._txn_manager.state.name
     return name
 
@@ -35,7 +35,7 @@ def is_open(producer: Any) -> bool:
 
 
 def is_in_transaction(producer: Any) -> bool:
-    """Return whether records can be sent."""
+    """Return whether records can be sent in the transaction."""
     return bool(producer._txn_manager.is_in_transaction())
 
 
@@ -45,7 +45,7 @@ def has_failed(producer: Any) -> bool:
 
 
 def is_fatal(producer: Any) -> bool:
-    """Return whether the client can do nothing any more."""
+    """Return whether the client has a fatal error."""
     return bool(producer._txn_manager.is_fatal_error())
 
 
@@ -67,7 +67,7 @@ def time_limit(producer: Any) -> float:
 
 
 def end(producer: Any, *, commit: bool) -> None:
-    """Have the transaction end; a request that is out already is not made again."""
+    """Start to commit or abort the transaction, unless that has been started."""
     manager = producer._txn_manager
     if manager.state in (
         TransactionState.COMMITTING_TRANSACTION,
@@ -81,5 +81,5 @@ def end(producer: Any, *, commit: bool) -> None:
 
 
 def ended(producer: Any) -> Awaitable[None]:
-    """Return what waits until the transaction has ended, and raises why it has not."""
+    """Return an awaitable that waits for the end of the transaction, or raises."""
     return asyncio.shield(producer._txn_manager.wait_for_transaction_end())
