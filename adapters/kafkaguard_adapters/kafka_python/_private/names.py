@@ -1,8 +1,8 @@
 """The private names of kafka-python (3.x) that the guard uses, and their check.
 
-A kafka-python that has changed inside must not switch a guard off unseen: the
-names are looked for when a producer is wrapped, and the methods that are replaced must
-take what they take today.
+If private names of kafka-python change, the guard must not stop working silently. So
+``guard()`` checks that the names exist, and that the methods which the guard replaces
+have the known arguments.
 """
 
 # ruff: noqa: SLF001 - looking inside is what this module is for
@@ -16,7 +16,7 @@ from kafkaguard_adapters import inside_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Names by the class that kafka-python gives the object.
+#: Names of attributes, by the object's class in kafka-python.
 USED = {
     "KafkaProducer": (
         "_accumulator",
@@ -120,7 +120,7 @@ USED = {
         "transactional_id",
     ),
 }
-#: Methods that are replaced in an object, and the names of what they take.
+#: Methods that the guard replaces in an object, and the names of their arguments.
 REPLACED = {
     ("KafkaProducer", "_partition"): (
         "topic",
