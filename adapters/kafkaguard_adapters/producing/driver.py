@@ -157,7 +157,7 @@ class ThreadDriver:
         self.outside.work_here()
 
     def raised(self, error: KafkaGuardError) -> None:
-        """Record that ``send`` raises an error."""
+        """Report that ``send`` raises an error."""
         with self._changed:
             self._queue(self.machine.raised(error))
         self.outside.work_here()
@@ -291,7 +291,7 @@ class ThreadDriver:
         self._do(self._retiring, self._shell.retire)
 
     def recreated(self) -> None:
-        """Record that the client is about to be replaced for a transaction."""
+        """Report that the client is about to be replaced for a transaction."""
         self._tell(self.machine.recreated)
 
     # --- sends that wait ----------------------------------------------------------

@@ -121,7 +121,7 @@ class TaskDriver:
         self._queue(commands)
 
     def raised(self, error: KafkaGuardError) -> None:
-        """Record that ``send`` raises an error."""
+        """Report that ``send`` raises an error."""
         self._queue(self.machine.raised(error))
 
     def fault(self, what: str, error: BaseException) -> None:
@@ -246,7 +246,7 @@ class TaskDriver:
         self._start(self._shell.retire())
 
     def recreated(self) -> None:
-        """Record that the client is about to be replaced for a transaction."""
+        """Report that the client is about to be replaced for a transaction."""
         self._queue(self.machine.recreated())
 
     # --- sends that wait --------------------------------------------------------------
