@@ -114,10 +114,10 @@ def _of_aiokafka(
     said = {n: getattr(client, f"_{_argument(n)}", None) for n in _NAMES}
     settings = {name: value for name, value in said.items() if value is not None}
     if kind == "producer":
-        transactions = client._txn_manager  # noqa: SLF001 - kept nowhere else
+        transactions = client._txn_manager  # noqa: SLF001 - not public in aiokafka
         settings["retries"] = float("inf")  # no such setting; aiokafka always retries
         settings["enable.idempotence"] = transactions is not None
-        settings["acks"] = client._sender._acks  # noqa: SLF001 - kept nowhere else
+        settings["acks"] = client._sender._acks  # noqa: SLF001 - not public in aiokafka
         if transactions is not None and transactions.transactional_id:
             settings["transactional.id"] = transactions.transactional_id
             settings["transaction.timeout.ms"] = transactions.transaction_timeout_ms

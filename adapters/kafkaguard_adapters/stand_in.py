@@ -32,7 +32,7 @@ class StandIn:
     def __init__(self, client: Any) -> None:
         self.client = client
 
-    @property  # type: ignore[misc]  # that of object can be set, too
+    @property  # type: ignore[misc]  # object's has a setter
     def __class__(self) -> type:
         """The client's class, for ``isinstance``."""
         return type(self.client)
@@ -139,7 +139,7 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
         try:
             async with asyncio.timeout(CLOSE_S):
                 await getattr(self.client, name)()
-        except Exception:  # noqa: BLE001 - see above
+        except Exception:  # noqa: BLE001 - only logged
             _log.exception("%s.%s() failed", type(self.client).__name__, name)
 
     @property
@@ -204,7 +204,7 @@ def wrapper(
 
 
 def passing_sends(wrap: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a ``wrap`` function that warns that the sends of this client pass unguarded.
+    """Make a ``wrap`` function that warns that this client's sends are not guarded.
 
     Args:
         wrap: The function that makes the guarded client.

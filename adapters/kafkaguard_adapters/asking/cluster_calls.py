@@ -49,7 +49,7 @@ class AsyncReportCalls:
         self,
         topics: Iterable[str] | Mapping[str, Collection[int]] | None = None,
         brokers: Iterable[int] | None = None,
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
         *,
         max_version: int | None = None,
     ) -> LogDirsReport:
@@ -90,7 +90,7 @@ class AsyncReportCalls:
         assume: Assume | None = None,
         columns: Iterable[str] = (),
         stable: bool = False,
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
     ) -> LagReport:
         """Measure the lag of groups: committed offset, end and lag (KIP-17).
 
@@ -153,7 +153,7 @@ class AsyncClusterCalls(AsyncReportCalls):
     async def beginning_offsets(
         self,
         partitions: Iterable[Any],
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
     ) -> OffsetsReport:
         """Look up the first offset of partitions; for tiered topics, the remote one.
 
@@ -171,18 +171,25 @@ class AsyncClusterCalls(AsyncReportCalls):
     async def end_offsets(
         self,
         partitions: Iterable[Any],
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> OffsetsReport:
-        """Look up the end of each partition, as :meth:`beginning_offsets` the start."""
+        """Look up the end of partitions; otherwise as :meth:`beginning_offsets`.
+
+        Args:
+            partitions: Pairs of topic and partition, or any client's TopicPartition.
+            timeout: Seconds for the whole report. Default: 30.
+            isolation: Which offset is the end: ``"read_uncommitted"`` (default) is the
+                high watermark, ``"read_committed"`` the last stable offset.
+        """
         wanted = _each(partitions, LATEST)
         return await self._list(wanted, timeout, _isolation(isolation))
 
     async def offsets_for_times(
         self,
         times: Mapping[Any, float],
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
     ) -> OffsetsReport:
         """Look up the first offset whose timestamp is not older than a time.
 
@@ -204,7 +211,7 @@ class AsyncClusterCalls(AsyncReportCalls):
     async def max_timestamp_offsets(
         self,
         partitions: Iterable[Any],
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
     ) -> OffsetsReport:
         """Look up the offsets of the records with the greatest timestamps (KIP-734).
 
@@ -218,7 +225,7 @@ class AsyncClusterCalls(AsyncReportCalls):
     async def _list(
         self,
         places: Mapping[TopicPartition, int],
-        timeout: float,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float,  # noqa: ASYNC109 - limits the whole report, cancels nothing
         isolation: int = READ_UNCOMMITTED,
     ) -> OffsetsReport:
         limit = arguments.seconds("timeout", timeout)

@@ -111,7 +111,7 @@ async def read_lag(
     deadline: float,
     read_errors: Mapping[TopicPartition, KafkaGuardError],
 ) -> LagReport:
-    """Read the lag of groups; see :meth:`~._calls.AsyncReportCalls.lag`."""
+    """Read the lag of groups; see :meth:`AsyncReportCalls.lag`."""
     if not cluster.addresses:
         await cluster.refresh(deadline)
     states: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Find the next record that a consumer sees in the bytes of a Fetch response.
 
-A consumer does not see transaction markers, records that compaction has removed from
-their batch, and, with ``read_committed``, records of aborted transactions.
+A consumer does not see transaction markers or records that compaction has removed from
+their batch. With ``read_committed``, it does not see records of aborted transactions.
 """
 
 from __future__ import annotations

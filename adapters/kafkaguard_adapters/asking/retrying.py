@@ -25,11 +25,12 @@ BACKOFF_FLOOR_S: Final = 0.1
 BACKOFF_CEILING_S: Final = 1.0
 _JITTER: Final = 0.5
 _UNKNOWN_SERVER_ERROR: Final = -1
-#: How often a request is tried whose retriable error is not a broker's own answer.
+#: The most tries if the retriable error is UNKNOWN_SERVER_ERROR, or does not come from
+#: a broker.
 _FEW: Final = 4
 #: Seconds for which a retriable error is retried: electing a leader takes no longer.
 PATIENCE_S: Final = 5.0
-#: Errors that end by themselves but may last long, so they are retried to the deadline.
+#: Errors that end by themselves but may last long. They are retried until the deadline.
 _LONG: Final = (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class BlockingConsumer(ForkSafe, GuardedClient):
-    """A guarded consumer with blocking calls, safe after a fork, with its own lag."""
+    """A guarded consumer with blocking calls: it reports its own lag, handles forks."""
 
     #: The consumer's group; None if it has no group.
     _group: str | None

@@ -45,7 +45,7 @@ class ForkSafe(StandIn):
     _forked: _Forked | None = None
 
     def watch_forks(self, make: Make, begin: Callable[[], None] | None) -> None:
-        """Be prepared for a fork.
+        """Handle forks from now on.
 
         Args:
             make: Makes errors that also have the client's class.
@@ -68,7 +68,7 @@ class ForkSafe(StandIn):
             vars(self).clear()
             self._forked = forked
 
-    @property  # type: ignore[misc]  # that of object can be set, too
+    @property  # type: ignore[misc]  # object's has a setter
     def __class__(self) -> type:
         """The client's class, so that ``isinstance`` holds."""
         return type(self.client) if self._forked is None else self._forked.kind

@@ -35,7 +35,7 @@ async def own_lag(
     positions: Mapping[TopicPartition, int | None],
     *,
     isolation: Isolation,
-    timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+    timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
     **more: Any,
 ) -> LagReport:
     """Measure the lag of a consumer.

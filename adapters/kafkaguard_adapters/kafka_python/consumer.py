@@ -113,7 +113,7 @@ class PublicConsumer(BlockingConsumer):
         consumer: Client,
         view: ClusterView,
         policy: RetryPolicy,
-        on_event: Callable[[Event], object] | None,  # noqa: ARG002 - those who know more have events
+        on_event: Callable[[Event], object] | None,  # noqa: ARG002 - for subclasses, which have events
     ) -> None:
         super().__init__(consumer, view)
         self._policy = policy

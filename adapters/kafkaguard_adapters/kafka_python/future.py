@@ -34,7 +34,7 @@ class GuardedFuture:
         self._inner = inner
         self._driver = driver
 
-    @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
+    @property  # type: ignore[misc]  # object's has a setter
     def __class__(self) -> type:
         """The client's class, so that ``isinstance`` holds."""
         return type(self._inner)

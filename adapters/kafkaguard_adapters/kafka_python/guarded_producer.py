@@ -270,7 +270,7 @@ class GuardedProducer(ClusterCalls):
         """The client's producer that is in use."""
         return self._shell.producer
 
-    @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
+    @property  # type: ignore[misc]  # object's has a setter
     def __class__(self) -> type:
         """The client's class, so that ``isinstance`` holds."""
         return type(self._shell.producer)

@@ -291,7 +291,7 @@ class Sending:
         """Return a record's bytes; if they cannot be read, add this to the error."""
         try:
             return reading.serialized(self.shell.producer, record)
-        except Exception:  # noqa: BLE001 - it becomes the record's outcome
+        except Exception:  # noqa: BLE001 - the record fails with the first error
             # Not the text of the exception, which may contain the record.
             add_words(
                 error,

@@ -159,9 +159,9 @@ class KafkaPythonShell(Heard):
             if shell is None or client is None:
                 return
             try:
-                shell._begin(client, generation, source, before)  # noqa: SLF001 - it is this one
+                shell._begin(client, generation, source, before)  # noqa: SLF001 - a method of the same class
             except Exception as error:  # noqa: BLE001 - a send must not fail for it
-                shell._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - it is this one
+                shell._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - a method of the same class
 
         return begin
 

@@ -496,6 +496,6 @@ class ThreadDriver:
             try:
                 getattr(driver, name)(*what)
             except Exception as error:  # noqa: BLE001 - a send must not fail for it
-                driver._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - it is this one
+                driver._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - a method of the same class
 
         return call

@@ -94,7 +94,7 @@ class Lane:
             task = self._waiting.popleft()
         try:
             task()
-        except BaseException as error:  # noqa: BLE001 - SystemExit must end no thread
+        except BaseException as error:  # noqa: BLE001 - SystemExit must not end the thread
             self._on_error(error)
         except:  # noqa: E722 - confluent-kafka's KafkaError is not a BaseException
             self._on_error(met())

@@ -52,7 +52,7 @@ class Hands(Protocol):
         """Build a successor, and report success or failure to the machine."""
 
 
-def order_of(  # noqa: PLR0911 - one line a command
+def order_of(  # noqa: PLR0911 - one case for each command
     command: c.Command, shell: Any, machine: DeliveryMachine, hands: Hands
 ) -> Order:
     """Return how to execute a command that calls the shell or the driver's steps.

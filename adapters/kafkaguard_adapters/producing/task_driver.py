@@ -147,7 +147,7 @@ class TaskDriver:
                 command = self._commands.popleft()
                 try:
                     self._obey(command)
-                except Exception as error:  # noqa: BLE001 - the next ones are due, too
+                except Exception as error:  # noqa: BLE001 - the next commands must run, too
                     self.fault("a command of the delivery machine failed", error)
         finally:
             self._is_busy = False
@@ -155,7 +155,7 @@ class TaskDriver:
             self._wake()
         self._look_at_time()
 
-    def _obey(self, command: c.Command) -> None:  # noqa: C901 - one line a command
+    def _obey(self, command: c.Command) -> None:  # noqa: C901 - one case for each command
         match command:
             case c.Settle(record):
                 self._shell.settle(record)

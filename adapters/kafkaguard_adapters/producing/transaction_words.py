@@ -181,7 +181,7 @@ def explain_fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -
             "; an earlier commit whose answer was lost may have succeeded: look in "
             "the topic"
         )
-        error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001 - ours
+        error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001 - kafkaguard's own class
 
 
 def stops(error: KafkaGuardError) -> bool:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import Make
     from kafkaguard_adapters.wire.settings import Settings
 
-#: A broker that closes so many new connections instead of answering refuses a request.
+#: How many new connections a broker may close instead of answering, before the guard
+#: concludes that the broker does not support the request.
 _TRIES: Final = 2
 #: Below this version, a Metadata request creates the topics that it names, if
 #: auto.create.topics.enable is set.

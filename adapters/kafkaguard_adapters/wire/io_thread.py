@@ -60,7 +60,7 @@ def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
 
 def loop() -> asyncio.AbstractEventLoop:
     """Return the event loop of this process; a forked child gets its own loop."""
-    global _running  # noqa: PLW0603 - one for the process, as threads are
+    global _running  # noqa: PLW0603 - one for each process
     with _lock:
         if _running is None or _running[0] != os.getpid():
             _running = os.getpid(), _start()
@@ -75,7 +75,7 @@ def _start() -> asyncio.AbstractEventLoop:
 
 def _forked() -> None:
     """Replace the lock in a child: a thread that is not there may have held it."""
-    global _lock  # noqa: PLW0603 - one for the process, as threads are
+    global _lock  # noqa: PLW0603 - one for each process
     _lock = threading.Lock()
 
 
@@ -89,7 +89,7 @@ def _end() -> None:
     The loop keeps running: exit handlers that were registered earlier run later, and
     may still close a client.
     """
-    global _ended  # noqa: PLW0603 - one for the process, as threads are
+    global _ended  # noqa: PLW0603 - one for each process
     _ended = os.getpid()
     if _running is None or _running[0] != os.getpid():
         return

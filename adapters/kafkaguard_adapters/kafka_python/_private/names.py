@@ -5,7 +5,7 @@ If private names of kafka-python change, the guard must not stop working silentl
 have the known arguments.
 """
 
-# ruff: noqa: SLF001 - looking inside is what this module is for
+# ruff: noqa: SLF001 - this module is for the use of private attributes
 
 from __future__ import annotations
 
@@ -148,10 +148,10 @@ REPLACED = {
 
 
 def missing(producer: Any) -> list[str]:
-    """List what this package uses inside a producer and what is not there.
+    """List the private names that the guard uses and that a producer does not have.
 
-    Nothing is missing that this producer does without: one that is not idempotent has
-    no transaction manager.
+    Objects that this producer does not have are not checked: if it is not idempotent,
+    it has no transaction manager.
     """
     return inside_names.missing_in_producer(
         __package__, lambda: _objects(producer), USED, REPLACED
@@ -159,7 +159,7 @@ def missing(producer: Any) -> list[str]:
 
 
 def _objects(producer: Any) -> Iterator[tuple[str, Any]]:
-    """Find an object of each class; of those that a send would make, a sample."""
+    """Yield an object of each class; a sample for classes that only ``send`` makes."""
     from kafka import TopicPartition
     from kafka.producer.producer_batch import ProducerBatch
     from kafka.producer.transaction_manager import InitProducerIdHandler

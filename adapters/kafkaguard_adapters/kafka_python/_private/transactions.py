@@ -102,7 +102,8 @@ def mend(producer: Any) -> None:
         if "on_complete" not in vars(handler):
             handler.on_complete = _repeats_if_lost(handler)
             if isinstance(handler, InitProducerIdHandler) and handler._is_epoch_bump:
-                # Else it would ask again without the epoch, and so fence others.
+                # Else kafka-python would retry InitProducerId without the epoch, which
+                # fences other instances.
                 handler._is_epoch_bump = False
                 handler = _AbortFirst(manager, handler)
                 handler.on_complete = _repeats_if_lost(handler)

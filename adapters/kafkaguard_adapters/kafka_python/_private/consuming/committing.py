@@ -36,7 +36,7 @@ class _AnsweredError(KafkaError):  # type: ignore[misc]  # kafka-python is untyp
 
 
 class Committing:
-    """Makes single attempts to commit, and reports failed commits nobody waits for.
+    """Makes single attempts to commit, and reports commits that failed unnoticed.
 
     Args:
         consumer: The client's consumer.

@@ -1,6 +1,6 @@
 """The private names of kafka-python's consumer that the guard uses, and a check."""
 
-# ruff: noqa: SLF001 - looking inside is what this module is for
+# ruff: noqa: SLF001 - this module is for the use of private attributes
 
 from __future__ import annotations
 
