@@ -1,4 +1,4 @@
-"""Calls of guarded admin clients: errors that name their request and have verdicts."""
+"""Calls of guarded admin clients: each error names its request and has a verdict."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ REQUESTS: Final[Mapping[str, str]] = {
 
 
 def refusal(errors: ClientErrors, error: Any, api: str | None) -> KafkaGuardError:
-    """Make the error for an exception of an administrator's call.
+    """Make the error for an exception of an admin client's call.
 
-    The caller is not a member of the group, so the advice "poll first" does not apply.
+    An admin client is not a member of the group, so the advice "poll first" does not
+    apply.
     """
     if isinstance(error, KafkaGuardError):
         return error

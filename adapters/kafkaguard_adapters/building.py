@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 
 
 def build(factory: Callable[..., Any], config: Mapping[str, Any]) -> Any:
-    """Build a client; settings with dots in their names go in one dict (librdkafka)."""
+    """Build a client; names with dots (librdkafka) are passed as one dict."""
     has_dots = any("." in each for each in config)
     return factory(dict(config)) if has_dots else factory(**config)

@@ -1,4 +1,4 @@
-"""Errors that are both kafkaguard's and a client's."""
+"""Errors that are instances of kafkaguard's class and of the client's class."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class ClientErrors(ABC):
-    """Makes the errors of one client, each of kafkaguard's and of the client's class.
+    """Makes the errors of one client. Each one has kafkaguard's and the client's class.
 
     Attributes:
-        client: The name of the library.
+        client: The name of the client library.
         base: The base class of the client's errors.
-        conditions: The client's classes for conditions without a code (a timeout, a
+        conditions: The client's classes for conditions that have no code (a timeout, a
             closed client, calls in a wrong order), by kafkaguard's classes.
     """
 
@@ -46,9 +46,9 @@ class ClientErrors(ABC):
         """Make an error.
 
         Args:
-            error: A code, or one of kafkaguard's classes. For a class without a code,
-                the client's class is found by ``code=`` or by the condition.
-            message: What happened, for people.
+            error: An error code, or one of kafkaguard's classes. For a class without a
+                code, the client's class is found by ``code=`` or by the condition.
+            message: A description of what happened, for people.
             theirs: The client's class, if neither a code nor a condition determines it.
             place: ``code``, ``api``, ``topic``, ``partition``, ``broker_message`` ...
         """
@@ -78,13 +78,14 @@ class ClientErrors(ABC):
 
         Args:
             original: The client's exception or error.
-            message: What happened, for people. Default: the original's text.
+            message: A description of what happened, for people. Default: the text of
+                the original.
             context: Further arguments of :func:`kafkaguard.classify`.
-            verdict: The verdict, if it is known already.
+            verdict: The verdict, if it is already known.
             place: ``api``, ``topic``, ``partition`` ...
 
         Returns:
-            An error with the original as its ``__cause__``, if that is an exception.
+            The error. If the original is an exception, it is the ``__cause__``.
         """
         context = {"api": place.get("api"), "client": self.client, **(context or {})}
         verdict = verdict or classify(original, **context)

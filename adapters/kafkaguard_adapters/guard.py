@@ -1,4 +1,4 @@
-"""``guard``: put kafkaguard in front of a client.
+"""``guard``: the function that puts a guard around a client.
 
 ``guarded.pyi`` has an overload for each client, for type checkers.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkaguard_policies import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.guard")
-#: Settings about records that are sent.
+#: Settings of a policy that apply only to records that are sent.
 _OF_PRODUCERS = frozenset(
     {"null_key", "disguised_null_key", "on_reject", "dead_letter", "rescue", "in_doubt"}
 )
@@ -60,32 +60,33 @@ def guard(
     """Guard a Kafka client.
 
     Args:
-        client: A producer, consumer or admin of kafka-python, confluent-kafka or
-            aiokafka. Use only the guarded one from then on.
+        client: A producer, consumer or admin client of kafka-python, confluent-kafka or
+            aiokafka. After this call, use only the guarded client.
         factory: Builds the client, usually its class; give it instead of ``client``.
             The guard can then build the client again if it dies, and in a forked child.
         config: The settings for ``factory``, or the settings of ``client`` if they
             cannot be read from it (confluent-kafka).
         policy: A :class:`~kafkaguard.RetryPolicy`, or an argument of
             :func:`~kafkaguard.load_policy`.
-        topics: Known facts about topics, which are then not looked up: ``{"flights":
-            TopicFacts(compacted=True)}``.
+        topics: Known facts about topics, by topic name: ``{"flights":
+            TopicFacts(compacted=True)}``. The guard does not look these topics up.
         strict: Refuse a client whose settings contradict the policy, can write a record
-            twice, or cannot be read. Default: a ``StackingWarning``, or a line in the
-            log if they cannot be read.
+            twice, or cannot be read. Default: False, which issues a
+            ``StackingWarning``, or logs a line if the settings cannot be read.
         on_event: Called with each event, such as a rejected record or a replaced
             client. It runs on a thread of the client or of the guard, so it must be
             quick. Its exceptions are logged.
 
     Returns:
-        The guarded client: an instance of the client's class (``isinstance``) with all
-        attributes and methods.
+        The guarded client. ``isinstance`` is true for the client's class, and it has
+        all attributes and methods of the client.
 
     Raises:
         TypeError: Neither a client nor a factory is given, there is no adapter for the
             client, or an argument has the wrong type.
-        ClientConfigurationError: ``config`` has a setting that no such client has.
-        StackingError: ``strict``, and the client's settings are not safe.
+        ClientConfigurationError: ``config`` has a setting that this kind of client does
+            not have.
+        StackingError: ``strict`` is set, and the client's settings are not safe.
         PolicyError: The policy cannot be used.
     """
     if (client is None) == (factory is None):

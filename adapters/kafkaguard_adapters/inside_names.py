@@ -23,14 +23,14 @@ def missing_in_producer(
     used: Used,
     replaced: Replaced,
 ) -> list[str]:
-    """List what a package uses inside a producer and what is not there.
+    """List the private names that a package uses and that the producer does not have.
 
     Args:
-        package: The package, whose modules import the client's inside.
-        objects: Finds the client's objects by the names that the lists give them. Of
-            one that it does not find nothing is missing.
+        package: The package, whose modules import private modules of the client.
+        objects: Returns the client's objects with the names that ``used`` and
+            ``replaced`` give them. Objects that it does not return are not checked.
         used: As for :func:`missing`.
-        replaced: The same.
+        replaced: As for :func:`missing`.
     """
     try:
         for module in ("reading", "moving", "transactions"):
@@ -46,12 +46,13 @@ def missing_in_producer(
 
 
 def missing(owners: Mapping[str, Any], used: Used, replaced: Replaced) -> list[str]:
-    """List what is used inside a client and is not there.
+    """List the private names that the guard uses and that the client does not have.
 
     Args:
-        owners: The client's objects by the names that the lists give them.
-        used: Attributes of each.
-        replaced: Arguments of the methods that are replaced.
+        owners: The client's objects, by the names that ``used`` and ``replaced`` give
+            them.
+        used: Names of the attributes that are used, by object.
+        replaced: Names of the arguments of the methods that are replaced.
     """
     return [
         *(

@@ -78,7 +78,7 @@ GUARD_SINK: Final = frozenset(
 #: Settings that only describe a policy.
 _DESCRIPTION = frozenset({"name", "description"})
 _OVERRIDES = {f"overrides.{name}" for name in Override.model_fields if name != "when"}
-#: A retried call obeys what is not about a record that is sent or read.
+#: A retried call obeys the settings that are not about records.
 _RETRY = (frozenset(PolicyDocument.model_fields) | _OVERRIDES) - (
     _DESCRIPTION
     | {"dead_letter", "disguised_null_key", "null_key", "on_offset_reset"}
@@ -125,13 +125,14 @@ def given_settings(policy: RetryPolicy) -> frozenset[str]:
 def unused_settings(
     policy: RetryPolicy, obeyed: Collection[str], usual: Collection[str] = ("default",)
 ) -> list[str]:
-    """Return the settings that a policy changes and a use does not obey.
+    """Return the settings that a policy changes but a use does not obey.
 
     Args:
         policy: The policy. For a preset the list is empty, because a preset is made for
             more than one use.
         obeyed: The settings that the use obeys.
-        usual: Presets. A setting that is the same as in one of them counts as not set.
+        usual: Names of presets. A setting with the same value as in one of these
+            presets counts as not set.
     """
     if policy.name in presets() and policy == load_policy(policy.name):
         return []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.guard")
 
-#: The compared settings. kafka-python and aiokafka have underscores instead of dots.
+#: The settings to compare. kafka-python and aiokafka use underscores instead of dots.
 _NAMES = (
     "acks",
     "retries",
@@ -55,17 +55,18 @@ def compare(
 ) -> None:
     """Warn about settings that contradict the policy, or refuse them.
 
-    If settings cannot be read, this is only logged: they may be correct.
+    If the settings cannot be read, a line is logged and no warning is issued, because
+    the settings may be correct.
 
     Args:
         client: The client.
         home: The module that guards it: ``kafkaguard_adapters.<client>.<kind>``.
-        config: The client's settings, if they were given.
+        config: The client's settings, if the user gave them.
         policy: The policy.
-        strict: Raise, also if the settings cannot be read.
+        strict: Raise an error, also if the settings cannot be read.
 
     Raises:
-        StackingError: ``strict``, and something was found.
+        StackingError: ``strict`` is set, and a setting is not safe or cannot be read.
     """
     _, folder, kind = home.split(".")
     kind = kind.removeprefix("aio_")
@@ -82,7 +83,7 @@ def compare(
 
 
 def _with_underscores(finding: Finding) -> Finding:
-    """Spell settings as keyword arguments, so that they can be copied."""
+    """Spell settings as keyword arguments, so that users can copy them."""
     message = finding.message
     for name in _NAMES:
         message = message.replace(name, _argument(name))
@@ -109,14 +110,14 @@ def _of_kafka_python(
 def _of_aiokafka(
     client: Any, kind: str, _config: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Read an instance: settings are attributes of it, or of one of its parts."""
+    """Read the settings from attributes of the client and of its parts."""
     said = {n: getattr(client, f"_{_argument(n)}", None) for n in _NAMES}
     settings = {name: value for name, value in said.items() if value is not None}
     if kind == "producer":
-        transactions = client._txn_manager  # noqa: SLF001 - kept nowhere else
-        settings["retries"] = float("inf")  # it has no such setting, and does retry
+        transactions = client._txn_manager  # noqa: SLF001 - not public in aiokafka
+        settings["retries"] = float("inf")  # no such setting; aiokafka always retries
         settings["enable.idempotence"] = transactions is not None
-        settings["acks"] = client._sender._acks  # noqa: SLF001 - kept nowhere else
+        settings["acks"] = client._sender._acks  # noqa: SLF001 - not public in aiokafka
         if transactions is not None and transactions.transactional_id:
             settings["transactional.id"] = transactions.transactional_id
             settings["transaction.timeout.ms"] = transactions.transaction_timeout_ms
@@ -126,7 +127,7 @@ def _of_aiokafka(
 def _of_confluent(
     _client: Any, kind: str, config: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Read the given settings; an instance does not expose its settings."""
+    """Read the settings that the user gave; the client does not expose its settings."""
     if config is None:
         return None
     settings: dict[str, Any] = dict(_LIBRDKAFKA[kind])
@@ -134,7 +135,7 @@ def _of_confluent(
         known = ALIASES.get(name, name)
         if known in _NAMES:
             settings[known] = value if known == "transactional.id" else _value(value)
-    if settings.get("transactional.id"):  # librdkafka then enables it by itself
+    if settings.get("transactional.id"):  # librdkafka then enables idempotence itself
         settings["enable.idempotence"] = True
     if settings.get("delivery.timeout.ms") == 0:
         settings["delivery.timeout.ms"] = float("inf")
@@ -142,7 +143,7 @@ def _of_confluent(
 
 
 def _value(value: Any) -> Any:
-    """Return the value that librdkafka reads from a text."""
+    """Convert a value given as text, as librdkafka does."""
     if not isinstance(value, str):
         return value
     return _WORDS[value.lower()] if value.lower() in _WORDS else float(value)

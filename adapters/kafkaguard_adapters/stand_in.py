@@ -1,4 +1,4 @@
-"""Base class of guarded clients: delegates what the guard does not change."""
+"""Base classes of guarded clients: they delegate everything else to the client."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.producer")
 
-#: Seconds that an awaited client has to close.
+#: Seconds that a client with awaited calls has to close.
 CLOSE_S = 30.0
 
 
 class StandIn:
-    """Delegates every attribute to a client, and is an instance of its class.
+    """Delegates every attribute to a client. ``isinstance`` is true for its class.
 
     Args:
         client: The client.
@@ -32,14 +32,14 @@ class StandIn:
     def __init__(self, client: Any) -> None:
         self.client = client
 
-    @property  # type: ignore[misc]  # that of object can be set, too
+    @property  # type: ignore[misc]  # object's has a setter
     def __class__(self) -> type:
         """The client's class, for ``isinstance``."""
         return type(self.client)
 
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the client."""
-        if name == "client":  # not there yet
+        if name == "client":  # not set yet
             raise AttributeError(name)
         return getattr(self.client, name)
 
@@ -48,11 +48,11 @@ class StandIn:
         return sorted({*dir(self.client), *dir(type(self))})
 
     def __repr__(self) -> str:
-        """Show what is guarded."""
+        """Show the class of the client."""
         return f"<guarded {type(self.client).__qualname__}>"
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Refuse: a connection cannot be moved to another process."""
+        """Raise TypeError: a connection cannot be moved to another process."""
         raise TypeError(
             "a guarded client cannot be pickled or copied: build it where it is used, "
             "in the worker itself"
@@ -64,7 +64,7 @@ class GuardedClient(ReportCalls, StandIn):
 
     Args:
         client: The client.
-        view: The cluster view for the guard's own calls.
+        view: The cluster view for the guard's own requests.
     """
 
     def __init__(self, client: Any, view: ClusterView) -> None:
@@ -72,17 +72,17 @@ class GuardedClient(ReportCalls, StandIn):
         self.cluster_view = view
 
     def close(self, *args: Any, **kwargs: Any) -> Any:
-        """Close the guard's connections, then the client with its own ``close``."""
+        """Close the guard's connections, then call the client's own ``close``."""
         self.close_view()
         close = getattr(self.client, "close", None)
         return None if close is None else close(*args, **kwargs)
 
     def __enter__(self) -> Self:
-        """Enter; leaving closes it."""
+        """Return the guarded client; the end of the block closes it."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Close the guarded client."""
         self.close()
 
 
@@ -91,12 +91,12 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
 
     Args:
         client: The client.
-        view: The cluster view for the guard's own calls.
+        view: The cluster view for the guard's own requests.
     """
 
-    #: The name of the client's closing method.
+    #: The name of the client's method that closes it.
     _ends_with = "stop"
-    #: The base class of the client's errors, and their translation.
+    #: The base class of the client's errors, and the function that translates them.
     _client_error: type[BaseException]
     _translate: Callable[..., BaseException]
 
@@ -106,17 +106,18 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
         self._has_failed = False
 
     async def __aenter__(self) -> Self:
-        """Start the client; leaving closes it."""
+        """Start the client; the end of the block closes it."""
         await self.start()
         return self
 
     async def start(self) -> None:
         """Start the client; if that fails, close what it has opened.
 
-        It can then be called again, as users of aiokafka do in a loop.
+        After a failure you can call ``start`` again, as users of aiokafka do in a loop.
 
         Raises:
-            KafkaGuardError: What the client raises, also of its own class.
+            KafkaGuardError: The client could not start. The error also has the class
+                that the client raises.
         """
         if (
             self._has_failed
@@ -133,22 +134,22 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             raise
 
     async def _leave(self) -> None:
-        """Close a client that did not start; the error of the start is raised."""
+        """Close a client that did not start; log errors, so that start's is raised."""
         name = self._ends_with
         try:
             async with asyncio.timeout(CLOSE_S):
                 await getattr(self.client, name)()
-        except Exception:  # noqa: BLE001 - see above
+        except Exception:  # noqa: BLE001 - only logged
             _log.exception("%s.%s() failed", type(self.client).__name__, name)
 
     @property
     def is_ended(self) -> bool:
-        """Whether it was closed, or did not start."""
+        """Whether the client was closed, or did not start."""
         return self._has_failed or self.cluster_view.is_closed
 
     @property
     def how_it_ended(self) -> str:
-        """The text for calls of an ended client, with what to do."""
+        """The error text for calls of a client that has ended; it says what to do."""
         if self.cluster_view.is_closed:
             return "was closed: build a new one"
         return (
@@ -156,14 +157,14 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
         )
 
     async def __aexit__(self, *_: object) -> None:
-        """Close."""
+        """Close the guarded client."""
         await self._end()
 
     async def _end(self) -> None:
         """Close the guard's connections, then the client, within a time limit.
 
         Raises:
-            KafkaGuardError: The client has not ended within 30 s.
+            KafkaGuardError: The client has not closed within 30 s.
         """
         await self.cluster_view.close()
         name = self._ends_with
@@ -185,9 +186,9 @@ def wrapper(
     """Make the function ``wrap`` of an adapter's module, which ``guard()`` calls.
 
     Args:
-        stand_in: Makes the guarded client from a client and a view.
-        view_of: Makes the view from a client, its settings (or None) and known topic
-            facts.
+        stand_in: Makes the guarded client from a client and a cluster view.
+        view_of: Makes the cluster view from a client, its settings (or None) and known
+            topic facts.
     """
 
     def wrap(
@@ -203,7 +204,11 @@ def wrapper(
 
 
 def passing_sends(wrap: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a ``wrap`` that warns that this client's sends are not guarded."""
+    """Make a ``wrap`` function that warns that this client's sends are not guarded.
+
+    Args:
+        wrap: The function that makes the guarded client.
+    """
 
     def warn_and_wrap(client: Any, **options: Any) -> Any:
         _log.warning(

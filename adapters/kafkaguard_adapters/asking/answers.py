@@ -1,7 +1,8 @@
-"""Brokers' answers, decoded by kafka-python's protocol engine.
+"""Types of brokers' answers, as kafka-python's protocol engine decodes them.
 
-The engine makes its classes at run time from Kafka's schemas, so a type checker sees
-nothing of them. Here stands what this room takes from them, in the schemas' own words.
+The engine makes its classes at run time from Kafka's schemas, so a type checker does
+not know them. These protocols declare the fields that this package uses, with the names
+in the schemas.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Coded(Protocol):
-    """What may be an error."""
+    """An answer, or a part of one, that has an error code; 0 means no error."""
 
     error_code: int
 
@@ -37,7 +38,7 @@ class MetadataTopic(Coded, Protocol):
 
 
 class MetadataBroker(Protocol):
-    """A broker, and where it is."""
+    """A broker and its address."""
 
     node_id: int
     host: str
@@ -64,7 +65,7 @@ class ListedOffset(Coded, Protocol):
 
 
 class AbortedTransaction(Protocol):
-    """Where an aborted transaction of a producer began."""
+    """The producer and the first offset of an aborted transaction."""
 
     producer_id: int
     first_offset: int
@@ -113,27 +114,27 @@ class ListedGroups(Coded, Protocol):
 
 
 class CommittedPartition(Coded, Protocol):
-    """A partition that a group has committed."""
+    """A partition of an OffsetFetchResponse."""
 
     partition_index: int
     committed_offset: int
 
 
 class CommittedTopic(Protocol):
-    """A topic that a group has committed."""
+    """A topic of an OffsetFetchResponse."""
 
     name: str
     partitions: Sequence[CommittedPartition]
 
 
 class CommittedGroup(Coded, Protocol):
-    """OffsetFetchResponse, or a group of one that answers for many."""
+    """OffsetFetchResponse, or one group of a response for many groups."""
 
     topics: Sequence[CommittedTopic]
 
 
 class Coordinator(Coded, Protocol):
-    """FindCoordinatorResponse, or a coordinator of one that names many."""
+    """FindCoordinatorResponse, or one coordinator of a response for many groups."""
 
     error_message: str | None
     node_id: int
@@ -142,7 +143,7 @@ class Coordinator(Coded, Protocol):
 
 
 class GroupMember(Protocol):
-    """What members of both protocols have."""
+    """The fields that members of both group protocols have."""
 
     member_id: str
     client_id: str
@@ -166,14 +167,14 @@ class ClassicGroup(Coded, Protocol):
 
 
 class AssignedTopic(Protocol):
-    """A topic that is assigned to a member, by the new protocol."""
+    """A topic that is assigned to a member, in the new protocol (KIP-848)."""
 
     topic_name: str
     partitions: Sequence[int]
 
 
 class Assignment(Protocol):
-    """What is assigned to a member, by the new protocol."""
+    """The assignment of a member, in the new protocol (KIP-848)."""
 
     topic_partitions: Sequence[AssignedTopic]
 
@@ -200,7 +201,7 @@ class NewGroup(Coded, Protocol):
 
 
 class ConfigEntry(Protocol):
-    """A setting."""
+    """A setting of a resource."""
 
     name: str
     value: str | None

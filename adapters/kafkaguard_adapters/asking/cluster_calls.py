@@ -1,4 +1,4 @@
-"""Calls that every guarded client has: lag, log directories, offsets."""
+"""Calls of guarded clients that the guard answers itself: lag, log dirs, offsets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Seconds for a whole call, all brokers and all attempts together.
 TIMEOUT_S = 30.0
 
-#: No request has more versions than an int16 counts.
+#: The highest version that fits into a request's header (int16).
 _MOST = 2**15 - 1
 
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -41,7 +41,7 @@ Assume = Literal["earliest", "latest"]
 
 
 class AsyncReportCalls:
-    """Disks and lag, for users who await. Subclasses set ``cluster_view``."""
+    """Log directories and lag, as awaited calls. Subclasses set ``cluster_view``."""
 
     cluster_view: ClusterView
 
@@ -49,27 +49,27 @@ class AsyncReportCalls:
         self,
         topics: Iterable[str] | Mapping[str, Collection[int]] | None = None,
         brokers: Iterable[int] | None = None,
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
         *,
         max_version: int | None = None,
     ) -> LogDirsReport:
         """Ask all brokers at once for their log directories (KIP-113, KIP-784).
 
         Args:
-            topics: Only replicas of these topics, or of these partitions of topics.
-                Default: all. Directories are listed in any case.
-            brokers: Only these. Default: all of the cluster.
+            topics: List only replicas of these topics, or of these partitions by
+                topic. Default: all. The directories themselves are always listed.
+            brokers: Ids of the brokers to ask. Default: all brokers of the cluster.
             timeout: Seconds for the whole report. Default: 30.
-            max_version: A cap on the version of the request. Default: the highest that
-                a broker and kafkaguard have in common.
+            max_version: The highest version of the request to use. Default: the highest
+                that both the broker and kafkaguard support.
 
         Returns:
-            A value or an error for each broker. It needs the operation Describe on the
-            resource Cluster; without, each broker's error says so.
+            A value or an error for each broker. The request needs the operation
+            Describe on the resource Cluster; without it, each broker's error says so.
 
         Raises:
-            KafkaGuardError: No broker can be reached at all, or the client's settings
-                cannot be used for a connection of the guard.
+            KafkaGuardError: No broker can be reached, or the client's settings cannot
+                be used for a connection of the guard.
         """
         wanted: Any = topics
         if not isinstance(topics, Mapping):
@@ -90,41 +90,44 @@ class AsyncReportCalls:
         assume: Assume | None = None,
         columns: Iterable[str] = (),
         stable: bool = False,
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
     ) -> LagReport:
-        """Say how far groups are behind: committed offset, end and lag (KIP-17).
+        """Measure the lag of groups: committed offset, end and lag (KIP-17).
 
         All groups share the requests: one FindCoordinator, one OffsetFetch for each
-        coordinator, one Metadata, one ListOffsets for each leader. Where a group is
-        behind, one more ListOffsets for each leader (for the offsets that are gone) and
-        one or two requests for each coordinator (for the topics that its members have
-        left). It needs Describe on the groups and topics, and never makes a topic.
+        coordinator, one Metadata, one ListOffsets for each leader. If a group is
+        behind, the call sends one more ListOffsets to each leader (to count the offsets
+        that retention has removed) and one or two requests to each coordinator (to find
+        the topics that members no longer read). The call needs Describe on the groups
+        and topics, and never creates a topic.
 
         Args:
-            groups: Their names. Default: all groups (one ListGroups for each broker
-                more), whatever their state.
-            topics: Only these; for groups that are named also where they have no
-                commit. Default: the topics that a group has committed.
-            isolation: Whether the end is the high watermark, or with
-                ``"read_committed"`` the last stable offset.
-            assume: Where a reader without a commit begins: ``"earliest"`` or
+            groups: Names of groups. Default: all groups in any state, which costs one
+                ListGroups for each broker.
+            topics: Report only these topics. For groups that ``groups`` names, also
+                topics without a commit are reported. Default: the topics that a group
+                has committed.
+            isolation: Which offset is the end: ``"read_uncommitted"`` (default) is the
+                high watermark, ``"read_committed"`` the last stable offset.
+            assume: Where a consumer without a commit begins: ``"earliest"`` or
                 ``"latest"``. Default: not known, so there is no lag.
-            columns: More of ``log_start``, ``last_stable``, ``time`` (each one empty
-                Fetch for each leader where Read is allowed, else a ListOffsets;
+            columns: More columns: ``log_start``, ``last_stable``, ``time`` (each costs
+                one empty Fetch for each leader if Read is allowed, else a ListOffsets;
                 ``time`` reads one batch of each partition that lags), ``members`` (two
                 requests for each coordinator), ``facts`` (one DescribeConfigs).
-            stable: Wait, for half of ``timeout``, for commits of transactions that are
-                running (KIP-447).
+            stable: Wait, for half of ``timeout``, until the commits of running
+                transactions have ended (KIP-447). Default: False.
             timeout: Seconds for the whole report. Default: 30.
 
         Returns:
-            A lag, or the reason that there is none, for each partition of each group.
+            The lag, or the reason that there is none, for each partition of each group.
 
         Raises:
-            KafkaGuardError: No broker can be reached at all, or the client's settings
-                cannot be used for a connection of the guard.
-            TypeError: An argument is of the wrong type.
-            ValueError: An argument is not one of its words, or ``timeout`` not above 0.
+            KafkaGuardError: No broker can be reached, or the client's settings cannot
+                be used for a connection of the guard.
+            TypeError: An argument has the wrong type.
+            ValueError: An argument is not one of the allowed words, or ``timeout`` is
+                not above 0.
         """
         named = arguments.names("topics", topics)
         more = arguments.names("columns", columns) or ()
@@ -145,18 +148,19 @@ class AsyncReportCalls:
 
 
 class AsyncClusterCalls(AsyncReportCalls):
-    """Offsets too, for clients that have no calls of these names."""
+    """Adds offsets, for clients that have no methods of these names."""
 
     async def beginning_offsets(
         self,
         partitions: Iterable[Any],
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
     ) -> OffsetsReport:
-        """Ask for the first offsets that are there, of tiered topics the remote ones.
+        """Look up the first offset of partitions; for tiered topics, the remote one.
 
-        While a broker still reads the metadata of remote storage, the partitions
-        concerned are asked again (0.1 s and more apart) until ``timeout``; then they
-        have a ``RemoteStorageNotReadyError`` and the others their offsets (KIP-1007).
+        While a broker is still reading the metadata of remote storage, the request is
+        repeated for the partitions concerned, at intervals of 0.1 s or more, until
+        ``timeout``. Then these partitions have a ``RemoteStorageNotReadyError``, and
+        the others have their offsets (KIP-1007).
 
         Args:
             partitions: Pairs of topic and partition, or any client's TopicPartition.
@@ -167,29 +171,38 @@ class AsyncClusterCalls(AsyncReportCalls):
     async def end_offsets(
         self,
         partitions: Iterable[Any],
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> OffsetsReport:
-        """Ask for ends of logs, as :meth:`beginning_offsets` does for the starts."""
+        """Look up the end of partitions; otherwise as :meth:`beginning_offsets`.
+
+        Args:
+            partitions: Pairs of topic and partition, or any client's TopicPartition.
+            timeout: Seconds for the whole report. Default: 30.
+            isolation: Which offset is the end: ``"read_uncommitted"`` (default) is the
+                high watermark, ``"read_committed"`` the last stable offset.
+        """
         wanted = _each(partitions, LATEST)
         return await self._list(wanted, timeout, _isolation(isolation))
 
     async def offsets_for_times(
         self,
         times: Mapping[Any, float],
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
     ) -> OffsetsReport:
-        """Ask for the first offsets that are not older than a time.
+        """Look up the first offset whose timestamp is not older than a time.
 
         Args:
             times: Milliseconds since 1970 by partition, as Kafka's clients take them,
                 or Kafka's own negative numbers for special times (-1 to -6).
-            timeout: Seconds; looking in remote storage can take long (KIP-1075).
+            timeout: Seconds for the whole report. Default: 30. A look-up in remote
+                storage can take long (KIP-1075).
 
         Raises:
-            TypeError: A time is no number.
-            ValueError: A time is before 1970 and no special one, or beyond int64.
+            TypeError: A time is not a number.
+            ValueError: A time is negative and not a special time, or does not fit into
+                int64.
         """
         known = arguments.mapping("times", times, "milliseconds by partition")
         wanted = {as_partition(p): _time(t) for p, t in known.items()}
@@ -198,20 +211,21 @@ class AsyncClusterCalls(AsyncReportCalls):
     async def max_timestamp_offsets(
         self,
         partitions: Iterable[Any],
-        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
     ) -> OffsetsReport:
-        """Ask for the offsets of the records with the greatest timestamps (KIP-734).
+        """Look up the offsets of the records with the greatest timestamps (KIP-734).
 
-        Of a tiered topic brokers look at local segments only, without a word; here
-        ``is_local_only`` says so (KAFKA-17552). A broker without version 7 of
-        ListOffsets is not asked: ``UnsupportedVersionError``.
+        For a tiered topic, brokers search local segments only, and the answer does not
+        say so; ``is_local_only`` in the report does (KAFKA-17552). If a broker does not
+        support version 7 of ListOffsets, no request is sent, and its partitions have an
+        ``UnsupportedVersionError``.
         """
         return await self._list(_each(partitions, MAX_TIMESTAMP), timeout)
 
     async def _list(
         self,
         places: Mapping[TopicPartition, int],
-        timeout: float,  # noqa: ASYNC109 - of the whole report, not to cancel
+        timeout: float,  # noqa: ASYNC109 - limits the whole report, cancels nothing
         isolation: int = READ_UNCOMMITTED,
     ) -> OffsetsReport:
         limit = arguments.seconds("timeout", timeout)
@@ -222,7 +236,7 @@ class AsyncClusterCalls(AsyncReportCalls):
 
 
 class ReportCalls:
-    """Disks and lag, for users who block. Subclasses set ``cluster_view``."""
+    """Log directories and lag, as blocking calls. Subclasses set ``cluster_view``."""
 
     cluster_view: ClusterView
 
@@ -234,7 +248,7 @@ class ReportCalls:
         *,
         max_version: int | None = None,
     ) -> LogDirsReport:
-        """Ask for log directories, as :meth:`AsyncReportCalls.log_dirs` says."""
+        """Ask for log directories; see :meth:`AsyncReportCalls.log_dirs`."""
         return run(
             self._awaited.log_dirs(topics, brokers, timeout, max_version=max_version)
         )
@@ -250,7 +264,7 @@ class ReportCalls:
         stable: bool = False,
         timeout: float = TIMEOUT_S,
     ) -> LagReport:
-        """Say how far groups are behind, as :meth:`AsyncReportCalls.lag` says."""
+        """Measure the lag of groups; see :meth:`AsyncReportCalls.lag`."""
         return run(
             self._awaited.lag(
                 groups,
@@ -264,7 +278,7 @@ class ReportCalls:
         )
 
     def close_view(self) -> None:
-        """Close the connections of these calls, which are refused from then on."""
+        """Close the connections of these calls; later calls raise an error."""
         if not self.cluster_view.is_closed:
             run(self.cluster_view.close())
 
@@ -276,12 +290,12 @@ class ReportCalls:
 
 
 class ClusterCalls(ReportCalls):
-    """Offsets too, for clients that have no calls of these names."""
+    """Adds offsets, for clients that have no methods of these names."""
 
     def beginning_offsets(
         self, partitions: Iterable[Any], timeout: float = TIMEOUT_S
     ) -> OffsetsReport:
-        """Ask for starts, as :meth:`AsyncClusterCalls.beginning_offsets` says."""
+        """Look up first offsets; see :meth:`AsyncClusterCalls.beginning_offsets`."""
         return run(self._awaited.beginning_offsets(partitions, timeout))
 
     def end_offsets(
@@ -291,31 +305,31 @@ class ClusterCalls(ReportCalls):
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> OffsetsReport:
-        """Ask for ends, as :meth:`AsyncClusterCalls.end_offsets` says."""
+        """Look up end offsets; see :meth:`AsyncClusterCalls.end_offsets`."""
         return run(self._awaited.end_offsets(partitions, timeout, isolation=isolation))
 
     def offsets_for_times(
         self, times: Mapping[Any, float], timeout: float = TIMEOUT_S
     ) -> OffsetsReport:
-        """Look times up, as :meth:`AsyncClusterCalls.offsets_for_times` says."""
+        """Look up offsets by time; see :meth:`AsyncClusterCalls.offsets_for_times`."""
         return run(self._awaited.offsets_for_times(times, timeout))
 
     def max_timestamp_offsets(
         self, partitions: Iterable[Any], timeout: float = TIMEOUT_S
     ) -> OffsetsReport:
-        """Ask for the latest records, as the method of that name for who awaits."""
+        """Find latest records; see :meth:`AsyncClusterCalls.max_timestamp_offsets`."""
         return run(self._awaited.max_timestamp_offsets(partitions, timeout))
 
 
 def _each(partitions: Iterable[Any], when: int) -> dict[TopicPartition, int]:
-    """Ask the same of each partition."""
+    """Return the same time for each partition."""
     wanted = "a list of partitions, as (topic, partition)"
     listed = arguments.items("partitions", partitions, wanted)
     return dict.fromkeys(map(as_partition, listed), when)
 
 
 def _time(value: Any) -> int:
-    """Read a time that offsets are asked for."""
+    """Check a time for which offsets are looked up, and return it as an int."""
     when = arguments.milliseconds("times", value)
     if when < 0 and when not in SPECIAL_TIMES:
         raise ValueError(f"times takes milliseconds since 1970, not {when}")

@@ -1,4 +1,4 @@
-"""A client's own connections to its cluster, kept between calls."""
+"""The guard's own connections to a client's cluster, kept between calls."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class ClusterView:
-    """Asks the cluster over connections of its own, kept from call to call.
+    """Sends requests to a cluster over its own connections, which it keeps open.
 
     Args:
-        settings: Reads how to reach the cluster, at the first call.
+        settings: Returns the connection settings; called at the first request.
         make: Makes the errors.
-        cache: What is known about topics. Default: nothing yet.
+        cache: Cached facts about topics. Default: an empty cache.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class ClusterView:
         self.settings = settings
         self.make = make
         self.facts = FactsOfTopics(cache)
-        #: Where remote storage keeps readers waiting, as a watch has found.
+        #: Errors of partitions whose consumers wait for remote storage.
         self.read_errors: dict[TopicPartition, KafkaGuardError] = {}
         self._cluster: Cluster | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
     def cluster(self) -> Cluster:
-        """Return the cluster as seen from the running loop.
+        """Return the cluster, with connections of the running event loop.
 
         Raises:
             ClientClosedError: The client was closed.
@@ -59,18 +59,18 @@ class ClusterView:
         return self._cluster
 
     def topic_settings(self, topic: str) -> TopicSettings:
-        """Ask for the settings of a topic, and wait for the answer.
+        """Request the settings of a topic, and block until the answer.
 
         Raises:
-            KafkaGuardError: They are not told, or no broker answers within 10 s.
+            KafkaGuardError: The broker refuses, or no broker answers within 10 s.
         """
         return run(self.ask_topic_settings(topic))
 
     async def ask_topic_settings(self, topic: str) -> TopicSettings:
-        """Ask for the settings of a topic.
+        """Request the settings of a topic.
 
         Raises:
-            KafkaGuardError: They are not told, or no broker answers within 10 s.
+            KafkaGuardError: The broker refuses, or no broker answers within 10 s.
         """
         return await ask_alone(self.settings(), self.make, topic)
 
@@ -84,7 +84,7 @@ class ClusterView:
         return self.make(ClientClosedError, f"the client was closed: {consequence}")
 
     async def close(self) -> None:
-        """Close the connections, and refuse calls from now on."""
+        """Close the connections. All later calls raise an error."""
         self._is_closed = True
         if self._cluster is not None and self._loop is asyncio.get_running_loop():
             self._cluster.close()

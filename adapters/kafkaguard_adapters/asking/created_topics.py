@@ -1,7 +1,7 @@
 """Compare an existing topic with the topic that a caller asked for.
 
-Of a creation that is repeated, because its answer was lost, "exists already" says only
-that there is a topic of that name: it may be somebody else's.
+If a CreateTopics request is repeated because its answer was lost, "already exists" says
+only that there is a topic of that name. Somebody else may have created it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.cluster import Cluster
 
 _TOPIC: Final = 2
-#: Seconds for the look.
+#: Seconds for the comparison.
 _TIMEOUT_S: Final = 5.0
 
 
 class AskedTopic(NamedTuple):
-    """A topic as it was asked for.
+    """A topic as the caller asked for it.
 
     Attributes:
-        name: Its name.
-        partitions: How many; below 1: as many as the broker likes.
-        replicas: How many of each partition; below 1 likewise.
-        settings: What it is set to beside the broker's defaults.
+        name: The name of the topic.
+        partitions: The number of partitions; below 1: the broker's default.
+        replicas: The number of replicas of each partition; below 1: the broker's
+            default.
+        settings: Settings that differ from the broker's defaults.
     """
 
     name: str
@@ -42,10 +43,11 @@ class AskedTopic(NamedTuple):
 
 
 async def differences(view: ClusterView, asked: Sequence[AskedTopic]) -> str | None:
-    """Say how topics differ from what was asked for.
+    """Describe how existing topics differ from the topics that were asked for.
 
     Returns:
-        What differs; an empty text where nothing does; None: it could not be found out.
+        The differences; an empty text if there are none; None if the topics could not
+        be looked up.
     """
     deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
     try:
@@ -85,7 +87,7 @@ def _of(
     partitions: Sequence[MetadataPartition] | None,
     settings: Mapping[str, str | None],
 ) -> Iterator[str]:
-    """Say how one topic differs; what is not told does not."""
+    """Yield the differences of one topic; settings that are not known are skipped."""
     if not partitions:
         yield f"topic {asked.name} does not exist"
         return
@@ -105,5 +107,5 @@ def _of(
 
 
 def _written(value: Any) -> str:
-    """Write a value as Kafka does."""
+    """Write a value as Kafka writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

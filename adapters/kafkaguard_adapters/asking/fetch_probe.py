@@ -1,6 +1,6 @@
-"""Fetch requests that measure: ends of logs, and the time of the next record.
+"""Fetch requests that read the ends of logs and the timestamp of the next record.
 
-Both need the operation Read on the topic.
+They need the operation Read on the topic.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.cluster import Cluster
 
 API: Final = "Fetch"
-#: From version 13 on topics have ids only.
+#: From version 13 on, requests name topics by id only.
 _LAST_WITH_NAMES: Final = 12
-#: From version 4 on there is an isolation level.
+#: From version 4 on, requests have an isolation level.
 _FIRST_WITH_ISOLATION: Final = 4
 _NO_SESSION: Final = -1
 _BATCH_BYTES: Final = 64 * 1024
@@ -40,16 +40,17 @@ async def peek_ends(
     offsets: Mapping[TopicPartition, int],
     deadline: float,
 ) -> dict[TopicPartition, dict[str, int]]:
-    """Ask a leader for all ends at once, with one Fetch that reads nothing.
+    """Request all start and end offsets from a leader, with one Fetch without records.
 
     Args:
-        cluster: Whom to ask.
+        cluster: The cluster.
         leader: The broker's id.
-        offsets: An offset within each log, as its end.
-        deadline: By when, on the loop's clock.
+        offsets: A valid offset in each log, for example its end.
+        deadline: The deadline, in seconds on the event loop's clock.
 
     Returns:
-        Where they could be had: ``high_watermark``, ``last_stable``, ``log_start``.
+        ``high_watermark``, ``last_stable`` and ``log_start`` by partition, without
+        those that the broker does not return.
     """
     request = _request(
         offsets, max_bytes=0, partition_bytes=0, isolation=READ_COMMITTED
@@ -66,7 +67,7 @@ async def peek_ends(
 
 
 def _ends(each: FetchedPartition) -> Iterator[tuple[str, int]]:
-    """Name what a partition of an answer tells; an old version tells less."""
+    """Yield name and value of each offset in a partition; old versions have fewer."""
     told = {
         "high_watermark": each.high_watermark,
         "last_stable": each.last_stable_offset,
@@ -86,21 +87,22 @@ async def next_records(
     *,
     isolation: int,
 ) -> dict[TopicPartition, Next | int]:
-    """Ask a leader when the next record in each span of offsets was written.
+    """Request the timestamp of the next record in each range of offsets from a leader.
 
-    One Fetch, one more for each partition whose batch is larger than 64 KiB, and one
-    more where there is nothing that a reader sees.
+    This is one Fetch, one more for each partition whose batch is larger than 64 KiB,
+    and one more if the fetched batches have no record that a consumer sees.
 
     Args:
-        cluster: Whom to ask.
+        cluster: The cluster.
         leader: The broker's id.
-        spans: First offset, and the offset where to stop, by partition.
-        deadline: By when, on the loop's clock.
-        isolation: 0 or 1, as a reader has it.
+        spans: The first offset, and the offset before which to stop, by partition.
+        deadline: The deadline, in seconds on the event loop's clock.
+        isolation: The consumer's isolation level: 0 (``read_uncommitted``) or 1
+            (``read_committed``).
 
     Returns:
-        The records, or the codes with which they were refused; nothing where there was
-        no time.
+        The record or the error code of each partition. A partition is missing if the
+        deadline passed before its answer.
     """
     found: dict[TopicPartition, Next | int] = {}
     pending = {place: first for place, (first, _) in spans.items()}
@@ -138,7 +140,7 @@ async def probe(
     deadline: float,
     facts: TopicFacts | None,
 ) -> KafkaGuardError | None:
-    """Fetch at an offset as a consumer would; return the error that it would get."""
+    """Fetch at an offset as a consumer does; return the error, or None if it works."""
     request = _request(
         {place: offset}, max_bytes=1, partition_bytes=1, isolation=READ_UNCOMMITTED
     )
@@ -159,7 +161,7 @@ def answer_error(
     code: int,
     facts: TopicFacts | None,
 ) -> KafkaGuardError:
-    """Make the error of a Fetch that was refused; the topic's settings have a say."""
+    """Make the error of a refused Fetch; the verdict depends on the topic's facts."""
     verdict = classify(code, api=API, facts=facts)
     return cluster.make(
         verdict.error_class,

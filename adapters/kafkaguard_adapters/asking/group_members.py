@@ -34,8 +34,8 @@ class Described:
     """A group, as its coordinator describes it.
 
     Attributes:
-        state: In Kafka's words; ``unknown`` for one that does not exist.
-        members: Who reads which partition.
+        state: The group's state in Kafka's words; ``unknown`` if it does not exist.
+        members: The member that each partition is assigned to.
         topics: The topics that members read or have subscribed to; None if unknown.
     """
 
@@ -44,19 +44,19 @@ class Described:
     topics: frozenset[str] | None = None
 
     def has_left(self, topic: str) -> bool:
-        """Return whether the group's members read topics, and not this one."""
+        """Return whether the group's members read other topics, but not this one."""
         return bool(self.topics) and topic not in (self.topics or ())
 
 
 async def describe(
     cluster: Cluster, groups: Mapping[int, Collection[str]], deadline: float
 ) -> dict[str, Described]:
-    """Describe groups; what is not available is left out.
+    """Describe groups. Groups that cannot be described are left out.
 
     Args:
-        cluster: Whom to ask.
-        groups: Names by the id of their coordinator.
-        deadline: By when, on the loop's clock.
+        cluster: The cluster.
+        groups: Names of groups, by the id of their coordinator.
+        deadline: The deadline, in seconds on the event loop's clock.
     """
     parts = await asyncio.gather(
         *(_of_coordinator(cluster, *each, deadline) for each in groups.items())
@@ -67,7 +67,7 @@ async def describe(
 async def _of_coordinator(
     cluster: Cluster, coordinator: int, groups: Collection[str], deadline: float
 ) -> dict[str, Described]:
-    """Describe the groups of the new protocol; what is none is one of the old."""
+    """Describe groups with the new protocol's request, the others with the old one."""
     new: list[NewGroup] = await _ask(
         cluster,
         ConsumerGroupDescribeRequest(group_ids=list(groups)),
@@ -94,7 +94,11 @@ async def _ask(
 
 
 def _new(group: NewGroup) -> Described:
-    """Read a group of the new protocol; one that reads by pattern may read anything."""
+    """Read a group of the new protocol.
+
+    A member that subscribes by pattern may read any topic. So the topics are unknown
+    until the group is stable.
+    """
     has_pattern = any(each.subscribed_topic_regex for each in group.members)
     assigned = (
         topic.topic_name
@@ -131,7 +135,7 @@ def _classic(group: ClassicGroup) -> Described:
         return Described(_UNKNOWN if group.error_code == _NOT_FOUND else None)
     if (
         group.group_state == "Dead"
-    ):  # what versions below 6 say of one that is not there
+    ):  # versions below 6 answer this for a group that does not exist
         return Described(_UNKNOWN)
     members = dict(_assigned_by_leader(group))
     return Described(group.group_state, members, _topics_of(group, members))
@@ -140,7 +144,7 @@ def _classic(group: ClassicGroup) -> Described:
 def _topics_of(
     group: ClassicGroup, members: Mapping[TopicPartition, Member]
 ) -> frozenset[str] | None:
-    """Say what members read; None: it is just being negotiated, or not told."""
+    """Return the topics that members read; None during a rebalance or if unknown."""
     if group.group_state != _STABLE:
         return None
     try:
@@ -171,7 +175,7 @@ def _assigned_by_leader(
 
 
 def _decode(assignment: bytes) -> list[tuple[str, list[int]]]:
-    """Read what the group's leader has written, if it is in Kafka's own form."""
+    """Decode the assignment by the group's leader; empty if not in Kafka's format."""
     try:
         decoded = ConsumerProtocolAssignment.decode(bytes(assignment))
     except (ValueError, IndexError, struct.error):

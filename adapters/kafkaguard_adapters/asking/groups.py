@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.cluster import Cluster
 
 _GROUP: Final = 0
-#: The operation Describe among those that are allowed (KIP-430).
+#: The code of the operation Describe in a list of authorized operations (KIP-430).
 _DESCRIBE: Final = 8
-#: From these versions on one request asks for many groups (KIP-699, KIP-709).
+#: From these versions on, one request can name many groups (KIP-699, KIP-709).
 _MANY_COORDINATORS: Final = 4
 _MANY_GROUPS: Final = 8
-#: From version 10 on topics have ids only.
+#: From version 10 on, requests name topics by id only.
 _LAST_WITH_NAMES: Final = 9
-#: Below these versions a request cannot say "all topics", or "stable commits only".
+#: The lowest versions that can ask for all topics, and for stable commits only.
 _FIRST_WITH_ALL: Final = 2
 _FIRST_WITH_STABLE: Final = 7
-#: What stands for "no commit"; other negative numbers were committed.
+#: The offset that means "no commit"; other negative offsets were really committed.
 _NO_COMMIT: Final = -1
 
 
 @dataclass(slots=True)
 class Committed:
-    """What a group has committed.
+    """The offsets that a group has committed.
 
     Attributes:
-        offsets: By partition; a partition without a commit is not there.
-        markers: Negative numbers that were committed in place of an offset.
-        errors: Partitions for which the coordinator had none.
+        offsets: Committed offsets by partition, without partitions that have no commit.
+        markers: Negative numbers that were committed instead of an offset.
+        errors: Errors that the coordinator returned instead of an offset.
         coordinator: The id of the broker that answered.
     """
 
@@ -59,16 +59,21 @@ class Committed:
 
     @property
     def places(self) -> set[TopicPartition]:
-        """The partitions of which the coordinator has told something."""
+        """The partitions that have an offset, a marker or an error."""
         return {*self.offsets, *self.markers, *self.errors}
 
 
 async def list_groups(
     cluster: Cluster, deadline: float, brokers: Iterable[int] | None = None
 ) -> tuple[dict[str, str], dict[int, KafkaGuardError]]:
-    """Ask brokers for the groups that they coordinate.
+    """List the groups that brokers coordinate.
 
     Groups of other protocols (Connect, share groups) have no lag and are left out.
+
+    Args:
+        cluster: The cluster.
+        deadline: The deadline, in seconds on the event loop's clock.
+        brokers: Ids of the brokers to ask. Default: all.
 
     Returns:
         States by group, and errors by broker.
@@ -89,9 +94,10 @@ async def list_groups(
 
 
 async def sees_all_groups(cluster: Cluster, deadline: float) -> bool | None:
-    """Ask whether this user is told of all groups; None: the cluster does not say.
+    """Return whether ListGroups shows this user all groups; None if not known.
 
-    Without Describe on the cluster, ListGroups leaves out what the user may not see.
+    Without Describe on the cluster, ListGroups leaves out the groups that the user may
+    not see.
     """
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
     try:
@@ -123,13 +129,13 @@ async def _list_groups(
 
 
 class CommittedReader:
-    """Reads what many groups have committed, with one request a coordinator.
+    """Reads the committed offsets of many groups, one request for each coordinator.
 
     Args:
-        cluster: Whom to ask.
-        deadline: By when, on the loop's clock.
-        stable: Wait for transactional commits to be decided, instead of reading what
-            was committed before (KIP-447).
+        cluster: The cluster.
+        deadline: The deadline, in seconds on the event loop's clock.
+        stable: Wait until pending transactional commits have ended, instead of reading
+            the offsets that were committed before them (KIP-447).
     """
 
     def __init__(self, cluster: Cluster, deadline: float, *, stable: bool) -> None:
@@ -140,7 +146,7 @@ class CommittedReader:
     async def read(
         self, groups: Iterable[str]
     ) -> dict[str, Committed | KafkaGuardError]:
-        """Read the offsets of groups, or why there are none."""
+        """Return the committed offsets of each group, or the error."""
         return await ask_until_answered(
             dict.fromkeys(groups), self._ask, self._deadline, error_of=_open_error
         )
@@ -248,7 +254,7 @@ def _open_error(answer: Committed | KafkaGuardError) -> KafkaGuardError | None:
 async def coordinators(
     cluster: Cluster, groups: Collection[str], deadline: float
 ) -> dict[str, int | KafkaGuardError]:
-    """Ask which brokers coordinate groups, with one request where possible."""
+    """Find the coordinators of groups, with one request if the broker supports it."""
     try:
         version = await cluster.version(FindCoordinatorRequest, None, deadline)
         if version >= _MANY_COORDINATORS:
@@ -288,7 +294,7 @@ def _node(cluster: Cluster, group: str, answer: Coordinator) -> int | KafkaGuard
 def by_coordinator(
     committed: Mapping[str, Committed | KafkaGuardError],
 ) -> dict[int, list[str]]:
-    """Sort groups by the broker that answered for them."""
+    """Group the names of groups by the broker that answered for them."""
     found: dict[int, list[str]] = defaultdict(list)
     for group, answer in committed.items():
         if isinstance(answer, Committed):

@@ -1,6 +1,7 @@
 """``lag``: committed offsets first, then end offsets, for many groups at once.
 
-The order matters: read the other way round, a busy group would be ahead of the end.
+The order matters. If the ends were read first, a busy group could commit an offset
+beyond the end that was read.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster
 
-#: Columns beyond committed, end and lag, and what each costs.
+#: Optional columns, and the requests that each of them costs.
 COLUMNS: Final = {
     "log_start": (
         "one empty Fetch for each leader; without Read, one ListOffsets for each leader"
@@ -67,15 +68,17 @@ Answers = dict[str, Committed | KafkaGuardError]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be read.
+    """The arguments of a call of ``lag``.
 
     Attributes:
-        groups: Which groups; None: all.
-        topics: Which topics; None: those that a group has committed.
-        isolation: Which end counts: 0 is the high watermark, 1 the last stable offset.
-        assume: Where a reader without a commit begins, if anywhere.
+        groups: Names of groups; None: all.
+        topics: Names of topics; None: those that a group has committed.
+        isolation: Which offset is the end: 0 is the high watermark, 1 the last stable
+            offset.
+        assume: Where a consumer without a commit begins: ``"earliest"``, ``"latest"``,
+            or None if it is not known.
         columns: Names of :data:`COLUMNS`.
-        stable: Wait for transactional commits to be decided.
+        stable: Wait until pending transactional commits have ended.
     """
 
     groups: tuple[str, ...] | None = None
@@ -92,7 +95,7 @@ class Question:
         return bool(self.topics_of(committed))
 
     def topics_of(self, committed: Committed | KafkaGuardError) -> set[str]:
-        """Say which topics of a group are meant."""
+        """Return the topics of a group that belong in the report."""
         if isinstance(committed, KafkaGuardError):
             return set()
         own = {place.topic for place in committed.places}
@@ -108,7 +111,7 @@ async def read_lag(
     deadline: float,
     read_errors: Mapping[TopicPartition, KafkaGuardError],
 ) -> LagReport:
-    """Read the lag of groups; see :meth:`~._calls.AsyncReportCalls.lag`."""
+    """Read the lag of groups; see :meth:`AsyncReportCalls.lag`."""
     if not cluster.addresses:
         await cluster.refresh(deadline)
     states: dict[str, str] = {}
@@ -168,7 +171,8 @@ async def _fill_columns(logs: Logs, question: Question, committed: Answers) -> N
         await logs.fill("last_stable", logs.ends)
         await logs.fill("high_watermark", logs.ends)
     elif question.isolation == READ_COMMITTED:
-        # Beyond the last stable offset, or beyond the end? Only this tells.
+        # Only the high watermark tells whether a commit is beyond the last stable
+        # offset or beyond the end of the log.
         beyond = {place for place, at in positions if at > (logs.end(place) or at)}
         await logs.fill("high_watermark", beyond)
     if "time" in columns:
@@ -176,9 +180,10 @@ async def _fill_columns(logs: Logs, question: Question, committed: Answers) -> N
 
 
 def _open(logs: Logs, committed: Answers, question: Question) -> set[TopicPartition]:
-    """Find the partitions where somebody has something to read, if it is still there.
+    """Find the partitions in which a group is behind the end.
 
-    What is left of that only the start of the log tells.
+    Retention may have removed the records in between. Only the start offset of the log
+    tells how many are left.
     """
     return {
         place
@@ -197,10 +202,11 @@ async def _describe(
     logs: Logs,
     deadline: float,
 ) -> dict[str, Described]:
-    """Describe groups where that has a bearing.
+    """Describe the groups whose report needs it.
 
-    Members were asked for, there is nothing else to say, or there is a lag: that of a
-    topic which the group has left is not its own.
+    These are all groups if members were asked for. Otherwise they are the groups
+    without a commit, and the groups that are behind, because lag of a topic that the
+    group no longer reads is not the group's own lag.
     """
     meant = {
         group: each
@@ -216,7 +222,7 @@ async def _describe(
 
 
 class _Join:
-    """Puts what coordinators and leaders have said together."""
+    """Joins the answers of coordinators and leaders."""
 
     def __init__(
         self,
@@ -239,7 +245,7 @@ class _Join:
         described: Described | None,
         state: str | None,
     ) -> GroupLag:
-        """Join one group."""
+        """Return the lag of one group."""
         if isinstance(committed, KafkaGuardError):
             return GroupLag(name, state, committed)
         described = described or Described()
@@ -250,7 +256,7 @@ class _Join:
         return GroupLag(name, state or described.state, None, partitions)
 
     def _places(self, committed: Committed) -> list[TopicPartition]:
-        """List what was committed, and what else the same topics have."""
+        """List the committed partitions, and the others of the same topics."""
         topics = self._question.topics_of(committed)
         own = (p for p in committed.places if p.topic in topics)
         others = (
@@ -290,7 +296,7 @@ class _Join:
     def _trouble(
         self, place: TopicPartition, committed: Committed, offset: int | None
     ) -> tuple[LagReason | None, KafkaGuardError | None]:
-        """Find out why there is no lag to measure."""
+        """Return the reason and the error if the lag of a partition is not known."""
         leader = self._logs.leaders.of(place)
         if isinstance(leader, UnknownTopicOrPartitionError):
             return LagReason.GONE, None
@@ -300,7 +306,8 @@ class _Join:
         end = self._logs.ends[place]
         error = committed.errors.get(place) or end.error
         if error is None and offset is not None and offset < (end.offset or 0):
-            # Without the start it is not known what of the lag is still there.
+            # Without the log's start offset, it is not known how much of the lag is
+            # still in the log.
             is_known = self._logs.columns[place].get("log_start") is not None
             error = None if is_known else self._logs.errors.get(place)
         return (None if error is None else LagReason.ERROR), error
@@ -316,11 +323,11 @@ class _Join:
 
 
 def _record_facts(record: Next | KafkaGuardError | None, now: float) -> dict[str, Any]:
-    """Say what is known of the next record, or why nothing is."""
+    """Return the facts about the next record, or the reason that there are none."""
     if record is None:
         return {"time_reason": TimeReason.NO_ANSWER}
     if isinstance(record, TopicAuthorizationFailedError):
-        return {"time_reason": TimeReason.NOT_ALLOWED}  # to us, not to the group
+        return {"time_reason": TimeReason.NOT_ALLOWED}  # the guard, not the group
     if isinstance(record, KafkaGuardError):
         is_corrupt = isinstance(record, CorruptMessageError)
         reason = TimeReason.UNREADABLE if is_corrupt else TimeReason.NO_ANSWER

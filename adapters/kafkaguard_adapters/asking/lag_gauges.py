@@ -1,6 +1,6 @@
 """Lag as gauges for Prometheus and OpenTelemetry, with their names.
 
-Each reading makes one call for all groups, so nothing is asked between two scrapes.
+Each reading makes one call for all groups. No request is sent between two scrapes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.lag import LagReport, PartitionLag
 
 LABELS: Final = ("group", "topic", "partition")
-#: Name, attribute of a partition's lag, and what it is; None is no sample.
+#: Name, attribute of ``PartitionLag``, and description. A value of None is no sample.
 GAUGES: Final = (
     ("kafkaguard_group_lag", "lag", "Offsets that a group is behind"),
     ("kafkaguard_group_committed", "committed", "Offset that a group has committed"),
@@ -38,9 +38,9 @@ def _partitions(report: LagReport) -> Iterator[tuple[str, PartitionLag]]:
 def samples(
     report: LagReport, attribute: str
 ) -> Iterator[tuple[dict[str, str], float]]:
-    """Go through the values of one gauge with their labels.
+    """Yield the labels and value of each sample of one gauge.
 
-    The lag of topics that a group has left is no sample, so that sums are right.
+    The lag of topics that a group no longer reads is left out, so that sums are right.
     """
     for group, each in _partitions(report):
         value = getattr(each, attribute)
@@ -51,7 +51,7 @@ def samples(
 
 
 def unknown(report: LagReport) -> dict[tuple[str, str], int]:
-    """Count what the lag leaves out, by group and reason: partitions, or the group."""
+    """Count the partitions and groups without a lag, by group and reason."""
     counts: dict[tuple[str, str], int] = {}
     for name, group in report.groups.items():
         reasons = [group.reason if group.error is None else LagReason.ERROR]
@@ -69,7 +69,7 @@ class PrometheusLag:
     >>> REGISTRY.register(PrometheusLag(lambda: guard(admin).lag()))  # doctest: +SKIP
 
     Args:
-        read: Reads the lag.
+        read: Returns the lag report; called at each scrape.
 
     Raises:
         ModuleNotFoundError: The extra ``prometheus`` is not installed.
@@ -80,11 +80,11 @@ class PrometheusLag:
         self._read = read
 
     def describe(self) -> Iterable[Any]:
-        """Name nothing beforehand, so that registering asks no broker."""
+        """Return no metrics, so that registering sends no request to a broker."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Read the lag once and hand it over."""
+        """Read the lag once, and yield one metric family for each gauge."""
         from prometheus_client.core import GaugeMetricFamily
 
         report = self._read()
@@ -102,12 +102,12 @@ class PrometheusLag:
 def register_otel(meter: Any, read: Callable[[], LagReport]) -> None:
     """Make observable gauges of an OpenTelemetry meter; one reading serves all of them.
 
-    A reading that fails is logged by OpenTelemetry, and leaves a collection without
-    samples: those of an earlier one are not told again.
+    If a reading fails, OpenTelemetry logs the error, and this collection has no
+    samples. Samples of an earlier reading are not repeated.
 
     Args:
         meter: An ``opentelemetry.metrics.Meter``.
-        read: Reads the lag.
+        read: Returns the lag report; called once for each collection.
 
     Raises:
         ModuleNotFoundError: The extra ``otel`` is not installed.
@@ -141,7 +141,7 @@ def register_otel(meter: Any, read: Callable[[], LagReport]) -> None:
 
 
 class _Collection:
-    """One reading for all gauges: the first that asks a second time begins the next."""
+    """One reading for all gauges; a gauge's second request begins the next reading."""
 
     def __init__(self, read: Callable[[], LagReport]) -> None:
         self._read = read
@@ -149,7 +149,7 @@ class _Collection:
         self._report: LagReport | None = None
 
     def report(self, gauge: str) -> LagReport | None:
-        """Return the reading for a gauge; None: it has failed for another one."""
+        """Return the reading for a gauge; None if it has failed for another gauge."""
         if not self._served or gauge in self._served:
             self._served = {gauge}
             self._report = None

@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.cluster import Cluster
 
 METADATA = "Metadata"
-#: In Metadata these say that a replica is away; the leader is fine (KAFKA-10223).
+#: In Metadata, these codes mean that a replica is offline; the leader is available
+#: (KAFKA-10223).
 _HARMLESS = frozenset({9})
 
 
 class Leaders:
-    """Which broker leads which partition, as one MetadataResponse has it.
+    """The leader of each partition, from one MetadataResponse.
 
     Attributes:
-        partitions: The leader's id, or why there is none, by partition.
-        topics: Errors of whole topics.
+        partitions: The leader's id, or the error that there is none, by partition.
+        topics: Errors of whole topics, by topic.
     """
 
     def __init__(self, answer: Metadata, cluster: Cluster) -> None:
@@ -45,7 +46,7 @@ class Leaders:
         self._cluster = cluster
 
     def of(self, place: TopicPartition) -> int | KafkaGuardError:
-        """Return a partition's leader, or the error that there is none."""
+        """Return the id of a partition's leader, or the error that there is none."""
         if place in self.partitions:
             return self.partitions[place]
         if place.topic in self.topics:
@@ -79,5 +80,5 @@ def _leader(
 
 
 async def leaders(cluster: Cluster, topics: Iterable[str], deadline: float) -> Leaders:
-    """Ask which broker leads which partition of some topics."""
+    """Request the leader of each partition of some topics."""
     return Leaders(await cluster.refresh(deadline, topics), cluster)

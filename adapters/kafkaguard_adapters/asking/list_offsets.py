@@ -1,8 +1,8 @@
 """ListOffsets: one request for each leader, repeated for partitions that failed.
 
-A broker that still reads the metadata of remote storage answers 9 or -1, which mean
-other things elsewhere: only the topic's settings tell (KIP-1007). They are looked up
-when such an answer comes, and not before.
+A broker that is still reading the metadata of remote storage answers 9 or -1. For other
+topics these codes mean something else, so only the topic's settings tell the difference
+(KIP-1007). The settings are looked up only after such an answer.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.cluster import Cluster
 
 API: Final = "ListOffsets"
-#: What a tiered topic's broker answers while remote storage is not ready.
+#: Codes that a broker answers for a tiered topic while remote storage is not ready.
 _AMBIGUOUS: Final = frozenset({9, -1})
-#: What every log has; of other times there may be no record.
+#: Times for which every log has an offset; for other times there may be no record.
 _ALWAYS_THERE: Final = frozenset({LATEST, EARLIEST})
 
 
@@ -51,11 +51,12 @@ class OffsetLister:
     """Lists offsets of partitions.
 
     Args:
-        cluster: Whom to ask.
-        facts: Where settings of topics are looked up.
-        deadline: By when, on the loop's clock.
-        isolation: 0 or, for the last stable offset as the end, 1.
-        known: The leaders, where they are known already.
+        cluster: The cluster.
+        facts: Looks up facts about topics.
+        deadline: The deadline, in seconds on the event loop's clock.
+        isolation: Which offset is the end: 0 is the high watermark, 1 the last stable
+            offset.
+        known: The leaders, if they are already known.
     """
 
     def __init__(
@@ -102,7 +103,8 @@ class OffsetLister:
             except KafkaGuardError as error:
                 return dict.fromkeys(wanted, PartitionOffset(error=error))
         answers: dict[TopicPartition, PartitionOffset] = {}
-        # What an old leader does not understand is a request of its own.
+        # Times that need a newer version get a request of their own, so that an old
+        # broker refuses only these.
         requests: dict[tuple[int, int], dict[TopicPartition, int]] = defaultdict(dict)
         for place, time in wanted.items():
             leader = self._leaders.of(place)
@@ -200,7 +202,10 @@ class OffsetLister:
 
 
 def _open_error(answer: PartitionOffset) -> KafkaGuardError | None:
-    """Find what may pass; that a partition does not exist is Metadata's last word."""
+    """Return the error of an answer, if it may be temporary.
+
+    If Metadata says that a partition does not exist, this is final.
+    """
     error = answer.error
     if isinstance(error, UnknownTopicOrPartitionError) and error.api == METADATA:
         return None

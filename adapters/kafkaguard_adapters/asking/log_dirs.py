@@ -1,4 +1,4 @@
-"""``log_dirs``: DescribeLogDirs to all brokers at once."""
+"""``log_dirs``: sends DescribeLogDirs to all brokers at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.cluster import Cluster
 
 _BROKERS: Final = 1
-#: From this version on DescribeCluster names fenced brokers too (KIP-1073).
+#: From this version on, DescribeCluster also lists fenced brokers (KIP-1073).
 _FIRST_FENCED: Final = 2
 
 
@@ -25,10 +25,10 @@ async def log_dirs(
     cluster: Cluster,
     topics: Iterable[str] | Mapping[str, Collection[int]] | None,
     brokers: Iterable[int] | None,
-    timeout: float,  # noqa: ASYNC109 - of all brokers, and each answers for itself
+    timeout: float,  # noqa: ASYNC109 - for all brokers; each has its own outcome
     max_version: int | None,
 ) -> LogDirsReport:
-    """Ask brokers for their log directories; see :class:`~.calls.ReportCalls`."""
+    """Ask brokers for their log directories; see :meth:`AsyncReportCalls.log_dirs`."""
     deadline = asyncio.get_running_loop().time() + timeout
     wanted = await _wanted(cluster, topics, deadline)
     asked = sorted(cluster.addresses) if brokers is None else list(brokers)
@@ -44,7 +44,7 @@ async def log_dirs(
 
 
 async def _absent(cluster: Cluster, deadline: float) -> set[int] | KafkaGuardError:
-    """Find the brokers that belong to the cluster and are not in its Metadata."""
+    """Find the brokers that belong to the cluster but are not in its Metadata."""
     present = set(cluster.addresses)
     try:
         version = await cluster.version(DescribeClusterRequest, None, deadline)
@@ -66,7 +66,7 @@ async def _registered(cluster: Cluster, deadline: float) -> set[int]:
 
 
 async def _with_replicas(cluster: Cluster, deadline: float) -> set[int]:
-    """Find the brokers that replicas are assigned to, of the topics one may see."""
+    """Find the brokers that have replicas of the topics that this user may see."""
     metadata = await cluster.refresh(deadline, None)
     return {
         broker
@@ -81,7 +81,7 @@ async def _wanted(
     topics: Iterable[str] | Mapping[str, Collection[int]] | None,
     deadline: float,
 ) -> dict[str, list[int]] | None:
-    """Say which partitions are asked for; None: all that there are."""
+    """Return the partitions that are asked for, by topic; None: all."""
     names = [] if topics is None else list(topics)
     metadata = await cluster.refresh(deadline, names)
     if topics is None:

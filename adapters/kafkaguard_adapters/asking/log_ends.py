@@ -36,14 +36,15 @@ _KINDS: Final = {
 
 
 class Logs:
-    """The logs of partitions.
+    """Start and end offsets, and next records, of the logs of partitions.
 
     Args:
-        cluster: Whom to ask.
-        leaders: Who leads them.
-        facts: Where settings of topics are looked up.
-        deadline: By when, on the loop's clock.
-        isolation: Which end counts.
+        cluster: The cluster.
+        leaders: The leaders of the partitions.
+        facts: Looks up facts about topics.
+        deadline: The deadline, in seconds on the event loop's clock.
+        isolation: Which offset is the end: 0 is the high watermark, 1 the last stable
+            offset.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Logs:
         self.leaders = leaders
         self.ends: dict[TopicPartition, PartitionOffset] = {}
         self.columns: dict[TopicPartition, dict[str, int | None]] = defaultdict(dict)
-        #: Why a column is not known.
+        #: The error, if a column of a partition is not known.
         self.errors: dict[TopicPartition, KafkaGuardError] = {}
         self.next: dict[tuple[TopicPartition, int], Next | KafkaGuardError] = {}
         self._cluster = cluster
@@ -66,18 +67,18 @@ class Logs:
         self._isolation = isolation
 
     async def read_ends(self) -> None:
-        """Read the end that counts, of each partition that has a leader."""
+        """Read the end, by the isolation level, of each partition that has a leader."""
         led = self.leaders.partitions.items()
         places = [place for place, leader in led if isinstance(leader, int)]
         self.ends = await self._list(places, LATEST, self._isolation)
 
     def end(self, place: TopicPartition) -> int | None:
-        """Return the end that counts; None where it is not known."""
+        """Return the end, by the isolation level; None if it is not known."""
         known = self.ends.get(place)
         return None if known is None else known.offset
 
     async def peek(self) -> None:
-        """Fill all columns at once where Read is allowed."""
+        """Fill all columns with one Fetch for each leader, where Read is allowed."""
         ends = {p: e.offset for p, e in self.ends.items() if e.offset is not None}
         for place, told in (await self._of_leaders(ends, self._peek_at)).items():
             self.columns[place].update(told)
@@ -86,7 +87,7 @@ class Logs:
         return await peek_ends(self._cluster, leader, ends, self._deadline)
 
     async def fill(self, column: str, places: Iterable[TopicPartition]) -> None:
-        """Fill a column where it is empty, with one ListOffsets a leader."""
+        """Fill a column where it is empty, with one ListOffsets for each leader."""
         missing = [
             p for p in places if column not in self.columns[p] and p in self.ends
         ]
@@ -102,9 +103,10 @@ class Logs:
                 self.errors[place] = found.error
 
     async def read_next(self, positions: Iterable[tuple[TopicPartition, int]]) -> None:
-        """Read when the next record at each position was written.
+        """Read the timestamp of the next record at each position.
 
-        A request names a partition once, so positions in the same one take turns.
+        A request can name a partition only once. So positions in the same partition are
+        read one after the other.
         """
         turns: list[dict[TopicPartition, int]] = []
         count: dict[TopicPartition, int] = defaultdict(int)

@@ -1,7 +1,7 @@
 """Find the next record that a consumer sees in the bytes of a Fetch response.
 
-A reader does not see transaction markers, records that compaction took out of their
-batch, and, with ``read_committed``, records of aborted transactions.
+A consumer does not see transaction markers or records that compaction has removed from
+their batch. With ``read_committed``, it does not see records of aborted transactions.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class Next:
     """The next record at an offset.
 
     Attributes:
-        written: When it was written, in seconds since 1970; None: it does not say.
-        exists: Whether there is one at all.
-        is_of_batch: The time is that of its batch, which cannot be opened here.
+        written: The record's timestamp, in seconds since 1970; None if it has none.
+        exists: Whether there is a next record.
+        is_of_batch: Whether ``written`` is the timestamp of the batch, because the
+            batch cannot be decompressed here.
     """
 
     written: float | None = None
@@ -39,23 +40,23 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """There was no record yet; look from here on."""
+    """The bytes have no visible record; the search continues at ``offset``."""
 
     offset: int
 
 
 def find_next(answer: FetchedPartition, offset: int, stop: int) -> Next | Onward | int:
-    """Find the next record in one partition of a Fetch answer.
+    """Find the next record in one partition of a Fetch response.
 
     Args:
-        answer: The partition; with its aborted transactions, where the isolation level
-            was ``read_committed``.
-        offset: Where the reader is.
-        stop: Where its log ends.
+        answer: The partition; with its aborted transactions, if the isolation level
+            is ``read_committed``.
+        offset: The position of the consumer.
+        stop: The end offset of the log.
 
     Returns:
-        The record, where to look for it, or 2 (CORRUPT_MESSAGE) where a reader would
-        stumble.
+        The record, the offset at which to continue, or 2 (CORRUPT_MESSAGE) if a
+        consumer could not read the bytes.
     """
     aborted = _Aborted(answer.aborted_transactions or ())
     try:
@@ -69,13 +70,13 @@ def find_next(answer: FetchedPartition, offset: int, stop: int) -> Next | Onward
             if record is not None:
                 return record
             offset = _next_offset(batch)
-    except Exception:  # noqa: BLE001 - the codecs raise whatever they meet
+    except Exception:  # noqa: BLE001 - the codecs raise any kind of exception
         return CorruptMessageError.code
     return Next(exists=False) if offset >= stop else Onward(offset)
 
 
 class _Aborted:
-    """Which batches belong to aborted transactions, seen in the order of the log."""
+    """Tracks which batches belong to aborted transactions, in the order of the log."""
 
     def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
         by_offset = sorted(transactions, key=lambda each: each.first_offset)
@@ -83,7 +84,7 @@ class _Aborted:
         self._producers: set[int] = set()
 
     def shows(self, batch: Any) -> bool:
-        """Return whether a reader sees the records of a batch."""
+        """Return whether a consumer sees the records of a batch."""
         if not _has_producer(batch):
             return True
         while self._coming and self._coming[0].first_offset <= batch.last_offset:
@@ -96,19 +97,19 @@ class _Aborted:
 
 
 def _has_producer(batch: Any) -> bool:
-    """Say so of a batch; those of Kafka below 0.11 know of none."""
+    """Return whether a batch has a producer id; those of Kafka below 0.11 have none."""
     has: bool = getattr(batch, "has_producer_id", bool)()
     return has
 
 
 def _next_offset(batch: Any) -> int:
-    """Return where the log goes on; an old batch is named by its last record."""
+    """Return the offset after a batch; an old batch has its last record's offset."""
     following: int = getattr(batch, "next_offset", batch.base_offset + 1)
     return following
 
 
 def _record(batch: Any, offset: int) -> Next | None:
-    """Find the first record of a batch from an offset on; None: none is left."""
+    """Return a batch's first record at or after an offset; None if there is none."""
     try:
         found = next((each for each in batch if each.offset >= offset), None)
     except UnsupportedCodecError:

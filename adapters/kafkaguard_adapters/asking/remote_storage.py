@@ -1,7 +1,8 @@
 """Watch for consumers that wait for remote storage (KIP-1007).
 
-Nothing is asked while positions move. One that does not is looked at on a connection of
-our own: is the topic tiered, is there more to read, and what is a Fetch there answered?
+No request is sent while positions move. If a position does not move, the guard checks
+the partition on a connection of its own: is the topic tiered, is there more to read,
+and what does the broker answer to a Fetch at this position?
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.remote_storage")
 
-#: Seconds that one look may take.
+#: Seconds that one check may take.
 LOOK_S: Final = 5.0
 
 
 class RemoteStorageWatch:
-    """Tells when remote storage keeps a reader waiting, and when it goes on.
+    """Reports when a consumer waits for remote storage, and when it continues.
 
-    What it finds is also in the lag of the same view, as ``read_error``.
+    The errors that it finds are also the ``read_error`` in the lag of the same view.
 
     Args:
         view: The cluster view.
-        on_event: Called with each event; what it raises is logged.
-        patience: Seconds without progress until a partition is looked at.
+        on_event: Called with each event. Its exceptions are logged.
+        patience: Seconds without progress until a partition is checked.
         clock: Returns monotonic seconds.
     """
 
@@ -60,15 +61,15 @@ class RemoteStorageWatch:
         self._clock = clock
 
     async def look(self, positions: Mapping[Any, int]) -> list[RemoteStorageEvent]:
-        """Take a reader's positions in; call it now and then, as at each poll.
+        """Check a consumer's positions. Call this regularly, for example at each poll.
 
         Args:
-            positions: Offsets of the next records to read, of all partitions that are
-                read and not paused, by any client's ``TopicPartition``. None and
-                negative ones are not known yet.
+            positions: The offset of the next record to read, for each assigned
+                partition that is not paused, by any client's ``TopicPartition``. None
+                or a negative offset means that the position is not known yet.
 
         Returns:
-            What has changed since the last look.
+            An event for each partition whose state has changed since the last call.
         """
         known = {
             as_partition(each): offset
@@ -91,7 +92,7 @@ class RemoteStorageWatch:
     async def _confirm(
         self, positions: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, KafkaGuardError]:
-        """Find out for which positions remote storage is not ready."""
+        """Return the errors of the positions for which remote storage is not ready."""
         cluster = self._view.cluster()
         deadline = asyncio.get_running_loop().time() + LOOK_S
         topics = {place.topic for place in positions}

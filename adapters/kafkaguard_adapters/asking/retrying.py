@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 
 ItemT = TypeVar("ItemT")
 
-#: Seconds: what a wait begins with (and never falls below), and where it ends.
+#: Seconds: the first wait, which is also the shortest, and the longest wait.
 BACKOFF_FLOOR_S: Final = 0.1
 BACKOFF_CEILING_S: Final = 1.0
 _JITTER: Final = 0.5
 _UNKNOWN_SERVER_ERROR: Final = -1
-#: How often what is not a broker's plain "not now" is tried.
+#: The most tries if the retriable error is UNKNOWN_SERVER_ERROR, or does not come from
+#: a broker.
 _FEW: Final = 4
-#: For how many seconds a plain "not now" is asked again: a new leader takes no longer.
+#: Seconds for which a retriable error is retried: electing a leader takes no longer.
 PATIENCE_S: Final = 5.0
-#: What passes by itself however long it takes, so that only the deadline ends it.
+#: Errors that end by themselves but may last long. They are retried until the deadline.
 _LONG: Final = (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -41,9 +42,14 @@ _LONG: Final = (
 def backoff(
     tries: int, uniform: Callable[[float, float], float] = random.uniform
 ) -> float:
-    """Return how long to wait after so many tries, in seconds.
+    """Return the seconds to wait after a number of tries.
 
-    It doubles from 0.1 to 1 and jitters upwards only, so 0.1 is the floor.
+    The wait doubles from 0.1 s to 1 s. Jitter only adds to it (up to half), so no wait
+    is shorter than 0.1 s.
+
+    Args:
+        tries: How many tries have failed, 1 or more.
+        uniform: Returns a random number between two numbers.
     """
     base = min(BACKOFF_FLOOR_S * 2 ** (tries - 1), BACKOFF_CEILING_S)
     delay: float = base * uniform(1.0, 1.0 + _JITTER)
@@ -51,9 +57,13 @@ def backoff(
 
 
 def half(deadline: float) -> float:
-    """Give a step half of the time that is left until a deadline, on the loop's clock.
+    """Return the deadline for a step that may use half of the time that is left.
 
-    A broker that is silent or not ready then leaves some for what is asked next.
+    If a broker does not answer or is not ready, the other half is left for the next
+    requests.
+
+    Args:
+        deadline: The deadline of all steps, in seconds on the event loop's clock.
     """
     now = asyncio.get_running_loop().time()
     return now + (deadline - now) / 2
@@ -66,27 +76,29 @@ async def ask_until_answered(
     *,
     error_of: Callable[[Any], KafkaGuardError | None] | None = None,
 ) -> dict[ItemT, Any]:
-    """Ask for items until each has an answer, or an error that waiting does not mend.
+    """Request items until each has an answer, or an error that is not retriable.
 
     Args:
-        items: What to ask for.
-        ask: Gets an answer or an error for each item; told how often it was tried.
-        deadline: By when, on the loop's clock; no wait goes beyond it. Most errors
-            are asked again for 5 s only.
-        error_of: Finds the error in an answer. Default: an answer that is one.
+        items: The items to request.
+        ask: Gets an answer or an error for each item. Its second argument is the number
+            of earlier tries.
+        deadline: The deadline, in seconds on the event loop's clock; no wait goes
+            beyond it. Most errors are retried for 5 s only.
+        error_of: Returns the error in an answer, or None. Default: an answer that is an
+            error itself.
 
     Returns:
-        The last answer, or error, for each item.
+        The last answer or error of each item.
     """
     find = error_of or _itself
     loop = asyncio.get_running_loop()
     soon = loop.time() + PATIENCE_S
     pending = list(items)
-    found: dict[ItemT, Any] = dict.fromkeys(pending)  # in the order of the question
+    found: dict[ItemT, Any] = dict.fromkeys(pending)  # in the order of the items
     tries = 0
     while pending:
         answers = await ask(pending, tries)
-        if tries:  # what a broker said last says more than that time has run out
+        if tries:  # keep a broker's last answer: it says more than "timed out"
             answers = {
                 item: answer
                 for item, answer in answers.items()

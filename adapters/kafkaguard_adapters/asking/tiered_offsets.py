@@ -1,8 +1,9 @@
 """A consumer's own look-ups of offsets for tiered topics (KIP-1007).
 
-Of plain topics they are the client's. Of tiered ones they are made on a connection of
-our own, where an answer of 9 or -1 keeps its partition and its meaning: the partitions
-concerned wait, the others have their offsets, and what is left over is told apart.
+For other topics, the client itself looks the offsets up. For tiered topics, the guard
+looks them up on its own connection, where an error code of 9 or -1 stays with its
+partition. Partitions with these codes are retried, the others have their offsets, and
+the error lists the partitions that are still not ready at the end.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.remote_storage")
 
-#: Seconds for finding out whether topics are tiered.
+#: Seconds for the look-up whether topics are tiered.
 _LOOK_UP_S: Final = 5.0
 
 
 class TieredOffsets:
-    """Looks offsets of tiered topics up.
+    """Looks up offsets of tiered topics.
 
     Args:
         view: The cluster view.
-        isolation: What the end is, in the client's own word.
+        isolation: The client's isolation level, which determines the end offset.
     """
 
     def __init__(self, view: ClusterView, isolation: str) -> None:
@@ -48,17 +49,17 @@ class TieredOffsets:
     async def find(
         self, wanted: Mapping[Any, int], seconds: float
     ) -> OffsetsReport | None:
-        """Look offsets up; None: no topic is tiered, as far as one can know.
+        """Look up offsets; None if no topic is known to be tiered.
 
         Args:
             wanted: A time in milliseconds, or one of Kafka's negative numbers, by any
                 client's ``TopicPartition``.
-            seconds: How long partitions may be waited for.
+            seconds: The longest wait for partitions that are not ready.
 
         Raises:
-            RemoteStorageNotReadyError: Some are not ready in time; its ``report`` has
-                the others.
-            KafkaGuardError: A broker refuses.
+            RemoteStorageNotReadyError: Some partitions are not ready in time; the
+                error's ``report`` has the offsets of the others.
+            KafkaGuardError: A broker refuses the request.
         """
         places = {as_partition(each): when for each, when in wanted.items()}
         deadline = asyncio.get_running_loop().time() + seconds
@@ -79,7 +80,7 @@ class TieredOffsets:
         try:
             cluster = self._view.cluster()
         except ClientClosedError:
-            return False  # the client says so in its own way
+            return False  # the client raises its own error
         except KafkaGuardError as error:
             self._warn(error)
             return False
@@ -96,7 +97,7 @@ class TieredOffsets:
 
 
 def offsets_of(report: OffsetsReport, partitions: Iterable[Any]) -> dict[Any, int]:
-    """Return offsets by the very objects that were asked for."""
+    """Return the offsets by the same objects with which the caller asked for them."""
     offsets = report.offsets
     return {each: offsets[as_partition(each)] for each in partitions}
 
@@ -104,7 +105,7 @@ def offsets_of(report: OffsetsReport, partitions: Iterable[Any]) -> dict[Any, in
 def _with(
     report: OffsetsReport, error: RemoteStorageNotReadyError
 ) -> RemoteStorageNotReadyError:
-    """Make an error that carries a report which has the errors of its partitions."""
+    """Return a copy of an error that carries the report of all partitions."""
     raised = copy(error)
     raised.report = report
     return raised

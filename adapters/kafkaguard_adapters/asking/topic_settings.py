@@ -1,6 +1,6 @@
 """Settings of topics: one look-up for all uses, for many topics at once.
 
-A look-up is advisory: what is not available is "not known".
+A look-up may fail without harm: settings that are not available count as not known.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _TIMEOUT_S: Final = 10.0
 async def ask(
     cluster: Cluster, topics: Collection[str], deadline: float
 ) -> dict[str, TopicSettings | KafkaGuardError]:
-    """Ask for the settings of topics, all in one request.
+    """Request the settings of topics, all in one request.
 
     Args:
-        cluster: Whom to ask.
-        topics: Their names.
-        deadline: By when, on the loop's clock.
+        cluster: The cluster.
+        topics: Names of topics.
+        deadline: The deadline, in seconds on the event loop's clock.
 
     Returns:
-        The settings of each topic, or why they are not told.
+        The settings of each topic, or the error with which the broker refused them.
 
     Raises:
         KafkaGuardError: No broker answers.
@@ -62,10 +62,10 @@ def _told(
 
 
 async def ask_alone(settings: Settings, make: Make, topic: str) -> TopicSettings:
-    """Ask for the settings of one topic on a connection for this question only.
+    """Request the settings of one topic, on a connection for this request only.
 
     Raises:
-        KafkaGuardError: They are not told, or no broker answers within 10 s.
+        KafkaGuardError: The broker refuses, or no broker answers within 10 s.
     """
     cluster = Cluster(settings, make)
     deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
@@ -79,10 +79,10 @@ async def ask_alone(settings: Settings, make: Make, topic: str) -> TopicSettings
 
 
 class FactsOfTopics:
-    """Looks facts of topics up, many at once, and keeps them for a while.
+    """Looks up facts about topics, many at once, and caches them for a limited time.
 
     Args:
-        cache: What is known already.
+        cache: Facts that are already known. Default: an empty cache.
     """
 
     def __init__(self, cache: TopicFactsCache | None = None) -> None:
@@ -91,7 +91,7 @@ class FactsOfTopics:
     async def get(
         self, cluster: Cluster, topics: Collection[str], deadline: float
     ) -> dict[str, TopicFacts]:
-        """Return what is known about topics; one request for all others."""
+        """Return facts about topics; one request asks for all that are not cached."""
         missing = [topic for topic in topics if self._cache.get(topic) is None]
         for topic, found in (await _known(cluster, missing, deadline)).items():
             self._cache.remember(topic, found.facts)

@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 
 class BlockingConsumer(ForkSafe, GuardedClient):
-    """A consumer that knows its own lag, and its own process."""
+    """A guarded consumer with blocking calls: it reports its own lag, handles forks."""
 
-    #: The consumer's group; None: it has none.
+    #: The consumer's group; None if it has no group.
     _group: str | None
     _isolation: Isolation
 
     @abstractmethod
     def _positions(self) -> Mapping[TopicPartition, int | None]:
-        """Return where it is in each partition; None: it does not know yet."""
+        """Return the position in each partition; None: not known yet."""
 
     def lag(self, groups: Any = None, *args: Any, **kwargs: Any) -> LagReport:
-        """Say how far groups are behind; without a group, this consumer.
+        """Measure the lag of groups, or by default of this consumer.
 
-        Its own report has the partitions that it is assigned, each with the committed
-        offset, the position, and the lags of both. A partition that cannot be read has
-        its ``read_error``.
+        The consumer's own report has its assigned partitions, each with the committed
+        offset, the position, and the lag of both. A partition that cannot be read has a
+        ``read_error``.
 
         Args:
-            groups: Their names. Default: this consumer alone.
-            args: As for the other guarded clients.
-            kwargs: The same, by name.
+            groups: Names of groups. Default: this consumer only.
+            args: Other arguments of ``lag`` of the other guarded clients.
+            kwargs: Other arguments of ``lag``, by name.
         """
         if groups is not None or args or "topics" in kwargs:
             return super().lag(groups, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""A commit that the caller waits for: attempts, decided by the commit run."""
+"""Commits that the caller waits for; the commit run decides about each attempt."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def commit(
     """Commit until nothing is left to try; ``run.errors`` is the outcome.
 
     Args:
-        run: The commit run, which decides.
-        once: Commits partitions, up to the first answer.
-        owned: Says what is assigned.
+        run: The commit run, which decides about further attempts.
+        once: Commits partitions once; returns the errors of the first answer.
+        owned: Returns the assigned partitions; None: the consumer has no assignment
+            from its group.
         clock: Returns monotonic seconds.
-        sleep: Waits.
+        sleep: Sleeps for a number of seconds.
     """
     refused = once(run.places)
     while (again := run.answered(refused, owned(), clock())) is not None:
@@ -48,7 +49,11 @@ async def commit_awaited(
     owned: Owned,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Commit as :func:`commit` does, in an event loop; its client names partitions."""
+    """Commit as :func:`commit` does, with awaited calls.
+
+    There are no separate attempts for each partition, because the client's errors name
+    their partitions.
+    """
     refused = await once(run.places)
     while (again := run.answered(refused, owned(), clock())) is not None:
         await asyncio.sleep(again.wait)

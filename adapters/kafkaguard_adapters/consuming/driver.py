@@ -1,9 +1,9 @@
 """The driver of the consumer machine: executes commands, returns answers.
 
-It runs on the thread (or in the event loop) that uses the client. Questions to the
-cluster, and what a thread of the client notices, run elsewhere; their results wait in
-queues until that thread comes by. So the machine needs no lock, and the client is
-called by one thread only.
+The driver runs on the thread (or in the event loop) that uses the client. Requests to
+the cluster run elsewhere, and some facts come from a thread of the client. These
+answers and facts wait in a queue until the user's thread takes them. So the machine
+needs no lock, and only one thread calls the client.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 
     #: Starts a coroutine.
     Launch = Callable[[Coroutine[Any, Any, Any]], "Running"]
-    #: Takes an answer in, at a time.
+    #: Gives an answer and the time to the machine; returns its commands.
     Turn = Callable[[Any, float], list[Command]]
 
 _log = logging.getLogger("kafkaguard.consumer")
 
 
 class Running(Protocol):
-    """A question running: a future of asyncio, or of a thread."""
+    """A running request: a future of asyncio, or of a thread."""
 
     def add_done_callback(self, call: Callable[[Any], object], /) -> object:
-        """Call something when it has ended."""
+        """Call a function when the request has ended."""
 
     def cancel(self) -> bool:
-        """Give it up."""
+        """Cancel the request."""
 
     def cancelled(self) -> bool:
-        """Return whether it was given up."""
+        """Return whether the request was cancelled."""
 
     def exception(self) -> BaseException | None:
-        """Return what it has raised."""
+        """Return the exception of the request, or None."""
 
     def result(self) -> Any:
-        """Return its answer."""
+        """Return the answer."""
 
 
 class Driver:
@@ -64,9 +64,10 @@ class Driver:
         machine: The state machine.
         shell: The client.
         view: The cluster view.
-        launch: Runs a question where it does not hold the client up.
+        launch: Starts a request without blocking the client.
         hook: The hook for events, or None.
-        start: Where the consumer begins; only for a client that shows nothing.
+        start: Where the consumer begins without a position; only for a client that
+            does not show the answers to its reads.
         clock: Returns monotonic seconds.
     """
 
@@ -93,30 +94,30 @@ class Driver:
         self._running: set[Running] = set()
         self._is_blind = False
 
-    # --- what the shell tells ---------------------------------------------------------
+    # --- facts from the shell ---------------------------------------------------------
 
     def refused(self, place: TopicPartition, refusal: Refusal) -> None:
-        """A read was refused."""
+        """Report that a read was refused."""
         self._do(self.machine.refused(place, refusal, self._clock()))
 
     def answered(self, place: TopicPartition, position: int | None) -> None:
-        """A read of a partition that waits succeeded."""
+        """Report that a read of a partition that waits has succeeded."""
         self._do(self.machine.answered(place, position, self._clock()))
 
     def handed_over(self, place: TopicPartition | None, error: KafkaGuardError) -> None:
-        """The client returned an error in place of a record."""
+        """Report that the client returned an error instead of a record."""
         self._do(self.machine.handed_over(place, error))
 
     def moved(self, place: TopicPartition, position: int) -> None:
-        """The user has set the position of a partition."""
+        """Report that the user has set the position of a partition."""
         self._do(self.machine.moved(place, position, self._clock()))
 
     def denied(self, topics: Collection[str]) -> None:
-        """These topics may not even be looked up."""
+        """Report that the user may not look up these topics."""
         self._do(self.machine.denied(topics))
 
     def tick(self) -> None:
-        """Do what is due, and hand events out; next to nothing where nothing waits."""
+        """Process answers and due steps, and call the hook; cheap if nothing waits."""
         machine = self.machine
         if self._answers:
             self._take_answers()
@@ -128,21 +129,21 @@ class Driver:
             self.tell()
 
     def blind(self) -> None:
-        """Make no probes: there is no way to reach the cluster."""
+        """Stop making probes, because the cluster cannot be reached."""
         self._is_blind = True
 
     def look(self) -> None:
-        """Look where the readers are, of a client that shows nothing else."""
+        """Read the positions, for a client that does not show its answers."""
         if not self._is_blind:
             self._do(self.machine.stand(self._shell.readers(), self._clock()))
 
     def reassigned(self) -> None:
-        """The assignment may have changed, and holds may be lifted."""
+        """Report the assignment, after it may have changed; holds may end."""
         self._assigned = frozenset(self._shell.assignment())
         self._do(self.machine.assigned(self._assigned))
 
     def seconds_left(self) -> float:
-        """Return how long nothing is due."""
+        """Return the seconds until the next step is due."""
         if self._answers or self._events:
             return 0.0
         return max(0.0, self.machine.next_due - self._clock())
@@ -192,7 +193,7 @@ class Driver:
         running.add_done_callback(partial(self._arrived, turn))
 
     def _arrived(self, turn: Turn, running: Running) -> None:
-        """Queue an answer; this runs wherever the question ran."""
+        """Queue an answer; this runs on the thread on which the request ran."""
         self._running.discard(running)
         if running.cancelled():
             return
@@ -222,7 +223,7 @@ class Driver:
         return self.machine.probed(place, Refusal(None), now)
 
     def later(self, turn: Turn) -> None:
-        """Queue what a thread of the client has noticed, for the user's thread."""
+        """Queue a fact from a thread of the client for the user's thread."""
         self._answers.append((turn, None))
 
     # --- events -----------------------------------------------------------------------
@@ -232,12 +233,12 @@ class Driver:
         self._events.append(event)
 
     def tell(self) -> None:
-        """Hand out the events that wait; what a hook raises is logged."""
+        """Call the hook with the queued events; its exceptions are logged."""
         while self._events:
             emit(self._hooks, self._events.popleft())
 
     def close(self) -> None:
-        """Give up the questions running, and hand the last events out."""
+        """Cancel the running requests, and call the hook with the last events."""
         for each in list(self._running):
             each.cancel()
         self.tell()

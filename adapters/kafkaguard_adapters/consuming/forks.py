@@ -1,8 +1,8 @@
 """Consumers in a forked child: threads are missing, connections are shared.
 
-In the child a guarded consumer forgets all that it had, so that nothing of the parent's
-can be used or closed. Whatever is asked of it next builds a consumer of the child's
-own, where a factory was given, or is refused.
+In the child, a guarded consumer forgets its client and connections, so that the child
+cannot use or close anything that belongs to the parent. If a factory was given, the
+next use builds a client for the child. Otherwise it raises an error.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _FORKED: Final = (
 )
 
 _LIVE: weakref.WeakSet[ForkSafe] = weakref.WeakSet()
-#: What the parent process had, kept so that garbage collection closes none of it.
+#: Attributes from the parent process, kept so that garbage collection closes nothing.
 _PARENTS: list[dict[str, Any]] = []
 
 
 class _Forked(NamedTuple):
-    """All that a consumer in a child process knows."""
+    """The state of a consumer in a child process, before it has a client."""
 
     kind: type
     make: Make
@@ -40,35 +40,35 @@ class _Forked(NamedTuple):
 
 
 class ForkSafe(StandIn):
-    """A stand-in that touches nothing of its parent process."""
+    """A stand-in that, after a fork, uses nothing of its parent process."""
 
     _forked: _Forked | None = None
 
     def watch_forks(self, make: Make, begin: Callable[[], None] | None) -> None:
-        """Be prepared for a fork.
+        """Handle forks from now on.
 
         Args:
-            make: Makes errors that are the client's, too.
-            begin: Sets the stand-in up around a new client; None: nobody knows how to
-                build one.
+            make: Makes errors that also have the client's class.
+            begin: Sets the stand-in up with a new client; None: the guard cannot build
+                one.
         """
         self._at_fork = make, begin
         _LIVE.add(self)
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process is a child that has no consumer of its own yet."""
+        """Whether this process is a child that has no client of its own yet."""
         return self._forked is not None
 
     def in_child(self) -> None:
-        """Forget all that is the parent's."""
+        """Forget all attributes that belong to the parent."""
         if self._forked is None:
             forked = _Forked(type(self.client), *self._at_fork)
             _PARENTS.append(vars(self).copy())
             vars(self).clear()
             self._forked = forked
 
-    @property  # type: ignore[misc]  # that of object can be set, too
+    @property  # type: ignore[misc]  # object's has a setter
     def __class__(self) -> type:
         """The client's class, so that ``isinstance`` holds."""
         return type(self.client) if self._forked is None else self._forked.kind
@@ -77,7 +77,7 @@ class ForkSafe(StandIn):
         """Delegate everything else to the client; in a child, build it first.
 
         Raises:
-            KafkaGuardError: Nobody knows how to build it.
+            KafkaGuardError: No factory was given, so the guard cannot build the client.
         """
         forked = self._forked
         if forked is None:
@@ -99,7 +99,7 @@ def again(
     factory: Callable[..., Any] | None,
     config: Mapping[str, Any] | None,
 ) -> Callable[[], None] | None:
-    """Return what builds a client and begins with it, where there is a factory."""
+    """Return a function that builds a client and begins with it; None if no factory."""
     if factory is None:
         return None
     return lambda: begin(build(factory, config or {}))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard_adapters.asking.cluster_view import ClusterView
 
-#: What a consumer without a group is listed under.
+#: The name of the group in the report of a consumer without a group.
 NO_GROUP = ""
 
 
@@ -35,27 +35,28 @@ async def own_lag(
     positions: Mapping[TopicPartition, int | None],
     *,
     isolation: Isolation,
-    timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - of the whole report, not to cancel
+    timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
     **more: Any,
 ) -> LagReport:
-    """Say how far a consumer is behind.
+    """Measure the lag of a consumer.
 
     Args:
         view: The cluster view.
-        group: The consumer's group; None: it has none, so nothing is committed.
-        positions: Where it is in each partition that it is assigned.
-        isolation: Which end counts.
-        timeout: Seconds for the whole report.
-        more: Other arguments of ``lag``, where there is a group.
+        group: The consumer's group; None: it has no group, so it commits nothing.
+        positions: The position in each assigned partition.
+        isolation: Which offset is the end: the high watermark or the last stable
+            offset.
+        timeout: Seconds for the whole report. Default: 30.
+        more: Other arguments of ``lag``, if the consumer has a group.
 
     Returns:
-        A report of one group, with the partitions of the assignment and no others.
+        A report of one group, with the assigned partitions only.
 
     Raises:
         KafkaGuardError: The client was closed, or its settings cannot be used for a
-            connection of our own.
+            connection of the guard.
     """
-    view.cluster()  # which refuses where it cannot be asked
+    view.cluster()  # raises if the cluster cannot be used
     calls = AsyncClusterCalls()
     calls.cluster_view = view
     name = group or NO_GROUP

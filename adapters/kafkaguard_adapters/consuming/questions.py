@@ -1,4 +1,4 @@
-"""Look-ups for the consumer machine, on the guard's own connection."""
+"""Requests for the consumer machine, on the guard's own connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.cluster_view import ClusterView
 
-#: Seconds that one question may take.
+#: Seconds that one request may take.
 QUESTION_S: Final = 5.0
 
 
@@ -28,15 +28,15 @@ def _deadline() -> float:
 
 
 async def facts_of(view: ClusterView, topic: str) -> TopicFacts:
-    """Ask for a topic's settings; what is not available is "not known"."""
+    """Look up facts about a topic; settings that are not available are not known."""
     return (await view.facts.get(view.cluster(), [topic], _deadline()))[topic]
 
 
 async def range_of(view: ClusterView, place: TopicPartition) -> tuple[int, int]:
-    """Ask where a log begins and ends.
+    """Return the first offset and the end offset of a log.
 
     Raises:
-        KafkaGuardError: Its leader cannot say.
+        KafkaGuardError: The offsets cannot be looked up.
     """
     lister = OffsetLister(view.cluster(), view.facts, _deadline())
     ends = []
@@ -51,11 +51,12 @@ async def range_of(view: ClusterView, place: TopicPartition) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a consumer begins that has no position yet.
+    """Where a consumer without a position begins.
 
     Attributes:
-        group: At this group's commit; None: it has none.
-        is_earliest: Without a commit at the start of the log, else at its end.
+        group: The group whose committed offset it uses; None: it has no group.
+        is_earliest: Whether it begins at the start of the log if there is no commit;
+            otherwise it begins at the end.
     """
 
     group: str | None = None
@@ -77,10 +78,10 @@ async def _committed(
 async def probe_of(
     view: ClusterView, place: TopicPartition, position: int | None, start: Start
 ) -> Refusal | None:
-    """Read at a position, or where the consumer begins if it has none yet.
+    """Read at a position, or where the consumer begins if it has no position yet.
 
     Returns:
-        What it is refused with; None: it can be read.
+        The refusal, or None if the partition can be read.
     """
     cluster, deadline = view.cluster(), _deadline()
     leader = (await leaders(cluster, [place.topic], deadline)).of(place)

@@ -1,9 +1,10 @@
-"""The shell that each client implements: it executes and does not decide.
+"""The shell that each client implements: it executes commands and does not decide.
 
-There are two kinds of clients. Where the insides of a client show what each read is
-answered, the shell tells the driver (``Driver.refused``, ``Driver.answered``), and a
-held partition is left out of the client's reads without a pause. Where a client shows
-nothing, the shell tells where its readers are, and a hold is a pause.
+There are two kinds of clients. If private attributes of the client show the answer to
+each read, the shell reports it to the driver (``Driver.refused``, ``Driver.answered``),
+and a held partition is left out of the client's reads without ``pause()``. If the
+client does not show its answers, the shell returns the positions of its partitions, and
+a hold is a ``pause()``.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ if TYPE_CHECKING:
 
 
 class ConsumerShell(Protocol):
-    """What a driver asks of a client. Only the thread that uses the client calls it."""
+    """Calls of a driver to a client, made only on the thread that uses the client."""
 
     def assignment(self) -> Collection[TopicPartition]:
-        """Return what the consumer is assigned."""
+        """Return the assigned partitions."""
 
     def hold(self, place: TopicPartition) -> None:
-        """Do not read a partition."""
+        """Stop reading a partition."""
 
     def free(self, place: TopicPartition) -> None:
-        """Read a partition again; one that is not assigned any more is ignored."""
+        """Read a partition again; ignored if it is not assigned any more."""
 
     def let_reset(self, place: TopicPartition) -> None:
         """Leave the next answer "out of range" to the client."""
 
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:
-        """Let polling raise an error; records that are there come first."""
+        """Let a poll raise an error, after the records that are already fetched."""
 
     def readers(self) -> Mapping[TopicPartition, Reader]:
-        """Return where the readers are, of a client that shows nothing else."""
+        """Return the readers with their positions; empty if the answers are visible."""
 
     def wake(self) -> None:
-        """A question was answered; called on any thread, so only to set something."""
+        """Note that an answer waits; called on any thread, so it only sets a flag."""

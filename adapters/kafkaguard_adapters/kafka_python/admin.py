@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class GuardedAdmin(ClusterCalls, GuardedClient):
     """A KafkaAdminClient that can also ask for log directories, lag and offsets.
 
-    What its calls that change something raise is a ``KafkaGuardError`` as well.
+    Errors of its calls that change something are also a ``KafkaGuardError``.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -47,7 +47,7 @@ class GuardedAdmin(ClusterCalls, GuardedClient):
 
 
 def _asked(new_topics: Any, *_: Any, **__: Any) -> list[AskedTopic]:
-    """Read what ``create_topics`` takes: names, names with options, or NewTopics."""
+    """Read the argument of ``create_topics``: names, names with options, NewTopics."""
     if isinstance(new_topics, dict):
         return [
             AskedTopic(

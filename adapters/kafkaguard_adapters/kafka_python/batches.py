@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Raw
 
 
-#: Seconds until a record that has failed at once must have its outcome.
+#: Seconds within which a record that failed at once must have its outcome.
 _SOON_S = 10.0
 
 
@@ -26,15 +26,15 @@ class SourceBatch(Batch):
     Args:
         producer: The producer that holds it.
         source: The client's batch.
-        position: As for any batch.
-        due: As for any batch.
-        parent: As for any batch.
+        position: As for :class:`Batch`.
+        due: As for :class:`Batch`.
+        parent: As for :class:`Batch`.
 
     Attributes:
         result: The client's future of the whole batch.
-        inners: The client's futures of its records; that list may still grow.
-        before: How many records came into it before the producer was guarded.
-        in_parts: How many of its records are in parts, after it was split.
+        inners: The client's futures of its records; this list may still grow.
+        before: How many records were in the batch before the producer was guarded.
+        in_parts: How many of its records are in new batches, after it was split.
     """
 
     __slots__ = ("before", "in_parts", "inners", "producer", "result", "source")
@@ -57,11 +57,11 @@ class SourceBatch(Batch):
 
     @property
     def count(self) -> int:
-        """How many records it has."""
+        """The number of records that the guard tracks."""
         return len(self.inners) - self.before
 
     def tokens(self) -> Sequence[Any]:
-        """Return the client's futures of its records."""
+        """Return the client's futures of the records."""
         return self.inners[self.before :]
 
     def keys(self) -> Sequence[bytes | None] | None:
@@ -75,11 +75,11 @@ class SourceBatch(Batch):
         return None if raws is None else raws[self.before :]
 
     def was_in_flight(self) -> bool:
-        """Return whether it was given up on its way, so that an answer may come yet."""
+        """Return whether the client gave it up in flight; an answer may still come."""
         return reading.was_given_up(self.result) and reading.was_sent(self.source)
 
     def refusals(self) -> list[Refusal]:
-        """Say why each of its records has failed."""
+        """Return the refusal of each record."""
         tell = self.result.value[2]
         return [
             self._refusal(index, inner, inner.exception or tell(index + self.before))
@@ -87,10 +87,10 @@ class SourceBatch(Batch):
         ]
 
     def late_refusals(self, tell: Callable[[int], BaseException]) -> list[Refusal]:
-        """Say why each was refused, as was heard after the batch had been given up.
+        """Return the refusal of each record, from an answer that came too late.
 
         Args:
-            tell: Says why, by a record's place.
+            tell: Returns the exception of a record, by its index.
         """
         return [
             self._answered(index, inner, tell(index + self.before), tell)
@@ -108,7 +108,7 @@ class SourceBatch(Batch):
         self, index: int, inner: Any, cause: BaseException, *, expired: bool = False
     ) -> Refusal:
         hidden = reading.unwrapped(cause)
-        # One whose InitProducerId was refused (a cause in a text) never sent anything.
+        # A hidden cause means that InitProducerId was refused: nothing was ever sent.
         sent = reading.was_sent(self.source) and hidden is cause
         return Refusal(
             token=inner,
@@ -129,12 +129,13 @@ class SourceBatch(Batch):
         tell: Callable[[int], BaseException],
     ) -> Refusal:
         place = index + self.before
-        is_mate = type(cause) is KafkaError  # what record_errors leave out
+        is_mate = type(cause) is KafkaError  # a record that record_errors do not name
         is_answer = is_mate or isinstance(cause, BrokerResponseError)
         if is_mate:
             blame = "mate"
         elif tell(place) is not tell(place):
-            # Of one that they name it makes a new exception at each look.
+            # kafka-python makes a new exception at each call for a record that
+            # record_errors name.
             blame = "record"
         else:
             blame = "batch"
@@ -150,11 +151,11 @@ class SourceBatch(Batch):
 
 
 class LoneRecord(Batch):
-    """A record that the client failed before it came into any batch.
+    """A record that the client failed before it was in any batch.
 
     Args:
         inner: The client's future.
-        raw: Its bytes, where they are available.
+        raw: The record's bytes, or None.
     """
 
     __slots__ = ("_inner", "_raw")
@@ -167,7 +168,7 @@ class LoneRecord(Batch):
 
     @property
     def count(self) -> int:
-        """One."""
+        """The number of records: 1."""
         return 1
 
     def tokens(self) -> Sequence[Any]:
@@ -175,15 +176,15 @@ class LoneRecord(Batch):
         return (self._inner,)
 
     def keys(self) -> Sequence[bytes | None] | None:
-        """Return its key."""
+        """Return the record's key; None if its bytes are not known."""
         return None if self._raw is None else (self._raw.key,)
 
     def raws(self) -> Sequence[Raw] | None:
-        """Return its bytes."""
+        """Return the record's bytes; None if they are not known."""
         return None if self._raw is None else (self._raw,)
 
     def refusals(self) -> list[Refusal]:
-        """Say why it has failed."""
+        """Return the refusal of the record."""
         return [
             Refusal(
                 token=self._inner,

@@ -1,4 +1,4 @@
-"""Build a producer: the first one of a factory, or the successor of a dead one."""
+"""Build a producer from a factory, or the successor of a dead producer."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kafkaguard_adapters.kafka_python.errors import errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: Found out by each producer itself.
+#: Entries of ``config`` that each producer finds out itself.
 _NOT_SETTINGS = frozenset({"api_version"})
 
 
 class Builder:
-    """Knows how to build the same producer again.
+    """Builds the same producer again.
 
     Args:
-        factory: What builds it: the client's class, or a function of your own. Default:
-            the class of the producer at hand.
-        settings: The keyword arguments. Default: read from the producer at hand.
+        factory: Builds the producer: the client's class, or a function of the user.
+            Default: the class of the predecessor.
+        settings: The keyword arguments. Default: read from the predecessor.
     """
 
     def __init__(
@@ -38,10 +38,11 @@ class Builder:
         """Build a producer.
 
         Args:
-            predecessor: The producer that it takes the place of.
+            predecessor: The producer that the new one replaces.
 
         Raises:
-            KafkaGuardError: The predecessor's settings do not tell how to build it.
+            KafkaGuardError: The predecessor's class has its own ``__init__``, so its
+                settings are not enough to build it.
         """
         factory = self._factory or _factory_of(predecessor)
         settings = self._settings

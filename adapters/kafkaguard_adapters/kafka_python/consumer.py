@@ -47,11 +47,11 @@ _MS = 1000
 
 
 class Client(Protocol):
-    """A ``KafkaConsumer``, as far as it is called; it comes without types."""
+    """The methods of ``KafkaConsumer`` that the guard calls; it has no type hints."""
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """All its settings."""
+        """All settings of the consumer."""
 
     def poll(self, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
         """Read records."""
@@ -60,7 +60,7 @@ class Client(Protocol):
         """Read the next record."""
 
     def assignment(self) -> set[Any]:
-        """Return what is assigned."""
+        """Return the assigned partitions."""
 
     def position(self, partition: Any, timeout_ms: float | None = None) -> int | None:
         """Return the offset of the next record."""
@@ -68,42 +68,42 @@ class Client(Protocol):
     def beginning_offsets(
         self, partitions: Collection[Any], timeout_ms: float | None = None
     ) -> dict[Any, int]:
-        """Find first offsets."""
+        """Look up first offsets."""
 
     def end_offsets(
         self, partitions: Collection[Any], timeout_ms: float | None = None
     ) -> dict[Any, int]:
-        """Find ends."""
+        """Look up end offsets."""
 
     def offsets_for_times(
         self, timestamps: Mapping[Any, float], timeout_ms: float | None = None
     ) -> dict[Any, Any]:
-        """Look times up."""
+        """Look up offsets by time."""
 
     def commit(self, offsets: Any = None, timeout_ms: float | None = None) -> None:
-        """Commit, and wait."""
+        """Commit, and wait for the answer."""
 
     def commit_async(
         self, offsets: Any = None, callback: Callable[..., Any] | None = None
     ) -> Any:
-        """Commit, and do not wait."""
+        """Commit, without waiting for the answer."""
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Close it."""
+        """Close the consumer."""
 
 
 class PublicConsumer(BlockingConsumer):
-    """A KafkaConsumer of which only the public interface is used.
+    """A guarded KafkaConsumer that uses the client's public interface only.
 
-    What it raises has a verdict, and its own look-ups of offsets wait for remote
-    storage. What is raised then is a ``KafkaTimeoutError`` too, as the client alone
-    would raise.
+    Its errors have a verdict, and its own look-ups of offsets wait for remote storage.
+    If such a look-up fails, the error is also a ``KafkaTimeoutError``, as the client
+    alone would raise.
 
     Args:
         consumer: The client's consumer.
-        view: The cluster view for the guard's own calls.
-        policy: How long to wait.
-        on_event: What receives events.
+        view: The cluster view for the guard's own requests.
+        policy: The policy.
+        on_event: The hook for events, or None.
     """
 
     client: Client
@@ -113,7 +113,7 @@ class PublicConsumer(BlockingConsumer):
         consumer: Client,
         view: ClusterView,
         policy: RetryPolicy,
-        on_event: Callable[[Event], object] | None,  # noqa: ARG002 - those who know more have events
+        on_event: Callable[[Event], object] | None,  # noqa: ARG002 - for subclasses, which have events
     ) -> None:
         super().__init__(consumer, view)
         self._policy = policy
@@ -127,8 +127,8 @@ class PublicConsumer(BlockingConsumer):
         """Poll, as ``KafkaConsumer.poll`` does.
 
         Raises:
-            KafkaGuardError: What the client raises, also of its own class, with topic
-                and partition where they are known.
+            KafkaGuardError: The client raised an error. The error also has the client's
+                class, and topic and partition if they are known.
         """
         try:
             return self.client.poll(*args, **kwargs)
@@ -136,7 +136,7 @@ class PublicConsumer(BlockingConsumer):
             raise self._raised(error) from error
 
     def __iter__(self) -> Self:
-        """Read record after record, as the client does."""
+        """Return the consumer; iterating reads record after record, as the client."""
         return self
 
     def __next__(self) -> Any:
@@ -160,7 +160,7 @@ class PublicConsumer(BlockingConsumer):
     def beginning_offsets(
         self, partitions: Collection[Any], timeout_ms: float | None = None
     ) -> dict[Any, int]:
-        """Find first offsets, as ``KafkaConsumer.beginning_offsets`` does."""
+        """Look up first offsets, as ``KafkaConsumer.beginning_offsets`` does."""
         report = self._find(dict.fromkeys(partitions, EARLIEST), timeout_ms)
         if report is None:
             return self.client.beginning_offsets(partitions, timeout_ms)
@@ -169,7 +169,7 @@ class PublicConsumer(BlockingConsumer):
     def end_offsets(
         self, partitions: Collection[Any], timeout_ms: float | None = None
     ) -> dict[Any, int]:
-        """Find ends, as ``KafkaConsumer.end_offsets`` does."""
+        """Look up end offsets, as ``KafkaConsumer.end_offsets`` does."""
         report = self._find(dict.fromkeys(partitions, LATEST), timeout_ms)
         if report is None:
             return self.client.end_offsets(partitions, timeout_ms)
@@ -178,7 +178,7 @@ class PublicConsumer(BlockingConsumer):
     def offsets_for_times(
         self, timestamps: Mapping[Any, float], timeout_ms: float | None = None
     ) -> dict[Any, Any]:
-        """Look times up, as ``KafkaConsumer.offsets_for_times`` does."""
+        """Look up offsets by time, as ``KafkaConsumer.offsets_for_times`` does."""
         report = None
         if all(time >= 0 for time in timestamps.values()):  # else the client refuses
             times = {place: int(time) for place, time in timestamps.items()}
@@ -217,12 +217,12 @@ class PublicConsumer(BlockingConsumer):
             raise _ours(error) from error
 
     def __exit__(self, *raised: object) -> None:
-        """Close; what was read in a block that failed is not committed."""
+        """Close; if the block raised an exception, commit nothing."""
         self.close(autocommit=not any(raised))
 
 
 class GuardedConsumer(PublicConsumer):
-    """A KafkaConsumer whose partitions wait alone and whose commits have verdicts."""
+    """A KafkaConsumer that holds single partitions, and whose commits have verdicts."""
 
     def __init__(
         self,
@@ -242,13 +242,14 @@ class GuardedConsumer(PublicConsumer):
     def commit(self, offsets: Any = None, timeout_ms: float | None = None) -> None:
         """Commit, as ``KafkaConsumer.commit`` does.
 
-        Partitions that are refused for now are tried again alone, within
-        ``timeout_ms`` (by default ``request_timeout_ms``) and the policy's deadline,
-        while they are still assigned. A group that has moved on is not asked again.
+        Partitions that are refused with a retriable error are tried again, without the
+        others, within ``timeout_ms`` (by default ``request_timeout_ms``) and the
+        policy's deadline, while they are still assigned. After a rebalance, the commit
+        is not tried again.
 
         Raises:
-            KafkaGuardError: The gravest of what was refused, the others as notes; all
-                other partitions are committed.
+            KafkaGuardError: The most severe error of a partition, with the other errors
+                as notes. All other partitions are committed.
         """
         if timeout_ms is None:
             timeout_ms = self.client.config["request_timeout_ms"]
@@ -279,7 +280,7 @@ class GuardedConsumer(PublicConsumer):
         return None
 
     def _passed_commit(self, offsets: Any, timeout_ms: float) -> None:
-        """Let the client say what is wrong, or that there is nothing to do."""
+        """Call the client's own commit, which raises its error or does nothing."""
         try:
             self.client.commit(offsets, timeout_ms)
         except KafkaError as error:
@@ -288,9 +289,9 @@ class GuardedConsumer(PublicConsumer):
     def commit_async(
         self, offsets: Any = None, callback: Callable[..., Any] | None = None
     ) -> Any:
-        """Commit, as ``KafkaConsumer.commit_async`` does; a failure is an event, too.
+        """Commit, as ``KafkaConsumer.commit_async`` does. A failure is also an event.
 
-        The callback gets an exception of both classes.
+        The callback gets an exception of kafkaguard's and of kafka-python's class.
         """
         called = callback
         if self.client.config["group_id"] is not None:
@@ -330,7 +331,7 @@ def _ours(error: BaseException) -> KafkaGuardError:
 def _everywhere(
     offsets: Collection[Any], error: BaseException
 ) -> dict[TopicPartition, KafkaGuardError]:
-    """Say that an error is about all partitions of a commit."""
+    """Return an error for each partition of a commit."""
     return {
         as_partition(place): errors.translate(
             error, api=OFFSET_COMMIT, topic=place.topic, partition=place.partition
@@ -340,7 +341,7 @@ def _everywhere(
 
 
 def _as_client(error: KafkaGuardError) -> KafkaGuardError:
-    """Make what a commit raises of the class that the client alone would raise."""
+    """Give an error of a commit the class that the client alone would raise."""
     if error.verdict.action is Action.REJOIN:
         return recast(error, CommitFailedError)
     return recast(error, KafkaTimeoutError) if error.verdict.retriable else error

@@ -1,6 +1,6 @@
-"""Errors that are both kafkaguard's and kafka-python's.
+"""Errors that are instances of kafkaguard's class and of kafka-python's class.
 
-What kafka-python's users reach for stays: ``errno``, ``retriable``,
+They keep the attributes that users of kafka-python use: ``errno``, ``retriable``,
 ``invalid_metadata``, ``description`` and ``args``.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class KafkaPythonErrors(ClientErrors):
-    """Errors that are also kafka-python's."""
+    """Makes errors that also have kafka-python's class."""
 
     client = "kafka-python"
     base = kafka_errors.KafkaError
@@ -31,8 +31,9 @@ class KafkaPythonErrors(ClientErrors):
     def class_for(self, code: int) -> type[BaseException]:
         """Return kafka-python's class for an error code.
 
-        A code that it does not know gives its ``UnknownError``: it would make a new
-        class on each call, which no other process can import.
+        For a code that kafka-python does not know, this is ``UnknownError``.
+        kafka-python itself would make a new class at each call, which no other process
+        can import.
         """
         known: type[BaseException] = kafka_errors.kafka_errors.get(
             code, kafka_errors.UnknownError
@@ -40,10 +41,10 @@ class KafkaPythonErrors(ClientErrors):
         return known
 
     def translate(self, original: Any, **known: Any) -> KafkaGuardError:
-        """Turn an exception of kafka-python into one that is ours as well."""
+        """Convert an exception of kafka-python to an error of both classes."""
         error = super().translate(original, **known)
         if error.summary is None and original.args in ((), (None,)):
-            # Its text would be "MessageSizeTooLargeError: None".
+            # Else the text would be "MessageSizeTooLargeError: None".
             error.summary = _sentence(original)
             error.original_text = None
         if error.code is not None and getattr(error, "errno", error.code) != error.code:
@@ -55,13 +56,13 @@ errors = KafkaPythonErrors()
 
 
 def add_words(error: KafkaGuardError, words: str) -> None:
-    """Add to what an error says."""
+    """Add words to the text of an error."""
     said = error.summary or (None if error.broker_message else error.original_text)
     error.summary = f"{said}; {words}" if said else words
 
 
 def _sentence(original: BaseException) -> str:
-    """Say what kafka-python left out of an exception without a text."""
+    """Return a text for an exception of kafka-python that has none."""
     if isinstance(original, kafka_errors.BrokerResponseError):
         return "the broker refused it and gave no further reason"
     return f"kafka-python gave up ({type(original).__name__})"

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class GuardedFuture:
-    """Stands for kafka-python's ``FutureRecordMetadata``.
+    """Stands in for kafka-python's ``FutureRecordMetadata``.
 
-    It follows the client's future. Where that fails, the guard decides: the record is
-    sent again and this future follows the new one, or it fails with an error that is
-    both kafkaguard's and kafka-python's.
+    It follows the client's future. If the client's future fails, the guard decides: it
+    sends the record again, and this future follows the new one, or this future fails
+    with an error of kafkaguard's and kafka-python's class.
     """
 
     __slots__ = ("_driver", "_inner")
@@ -34,7 +34,7 @@ class GuardedFuture:
         self._inner = inner
         self._driver = driver
 
-    @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
+    @property  # type: ignore[misc]  # object's has a setter
     def __class__(self) -> type:
         """The client's class, so that ``isinstance`` holds."""
         return type(self._inner)
@@ -44,7 +44,7 @@ class GuardedFuture:
         return getattr(self._inner, name)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Refuse: the outcome comes to this process, and to one object."""
+        """Raise TypeError: only this object in this process gets the outcome."""
         raise TypeError(
             "the future of a record cannot be pickled or copied: use the result of "
             "get()"
@@ -59,7 +59,7 @@ class GuardedFuture:
 
     @property
     def is_done(self) -> bool:
-        """Whether the record was delivered or has failed for good."""
+        """Whether the record was delivered or has finally failed."""
         record = self._record()
         if record is None:
             return bool(self._inner.is_done)
@@ -80,7 +80,7 @@ class GuardedFuture:
 
     @property
     def exception(self) -> BaseException | None:
-        """Why the record failed for good, else None."""
+        """The error of a record that has finally failed, else None."""
         return self._look()
 
     def succeeded(self) -> bool:
@@ -88,21 +88,21 @@ class GuardedFuture:
         return self.is_done and self._look() is None
 
     def failed(self) -> bool:
-        """Return whether the record failed for good."""
+        """Return whether the record has finally failed."""
         return self._look() is not None
 
     def retriable(self) -> bool:
-        """Return whether the record failed and the same one may be sent again."""
+        """Return whether the record has failed and may be sent again unchanged."""
         error = self._look()
         return error is not None and error.verdict.retriable
 
     def success(self, value: Any) -> GuardedFuture:
-        """Settle the client's future by hand."""
+        """Set the result of the client's future."""
         self._inner.success(value)
         return self
 
     def failure(self, error: Any) -> GuardedFuture:
-        """Fail the client's future by hand."""
+        """Set the exception of the client's future."""
         self._inner.failure(error)
         return self
 
@@ -110,14 +110,15 @@ class GuardedFuture:
         """Wait for the record's outcome.
 
         Args:
-            timeout: Seconds to wait at most. Default: as long as it takes; the
-                client's ``delivery_timeout_ms`` bounds that.
+            timeout: The most seconds to wait. Default: no limit; the client's
+                ``delivery_timeout_ms`` bounds the wait.
 
         Returns:
             The RecordMetadata.
 
         Raises:
-            KafkaGuardError: Why it failed; also of kafka-python's class.
+            KafkaGuardError: The record has failed, or has no outcome within the
+                timeout. The error also has kafka-python's class.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while (record := self._record()) is None:
@@ -140,7 +141,7 @@ class GuardedFuture:
         return self._hook(True, f, args, kwargs)
 
     def add_errback(self, f: Any, *args: Any, **kwargs: Any) -> GuardedFuture:
-        """Call ``f`` with the exception once the record has failed for good."""
+        """Call ``f`` with the exception once the record has finally failed."""
         return self._hook(False, f, args, kwargs)
 
     def add_both(self, f: Any, *args: Any, **kwargs: Any) -> GuardedFuture:
@@ -149,7 +150,7 @@ class GuardedFuture:
         return self.add_errback(f, *args, **kwargs)
 
     def chain(self, future: Any) -> GuardedFuture:
-        """Settle another future with this one's outcome."""
+        """Give this future's outcome to another future."""
         self.add_callback(future.success)
         return self.add_errback(future.failure)
 
@@ -175,7 +176,7 @@ class GuardedFuture:
         return self
 
     def when_settled(self, call: Callable[[], object]) -> None:
-        """Call something once the record has its outcome, after the client's word."""
+        """Call a function once the record has its outcome; the client reports first."""
         record = self._record()
         if record is None:
             call()
@@ -183,19 +184,19 @@ class GuardedFuture:
             self._driver.when_settled(record, call)
 
     def run(self, f: Callable[[Any], Any], *, on_success: bool) -> None:
-        """Call the application's function, if the outcome is the one that it is for."""
+        """Call the application's function, if it is for this kind of outcome."""
         error = self._error()
         if on_success != (error is None):
             return
         try:
             f(self.value if error is None else self._look())
-        except BaseException as raised:  # noqa: BLE001 - it must not end our thread
+        except BaseException as raised:  # noqa: BLE001 - must not end the guard's thread
             self._driver.callback_raised(raised)
-        except:  # noqa: E722 - a raised KafkaError is no exception
+        except:  # noqa: E722 - confluent-kafka's KafkaError is not a BaseException
             self._driver.callback_raised(met())
 
     def _record(self) -> Record | None:
-        """Return the guard's record, None as long as the client's future counts."""
+        """Return the guard's record; None while the client's future has not failed."""
         inner = self._inner
         record = record_of(inner)
         if record is None and inner.failed():
@@ -210,7 +211,7 @@ class GuardedFuture:
         return record.outcome.error
 
     def _look(self) -> KafkaGuardError | None:
-        """Return the error and note that the application has seen it."""
+        """Return the error, and note that the application has seen it."""
         record = self._record()
         if record is None or record.outcome is None:
             return None
@@ -233,9 +234,10 @@ class Hook:
     """A callback of the application.
 
     Args:
-        future: Whose outcome it waits for.
-        f: What is called.
-        on_success: With the metadata of a delivered record, or else with the error.
+        future: The future whose outcome it waits for.
+        f: The function to call.
+        on_success: Whether ``f`` is called with the metadata of a delivered record, or
+            with the error of a failed one.
     """
 
     __slots__ = ("_f", "_future", "_on_success")
@@ -248,7 +250,7 @@ class Hook:
         self._on_success = on_success
 
     def look(self, _: Any) -> None:
-        """Run once the outcome is there; the client has said its word."""
+        """Run the callback once the record has its outcome; the client calls this."""
         self._future.when_settled(self._run)
 
     def _run(self) -> None:
@@ -256,6 +258,6 @@ class Hook:
 
 
 def record_of(inner: Any) -> Record | None:
-    """Return what the guard knows of a record that has failed, by its first future."""
+    """Return the guard's record of a failed record, by the client's first future."""
     value = inner.value
     return value if isinstance(value, Record) else None

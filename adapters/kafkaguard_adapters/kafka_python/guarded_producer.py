@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from kafkaguard_policies import RetryPolicy
 
 
-#: Seconds that close() and leaving a ``with`` block take at most by default.
+#: The default time limit of close(), and of the end of a ``with`` block, in seconds.
 CLOSE_S = 30.0
-#: Seconds that flush() waits beyond the client's own ``delivery_timeout_ms``.
+#: Seconds that flush() waits in addition to the client's ``delivery_timeout_ms``.
 FLUSH_MARGIN_S = 10.0
 #: Seconds that the client's thread has to end.
 STOP_S = 1.0
 
 
 def _passed_on(name: str, **known: Any) -> Callable[..., Any]:
-    """Make a method that is the client's own, but for the class of what it raises."""
+    """Make a method that calls the client's method and translates its errors."""
 
     @wraps(getattr(KafkaProducer, name))
     def method(self: GuardedProducer, *args: Any, **kwargs: Any) -> Any:
@@ -63,19 +63,21 @@ def _passed_on(name: str, **known: Any) -> Callable[..., Any]:
 
 
 class GuardedProducer(ClusterCalls):
-    """A KafkaProducer with the guard in front; every other attribute is the client's.
+    """A guarded KafkaProducer; every other attribute is the client's.
 
-    ``send`` is that of ``Sending``. It is found on the instance since looking up a
-    method of a class that hands unknown names on costs twice as much.
+    ``send`` is the method of ``Sending``. It is an attribute of the instance, because
+    looking up a method of a class that delegates unknown names costs twice as much.
 
     Args:
         producer: The client's producer.
-        builder: Builds its successor, should it die.
-        policy: What becomes of records that fail, and of null keys.
-        topics: What the caller declares about topics, instead of a look-up.
+        builder: Builds a successor if the producer dies.
+        policy: The policy for records that fail, and for null keys.
+        topics: Known facts about topics, which are not looked up.
         on_event: The hook for events, or None.
-        facts_ttl: Seconds that ``cleanup.policy`` is trusted.
-        facts_patience: Seconds that a record without a key waits for a look-up.
+        facts_ttl: Seconds for which a topic's ``cleanup.policy`` is cached. Default:
+            300.
+        facts_patience: The most seconds that a record without a key waits for a
+            look-up. Default: 1.
         clock: Returns monotonic seconds.
     """
 
@@ -114,7 +116,7 @@ class GuardedProducer(ClusterCalls):
         return read_settings(self.config, errors.make)
 
     def _begin(self, producer: Any) -> None:
-        """Start with nothing on its way."""
+        """Start with a producer, without records in flight."""
         ask = self.cluster_view.topic_settings
         self._shell = shell = KafkaPythonShell(
             producer, self._builder, ask, self._sending
@@ -142,39 +144,41 @@ class GuardedProducer(ClusterCalls):
     # --- forks ------------------------------------------------------------------------
 
     def leave_to_parent(self) -> Any:
-        """In a forked child: send nothing more, and close nothing of the parent's."""
+        """In a forked child: send nothing more; return the parent's open producer."""
         moving.disown(self._shell.producer)
         self._sending.hold_all(self._forks.in_child)
         return self._shell.producer
 
     def can_begin_again(self) -> bool:
-        """Return whether a producer can be built in a forked child."""
+        """Return whether a forked child can build a producer (a factory was given)."""
         return self._builder.was_given
 
     def begin_again(self) -> None:
-        """Build a producer of a forked child's own."""
+        """Build a producer for a forked child."""
         self._begin(self._builder.build())
 
     # --- reports ----------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> DeliveryReport:
-        """Wait until every record has its outcome, and report all since the last time.
+        """Wait until every record has its outcome, and report them.
 
         Args:
-            timeout: Seconds to wait at most, 0 or more. Default: the client's
-                ``delivery_timeout_ms`` and 10 s, beside the ``deadline`` of a policy
-                that tries for longer.
+            timeout: The most seconds to wait, 0 or more. Default: the client's
+                ``delivery_timeout_ms`` and 10 s, plus the ``deadline`` of a policy that
+                sends records again.
 
         Returns:
-            What became of the records.
+            The outcomes of the records since the last report.
 
         Raises:
-            DeliveryFailed: Records failed and nobody has looked at them, or were still
-                pending in the end (then also a ``KafkaTimeoutError``).
-            CallbackError: A callback of the application has raised.
-            ClientStateError: It is called in a callback, whose thread it waits for.
+            DeliveryFailed: Records failed and the application has not seen their
+                errors, or records are still pending after the timeout (then the error
+                is also a ``KafkaTimeoutError``).
+            CallbackError: A callback of the application has raised an exception.
+            ClientStateError: ``flush`` is called in a callback, so it would wait for
+                its own thread.
             TypeError: ``timeout`` is not a number.
-            ValueError: It is negative.
+            ValueError: ``timeout`` is negative.
         """
         told.check_timeout("flush", timeout)
         self._forks.pass_by()
@@ -187,24 +191,26 @@ class GuardedProducer(ClusterCalls):
     def close(
         self, timeout: float | None = None, null_logger: bool = False
     ) -> DeliveryReport:
-        """Flush, then close the client, within a bound.
+        """Flush, then close the client, within a time limit.
 
         Args:
-            timeout: Seconds to wait at most, 0 or more. Default: 30. What is pending
-                then is given up: it is in doubt where it was on its way, else it
-                failed.
+            timeout: The most seconds to wait, 0 or more. Default: 30. Records that are
+                still pending then are given up: those in flight are in doubt, the
+                others have failed.
             null_logger: As in kafka-python.
 
         Returns:
-            What became of the records since the last report.
+            The outcomes of the records since the last report.
 
         Raises:
-            DeliveryFailed: Records failed and nobody has looked at them.
-            CallbackError: A callback of the application has raised.
+            DeliveryFailed: Records failed and the application has not seen their
+                errors.
+            CallbackError: A callback of the application has raised an exception.
             ClientStateError: A transaction was open; the text says whether it was
-                aborted. Or it is called in a callback, whose thread it waits for.
+                aborted. Or ``close`` is called in a callback, so it would wait for its
+                own thread.
             TypeError: ``timeout`` is not a number.
-            ValueError: It is negative.
+            ValueError: ``timeout`` is negative.
         """
         told.check_timeout("close", timeout)
         if self._forks.is_forked:
@@ -228,12 +234,13 @@ class GuardedProducer(ClusterCalls):
         return report
 
     def report(self) -> DeliveryReport:
-        """Report what became of the records since the last report, without waiting.
+        """Report the outcomes of records since the last report, without waiting.
 
-        What flush() and close() return or raise is a report, too.
+        The results and errors of flush() and close() are reports, too.
 
         Returns:
-            The counts, ``pending`` as of now. Its errors count as looked at.
+            The counts; ``pending`` is the current number. The errors in the report
+            count as seen by the application.
         """
         return self._driver.report(self._driver.pending())
 
@@ -263,14 +270,14 @@ class GuardedProducer(ClusterCalls):
         """The client's producer that is in use."""
         return self._shell.producer
 
-    @property  # type: ignore[misc]  # object's own can be set, a stand-in's need not
+    @property  # type: ignore[misc]  # object's has a setter
     def __class__(self) -> type:
         """The client's class, so that ``isinstance`` holds."""
         return type(self._shell.producer)
 
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the client."""
-        if name == "_shell":  # not there yet
+        if name == "_shell":  # not set yet
             raise AttributeError(name)
         return getattr(self._shell.producer, name)
 
@@ -279,11 +286,11 @@ class GuardedProducer(ClusterCalls):
         return dir(self._shell.producer)
 
     def __repr__(self) -> str:
-        """Show what is guarded."""
+        """Show the client's producer."""
         return f"<guarded {self._shell.producer!s}>"
 
     def __enter__(self) -> Self:
-        """Enter; leaving closes it."""
+        """Return the producer; the end of the block closes it."""
         return self
 
     def __exit__(
@@ -292,7 +299,7 @@ class GuardedProducer(ClusterCalls):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close, as close() does; an exception of the block goes first."""
+        """Close, as close() does. An exception of the block has priority."""
         try:
             self.close()
         except KafkaGuardError as failure:
@@ -301,7 +308,7 @@ class GuardedProducer(ClusterCalls):
             error.add_note(f"besides, on closing the producer: {failure}")
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Refuse: a connection cannot be moved to another process."""
+        """Raise TypeError: a connection cannot be moved to another process."""
         raise TypeError(
             "a guarded producer cannot be pickled or copied: build it where it is "
             "used, in the worker itself"
@@ -312,33 +319,33 @@ class GuardedProducer(ClusterCalls):
     def transaction(self) -> AbstractContextManager[None]:
         """Begin a transaction, and commit it after the ``with`` block, or abort it.
 
-        A call is made again as the policy says, a commit whose answer was lost too: the
-        coordinator carries it out once. The block never runs twice, and nothing is
-        aborted whose commit has an unknown result.
+        Failed calls are repeated as the policy requires. This includes a commit whose
+        answer was lost, because the coordinator executes it only once. The block never
+        runs twice. A transaction whose commit has an unknown result is not aborted.
 
         Raises:
-            KafkaGuardError: It was not committed. ABORT: it was aborted, so the same
-                records can be sent in a new one. IN_DOUBT: it may have been committed.
-                RECREATE: it could not be aborted. FENCED: another instance uses this
-                ``transactional.id``.
-            BaseException: What the block raises, after one abort.
+            KafkaGuardError: The transaction was not committed. The verdict's action is
+                ABORT: it was aborted, so you can send the same records in a new
+                transaction. IN_DOUBT: it may have been committed. RECREATE: it could
+                not be aborted. FENCED: another instance uses this ``transactional.id``.
+            BaseException: The exception of the block, after one abort.
         """
         return transaction(self._transactions, self._policy)
 
     def init_transactions(self) -> None:
-        """Take the ``transactional.id`` over within ``max_block_ms``.
+        """Take over the ``transactional.id``, within ``max_block_ms``.
 
         Raises:
-            KafkaGuardError: It could not be done.
+            KafkaGuardError: The producer could not be initialised.
         """
         self._transactions.init()
 
     def begin_transaction(self) -> None:
-        """Begin a transaction; after a failed one with a new producer of the same id.
+        """Begin a transaction; after a failed one, with a new producer of the same id.
 
         Raises:
-            KafkaGuardError: It cannot begin. FENCED: another instance has taken the
-                ``transactional.id`` over.
+            KafkaGuardError: The transaction cannot begin. FENCED: another instance has
+                taken over the ``transactional.id``.
         """
         self._transactions.begin()
 
@@ -346,8 +353,8 @@ class GuardedProducer(ClusterCalls):
         """Add a consumer's offsets to the transaction within ``max_block_ms``.
 
         Raises:
-            KafkaGuardError: They could not be added.
-            TypeError: ``offsets`` is no ``{TopicPartition: OffsetAndMetadata}``.
+            KafkaGuardError: The offsets could not be added.
+            TypeError: ``offsets`` is not a ``{TopicPartition: OffsetAndMetadata}``.
         """
         self._transactions.add_offsets(offsets, group_metadata)
 
@@ -355,9 +362,10 @@ class GuardedProducer(ClusterCalls):
         """Commit within ``max_block_ms``; call it again to wait for longer.
 
         Raises:
-            KafkaGuardError: ABORT: a record of it failed. FENCED: another instance
-                uses this ``transactional.id``. IN_DOUBT: it may have been committed;
-                the error says how to find out.
+            KafkaGuardError: The verdict's action is ABORT: a record of the transaction
+                failed. FENCED: another instance uses this ``transactional.id``.
+                IN_DOUBT: the transaction may have been committed; the error says how to
+                find out.
         """
         self._transactions.commit()
 
@@ -365,7 +373,8 @@ class GuardedProducer(ClusterCalls):
         """Abort within ``max_block_ms``.
 
         Raises:
-            KafkaGuardError: FENCED: another instance uses this ``transactional.id``.
+            KafkaGuardError: The transaction could not be aborted. FENCED: another
+                instance uses this ``transactional.id``.
         """
         self._transactions.abort()
 

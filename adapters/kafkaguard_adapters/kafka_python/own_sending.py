@@ -1,7 +1,8 @@
-"""Calls of ``send`` of a subclass of ``KafkaProducer``.
+"""Sends through a subclass of ``KafkaProducer`` that has a ``send`` of its own.
 
-It gets exactly what the caller gave, so only what comes into the client's buffer in the
-end tells which record it sends. There it is looked at: null key, and held topics.
+This ``send`` may take any arguments, so only the client's buffer shows which record it
+sends. So records are checked when they enter the buffer: for a null key, and for a held
+topic.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from kafkaguard_adapters.kafka_python.sending import Sending
 if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Raw
 
-#: A topic's name has at least one character, so only a hold of all topics is meant.
+#: Waits for a hold of all topics only: a topic's name has at least one character.
 _ANY = ""
 
 
 class OwnSending(Sending):
-    """Hands calls to a client whose class has a ``send`` of its own."""
+    """Passes calls to a client whose class has a ``send`` of its own."""
 
     __slots__ = ("__weakref__",)
 
@@ -35,15 +36,17 @@ class OwnSending(Sending):
         """Call the client's ``send``.
 
         Args:
-            args: What it takes.
-            kwargs: What it takes.
+            args: Arguments of the client's ``send``.
+            kwargs: Arguments of the client's ``send``, by name.
 
         Returns:
-            What it returns; a future has the guard's outcome.
+            The result of the client's ``send``. A future of kafka-python is replaced by
+            a guarded future.
 
         Raises:
-            InvalidRecordKeyError: It sends a record without a key to a compacted topic.
-            KafkaGuardError: What else the client raises, also of its own class.
+            InvalidRecordKeyError: A record has no key and its topic is compacted.
+            KafkaGuardError: The client raised another error. The error also has the
+                client's class.
         """
         me = get_ident()
         try:
@@ -67,12 +70,12 @@ class OwnSending(Sending):
             self.under_way.pop(me, None)
         if not isinstance(made, FutureRecordMetadata):
             return made
-        if made.is_done and made.failed():  # perhaps before it came into any batch
+        if made.is_done and made.failed():  # maybe before it was in any batch
             self.shell.look(made)
         return GuardedFuture(made, self.driver)
 
     def follow(self, producer: Any) -> None:
-        """Look at every record that comes into the client's buffer."""
+        """Check every record that enters the client's buffer."""
         look = weakref.WeakMethod(self.kept_out)
 
         def kept_out(topic: str, partition: int, raw: Raw) -> Any:
@@ -82,18 +85,19 @@ class OwnSending(Sending):
         moving.look_at_appends(producer, kept_out)
 
     def kept_out(self, topic: str, partition: int, raw: Raw) -> Any:
-        """Look at a record on its way into the client's buffer.
+        """Check a record before it enters the client's buffer.
 
         Returns:
-            The future of one that the policy sets aside; None: it may pass.
+            None if the record may enter. If the policy dead-letters or drops it, its
+            future.
 
         Raises:
-            InvalidRecordKeyError: It has no key, and its topic is compacted.
+            InvalidRecordKeyError: The record has no key and its topic is compacted.
         """
-        if self.driver.is_own_thread():  # what is sent again passes every hold
+        if self.driver.is_own_thread():  # records that are sent again ignore holds
             return None
         me = get_ident()
-        self.under_way[me] = topic  # before the look, so that a hold waits for it
+        self.under_way[me] = topic  # before the check for holds, so that a hold waits
         if self.machine.holds:
             self._wait_while_held(me, topic, None)
         if raw.key is not None or topic in self.harmless:

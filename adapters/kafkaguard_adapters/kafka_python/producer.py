@@ -1,4 +1,4 @@
-"""Guard a ``kafka.KafkaProducer`` fully, or by its public interface only."""
+"""Guard a ``kafka.KafkaProducer`` fully, or with its public interface only."""
 
 from __future__ import annotations
 

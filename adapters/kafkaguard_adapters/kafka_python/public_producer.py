@@ -1,7 +1,7 @@
 """A guarded producer for kafka-python versions with unknown private attributes.
 
-What the public interface allows: a record without a key is refused before anything is
-sent, and what the client raises says what to do.
+It uses the public interface only. It refuses a record without a key for a compacted
+topic before anything is sent, and the client's errors get a verdict.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class PublicProducer(ClusterCalls, GuardedClient):
-    """A KafkaProducer guarded by what its public interface allows.
+    """A guarded KafkaProducer that uses the client's public interface only.
 
     Args:
         producer: The client's producer.
-        policy: Says what becomes of null keys.
-        topics: What the caller declares about topics, instead of a look-up.
+        policy: The policy, which determines what happens to null keys.
+        topics: Known facts about topics, which are not looked up.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class PublicProducer(ClusterCalls, GuardedClient):
 
         Raises:
             InvalidRecordKeyError: The topic is compacted and the record has no key.
-            KafkaGuardError: What else the client raises, also of its own class.
+            KafkaGuardError: The client raised another error. The error also has the
+                client's class.
         """
         if self._checks_keys:
             serializer = self.client.config["key_serializer"]

@@ -1,7 +1,7 @@
 """The guard's part of ``send``, the hot path.
 
-Apart from the stand-in itself: looking up an attribute on an object that hands unknown
-names on costs ten times as much, and a send looks up several.
+It is separate from the stand-in, because an attribute look-up on an object that
+delegates unknown names takes ten times as long, and a send looks up several attributes.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _ALL_HELD: Any = SimpleNamespace(holds={None})
 
 
 class Sending:
-    """Hands records to the client that is in use.
+    """Gives records to the client that is in use.
 
     Args:
+        harmless: Topics whose records need no check for a null key.
         checks_keys: Refuse a record without a key for a compacted topic.
-        harmless: Topics for which a record without a key may pass unseen.
 
     Attributes:
-        wait: Called where sends are held, with the topic and the time that they have.
+        wait: Called if the topic is held, with the topic and the limit of the wait.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Sending:
         transactions: Transactions,
         null_keys: NullKeyCheck,
     ) -> None:
-        """Send by these from now on."""
+        """Send with this shell and this driver from now on."""
         self.shell, self.driver, self.transactions = shell, driver, transactions
         self.null_keys = null_keys
         self.serializes = shell.producer.config["key_serializer"] is not None
@@ -107,28 +107,31 @@ class Sending:
         """Send a record, as ``KafkaProducer.send`` does.
 
         Args:
-            topic: As in kafka-python, like all up to ``timestamp_ms``.
+            topic: The topic. This and the next arguments are those of kafka-python.
             value: The value.
             key: The key.
             headers: The headers.
             partition: The partition.
-            timestamp_ms: The time.
-            timeout: Seconds that this call takes at most, 0 or more: for the topic to
-                become known, records of it to be sent again, or a dead producer to be
-                replaced. Default: the client's ``max_block_ms``, which holds in any
-                case.
+            timestamp_ms: The timestamp, in milliseconds since 1970.
+            timeout: The longest time of this call in seconds, 0 or more. The call may
+                wait for metadata of the topic, for records of the topic that are sent
+                again, or for a dead producer to be replaced. Default: the client's
+                ``max_block_ms``, which always applies.
 
         Returns:
-            A future with the interface of kafka-python's. Where the policy sets a
-            refused record aside (``on_reject``), it fails with the error.
+            A future with the interface of kafka-python's future. If the policy
+            dead-letters or drops a refused record (``on_reject``), the future fails
+            with the error.
 
         Raises:
             InvalidRecordKeyError: The topic is compacted and the record has no key,
-                after serialisers. Nothing was sent. Also an ``InvalidRecordError`` of
-                kafka-python.
-            KafkaGuardError: What else the client raises, also of its own class.
+                after serialisers. Nothing was sent. The error is also an
+                ``InvalidRecordError`` of kafka-python.
+            KafkaGuardError: The client raised another error. The error also has the
+                client's class.
             TypeError: ``timeout`` is not a number.
-            ValueError: It is negative, or ``timestamp_ms`` is no 64-bit number.
+            ValueError: ``timeout`` is negative, or ``timestamp_ms`` does not fit into
+                64 bits.
         """
         if timestamp_ms is not None:
             _check_timestamp(timestamp_ms)
@@ -137,7 +140,7 @@ class Sending:
         me = get_ident()
         under_way = self.under_way
         outer = under_way.get(me)  # a serialiser or a log handler may send as well
-        under_way[me] = topic  # before the look, so that a hold waits for it
+        under_way[me] = topic  # before the check for holds, so that a hold waits for it
         try:
             if self.machine.holds:
                 self._wait_while_held(me, topic, timeout)
@@ -151,7 +154,7 @@ class Sending:
                     return self._refused(refusal, record)
             producer = self.shell.producer
             try:
-                if headers is None:  # not by position: instrumentation adds its own
+                if headers is None:  # omitted, because instrumentation adds its own
                     inner = producer.send(
                         topic,
                         value,
@@ -163,7 +166,7 @@ class Sending:
                     inner = producer.send(
                         topic, value, key, headers, partition, timestamp_ms
                     )
-            except Exception as error:  # noqa: BLE001 - raised again, unless mended
+            except Exception as error:  # noqa: BLE001 - raised again, unless solved
                 record = SendArguments(
                     topic, value, key, headers, partition, timestamp_ms
                 )
@@ -171,25 +174,25 @@ class Sending:
                 return self._not_accepted(error, producer, record, timeout)
         finally:
             under_way[me] = outer
-        if inner.is_done and inner.failed():  # perhaps before it came into any batch
+        if inner.is_done and inner.failed():  # maybe before it was in any batch
             record = SendArguments(topic, value, key, headers, partition, timestamp_ms)
             self._failed_at_once(inner, record)
-        future = _new(GuardedFuture)  # in half the time that its __init__ would take
+        future = _new(GuardedFuture)  # takes half as long as with __init__
         future._inner = inner  # noqa: SLF001 - as its __init__ does
         future._driver = self.driver  # noqa: SLF001 - as its __init__ does
         return future
 
     def follow(self, producer: Any) -> None:
-        """Look at what a client sends that is put in use; ``send`` does that here."""
+        """Do nothing: ``send`` checks the records of a new client here."""
 
     def hold_all(self, wait: Callable[[str, Limit], object]) -> None:
-        """Let all sends wait, in a forked child that has no producer."""
+        """Hold all sends, in a forked child that has no producer yet."""
         self.machine, self.wait = _ALL_HELD, wait
 
     # --- waiting ------------------------------------------------------------------
 
     def _wait_while_held(self, me: int, topic: str, timeout: float | None) -> None:
-        """Let a send wait until its topic is free."""
+        """Block a send until its topic is no longer held."""
         while self._is_held(topic):
             self.under_way[me] = None
             self.wait(topic, self._limit(timeout))
@@ -198,7 +201,7 @@ class Sending:
                 return
 
     def _is_held(self, topic: str) -> bool:
-        holds = self.machine.holds  # of another one, in a forked child
+        holds = self.machine.holds  # in a forked child, the machine may be replaced
         return None in holds or topic in holds
 
     def _limit(self, timeout: float | None) -> Limit:
@@ -206,10 +209,13 @@ class Sending:
         return most if timeout is None else min(most, Limit(timeout, "timeout"))
 
     def _await_topic(self, topic: str, partition: int | None, timeout: float) -> float:
-        """Wait for what would make ``send`` wait.
+        """Wait until the topic is not held and its metadata is known.
 
         Returns:
-            The seconds that are left.
+            The seconds of the timeout that are left.
+
+        Raises:
+            KafkaGuardError: The timeout has passed.
         """
         told.check_timeout("send", timeout)
         end = time.monotonic() + timeout
@@ -217,12 +223,12 @@ class Sending:
             self.wait(topic, self._limit(timeout))
         producer = self.shell.producer
         if not isinstance(topic, str) or reading.is_closed(producer):
-            return timeout  # the client says so, at once
+            return timeout  # the client raises its own error at once
         try:
             moving.wait_for_topic(producer, topic, end - time.monotonic())
         except KafkaTimeoutError as error:
             raise self.refusal_of(error, topic, partition, timeout=timeout) from error
-        except (KafkaError, RuntimeError):  # what send itself will say, or mend
+        except (KafkaError, RuntimeError):  # send will raise the same, or solve it
             pass
         return max(0.0, end - time.monotonic())
 
@@ -231,7 +237,7 @@ class Sending:
     def _refusal(
         self, topic: str, key: Any, headers: Any, patience: float | None
     ) -> InvalidRecordKeyError | None:
-        """Return the error of a record without a key for a compacted topic."""
+        """Return the error if a record for a compacted topic has no key, or None."""
         if not self.checks_keys:
             return None
         serializer = self.shell.producer.config["key_serializer"]
@@ -249,7 +255,7 @@ class Sending:
             self.null_keys.check(topic, key, headers, serializer, patience)
         except InvalidRecordKeyError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - a fault of ours must fail no send
+        except Exception as error:  # noqa: BLE001 - a bug here must not fail a send
             self.driver.outside.failed(
                 "the check for a null key failed; the record is sent", error
             )
@@ -257,13 +263,13 @@ class Sending:
         return None
 
     def _refused(self, error: KafkaGuardError, record: SendArguments) -> GuardedFuture:
-        """Deal with a record that is refused, as the policy says.
+        """Handle a refused record, as the policy requires.
 
         Returns:
-            The future of a record that is set aside.
+            The future of a record that is dead-lettered or dropped.
 
         Raises:
-            KafkaGuardError: It is not set aside.
+            KafkaGuardError: The policy raises the error.
         """
         place = Place(record.topic, record.partition)
         inner = self._set_aside(error, place, lambda: self._bytes(error, record))
@@ -282,11 +288,11 @@ class Sending:
         return inner
 
     def _bytes(self, error: KafkaGuardError, record: SendArguments) -> Raw | None:
-        """Return a record's bytes; where they are not available, the error says so."""
+        """Return a record's bytes; if they cannot be read, the error says so."""
         try:
             return reading.serialized(self.shell.producer, record)
         except Exception as failure:  # noqa: BLE001 - it becomes the record's outcome
-            # Without its text, which may hold the record.
+            # Not the text of the exception, which may contain the record.
             add_words(
                 error,
                 "no dead letter was sent: the record's bytes could not be read "
@@ -301,14 +307,17 @@ class Sending:
         record: SendArguments,
         timeout: float | None,
     ) -> Any:
-        """Deal with what the client's ``send`` has raised.
+        """Handle an exception of the client's ``send``.
+
+        Returns:
+            The future of the record, if it is sent again, dead-lettered or dropped.
 
         Raises:
-            KafkaGuardError: It did not take the record.
-            Exception: Anything else that it has raised.
+            KafkaGuardError: The client did not take the record.
+            Exception: Any other exception of the client.
         """
         is_dying = isinstance(error, (KafkaError, RuntimeError))  # it raises both
-        if is_dying and self._is_replaced(producer):  # in this very moment
+        if is_dying and self._is_replaced(producer):  # by another thread, just now
             return self.send(*record, timeout=timeout)
         if isinstance(error, KafkaError):
             refusal = self.refusal_of(error, record.topic, record.partition)
@@ -320,14 +329,14 @@ class Sending:
         raise error
 
     def _is_replaced(self, producer: Any) -> bool:
-        """Return whether a send to that producer finds another one, now or soon."""
+        """Return whether a replacement of the producer is available or being built."""
         if producer is not self.shell.producer:
             return True
         self.shell.is_dead(producer)
         return None in self.machine.holds and not self.driver.is_own_thread()
 
     def _failed_at_once(self, inner: Any, record: SendArguments) -> None:
-        """Settle a record that has failed, perhaps before it came into any batch."""
+        """Settle a record that has already failed, maybe before it was in any batch."""
         raw = None
         error = errors.translate(inner.exception, api="Produce", topic=record.topic)
         if self.machine.on_reject(error) == "dead_letter":
@@ -337,16 +346,17 @@ class Sending:
     # --- what an error means ------------------------------------------------------
 
     def check(self, topic: str, key: Any) -> None:
-        """Refuse a dead letter without a key for a compacted topic.
+        """Check a dead letter for a null key.
 
         Raises:
-            InvalidRecordKeyError: It is one.
+            InvalidRecordKeyError: The dead letter has no key and its topic is
+                compacted.
         """
         if self.checks_keys:
             self.null_keys.check(topic, key, None, None)
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
-        """Say why the client did not take a dead letter."""
+        """Make the error for a dead letter that the client did not take."""
         if isinstance(error, PartitionNotThereError):
             return error
         if isinstance(error, KafkaError):
@@ -392,7 +402,7 @@ class Sending:
     def _why_blocked(
         self, error: KafkaError, topic: str, timeout: float | None
     ) -> tuple[str | None, Verdict | None]:
-        """Say which of the causes of a timeout in send() it was, and what to do."""
+        """Return a text and a verdict for the cause of a timeout in send()."""
         if not isinstance(error, KafkaTimeoutError):
             return None, None
         producer = self.shell.producer
@@ -408,10 +418,10 @@ class Sending:
 
 
 def _check_timestamp(timestamp_ms: Any) -> None:
-    """Refuse what cannot be encoded: the client would find it when it sends the batch.
+    """Check a timestamp; the client would notice only when it sends the batch.
 
     Raises:
-        ValueError: It has more than 64 bits.
+        ValueError: The timestamp does not fit into 64 bits.
     """
     if isinstance(timestamp_ms, int) and not -_LIMIT <= timestamp_ms < _LIMIT:
         raise ValueError(

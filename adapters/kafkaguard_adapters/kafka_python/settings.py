@@ -37,12 +37,12 @@ _SASL = (
 _READ = frozenset(
     {*_TLS, *_SASL, "ssl_context", "sasl_mechanism", "sasl_oauth_token_provider"}
 )
-#: What leads elsewhere than a plain connection would, and where it does not.
+#: Settings that could lead the guard to other brokers, with the value that is safe.
 _UNUSABLE = {"client_dns_lookup": "use_all_dns_ips"}
 
 
 def setting_names(cls: type) -> frozenset[str] | None:
-    """Return the names that settings of a client may have; None: it takes its own."""
+    """Return the names of a client's settings; None for a subclass with its own."""
     known = getattr(cls, "DEFAULT_CONFIG", {})
     return frozenset(known) if cls.__module__.startswith("kafka.") else None
 
@@ -55,7 +55,7 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
         make: Makes the errors.
 
     Raises:
-        KafkaGuardError: A setting that bears on the connection cannot be carried over.
+        KafkaGuardError: A setting that affects the connection cannot be translated.
     """
     for name, value in config.items():
         _check(name, value, make)

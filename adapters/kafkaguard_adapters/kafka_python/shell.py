@@ -1,8 +1,9 @@
 """The shell of kafka-python's producer: it translates for the delivery machine.
 
-It tells what happens to the client's batches and does with the client what it is told;
-it decides nothing. One callback a batch, none a record: what happened to a record
-follows from its batch, which is followed from the moment in which the client makes it.
+The shell reports facts about the client's batches and executes commands; it decides
+nothing. There is one callback for each batch and none for a record: the outcome of a
+record follows from its batch. A batch is tracked from the moment when the client makes
+it.
 """
 
 from __future__ import annotations
@@ -35,44 +36,45 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.kafka_python.building import Builder
 
-#: Seconds that kafka-python has beyond ``delivery_timeout_ms`` to keep it by itself.
+#: Seconds that kafka-python has, after ``delivery_timeout_ms``, to expire a batch
+#: itself.
 MARGIN_S = 1.0
-#: Seconds that a dead producer's thread has to end before it is left behind.
+#: Seconds that a dead producer's thread has to end before the guard stops waiting.
 STOP_S = 0.75
 #: Seconds that closing a dead producer may take.
 RETIRE_S = 5.0
-#: Seconds that a new producer has to get its id, where it takes another one over.
+#: Seconds that a new producer has to get its own id before it takes over another id.
 IDENTITY_S = 5.0
 _POLL_S = 0.01
-#: By so much, at most, kafka-python takes a record for larger than it is.
+#: The most bytes by which kafka-python overestimates the size of a record.
 _ESTIMATE_BYTES = 21
 
 
 class LetterRules(Protocol):
-    """What ``send`` does about a record, for dead letters."""
+    """The checks and errors of ``send``, for dead letters."""
 
     def check(self, topic: str, key: Any) -> None:
-        """Refuse a missing key for a compacted topic: it would cost the others.
+        """Check a dead letter for a null key, which would fail its whole batch.
 
         Raises:
-            InvalidRecordKeyError: It is one.
+            InvalidRecordKeyError: The key is missing and the topic is compacted.
         """
 
     def follow(self, producer: Any) -> None:
-        """Look at what a client sends that is put in use."""
+        """Check the records of a client that is put in use."""
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
-        """Say why the client did not take a record."""
+        """Make the error for a record that the client did not take."""
 
 
 class Dying:
-    """What is kept of a producer that has died, until its successor is in use.
+    """State of a producer that has died, kept until its successor is in use.
 
     Attributes:
-        acked: The last offsets that were confirmed to it before.
-        refusals: What says why by a record's index, for each of the client's batches
-            that was refused after the producer had given it up.
-        in_flight: Batches that it gave up on their way.
+        acked: The last confirmed offset of each partition, before it died.
+        refusals: For each batch of the client that the broker refused after the
+            producer had given it up: a function from a record's index to its exception.
+        in_flight: Batches that the producer gave up while they were in flight.
     """
 
     def __init__(self, producer: Any) -> None:
@@ -83,13 +85,13 @@ class Dying:
 
 
 class KafkaPythonShell(Heard):
-    """See the module.
+    """The shell of a ``KafkaProducer``.
 
     Args:
         producer: The client's producer.
-        builder: Builds its successor.
+        builder: Builds the producer's successor.
         ask: Asks the cluster for the settings of a topic; may take long and may raise.
-        letters: What ``send`` does about a record, for dead letters.
+        letters: The checks and errors of ``send``, for dead letters.
 
     Attributes:
         producer: The producer in use.
@@ -108,10 +110,10 @@ class KafkaPythonShell(Heard):
         self._builder = builder
         self._ask = ask
         self._letters = letters
-        #: By the client's future of the batch. Written without a lock.
+        #: Open batches, by the client's future of the batch. Written without a lock.
         self._open: dict[Any, SourceBatch] = {}
-        #: Of each partition: id, epoch and number of the batch that comes next to the
-        #: last one that was accepted, and the offset where that one ends.
+        #: For each partition: producer id, epoch and sequence number of the batch that
+        #: follows the last accepted batch, and the last offset of the accepted batch.
         self._ends: dict[Place, tuple[Any, int]] = {}
         self._generation = -1
         self._numbers = itertools.count()
@@ -119,22 +121,22 @@ class KafkaPythonShell(Heard):
         self._dying: Dying | None = None
         self._retired: list[Any] = []
         self._is_closed = False
-        #: Held while batches are given up, which the client must not do as well.
+        #: Held while batches are failed, so that two threads never fail the same batch.
         self._giving_up = threading.Lock()
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it has a ``transactional.id``."""
+        """Whether the producer has a ``transactional.id``."""
         return self.traits.transactional
 
-    # --- telling of batches -------------------------------------------------------
+    # --- facts about batches ------------------------------------------------------
 
     def begin_telling(self) -> None:
-        """Tell of the batches of the producer in use."""
+        """Report the batches of the producer in use."""
         self.put_in_use(self.producer)
 
     def put_in_use(self, producer: Any) -> None:
-        """Send with this producer from now on, and tell of its batches."""
+        """Send with this producer from now on, and report its batches."""
         self._generation += 1
         begin = self._weakly(producer, self._generation)
         moving.tell_of_batches(producer, begin)
@@ -146,7 +148,10 @@ class KafkaPythonShell(Heard):
         self.producer = producer
 
     def _weakly(self, producer: Any, generation: int) -> Callable[..., None]:
-        """Return what begins a batch; the client's thread keeps neither of us alive."""
+        """Return a function that begins a batch, with weak references only.
+
+        So the client's thread does not keep the shell or the producer alive.
+        """
         this, its = weakref.ref(self), weakref.ref(producer)
 
         def begin(source: Any, before: int = 0) -> None:
@@ -154,14 +159,14 @@ class KafkaPythonShell(Heard):
             if shell is None or client is None:
                 return
             try:
-                shell._begin(client, generation, source, before)  # noqa: SLF001 - it is this one
-            except Exception as error:  # noqa: BLE001 - a send must not fail by it
-                shell._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - it is this one
+                shell._begin(client, generation, source, before)  # noqa: SLF001 - a method of the same class
+            except Exception as error:  # noqa: BLE001 - a send must not fail for it
+                shell._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - a method of the same class
 
         return begin
 
     def _begin(self, producer: Any, generation: int, source: Any, before: int) -> None:
-        """Follow a batch. The client waits for this, and holds a lock of its own."""
+        """Begin to track a batch. The client calls this while it holds its own lock."""
         due = source.created + self.traits.delivery_timeout + MARGIN_S
         parent = self._parent_of(source) if reading.is_part(source) else None
         if parent is None:
@@ -177,11 +182,11 @@ class KafkaPythonShell(Heard):
             if parent.in_parts >= len(parent.inners):
                 self._open.pop(parent.result, None)
         self._began(batch)
-        # A batch never fails as a whole: its value tells about each record.
+        # The future of a batch never fails: its value has the outcome of each record.
         batch.result.add_callback(partial(self._done, batch))
 
     def _parent_of(self, source: Any) -> SourceBatch:
-        """Find the batch that was split, of which this is a part."""
+        """Find the batch that was split, and of which this batch is a part."""
         place = Place(*source.topic_partition)
         first = reading.records_in(source)[0]
         found = (
@@ -192,10 +197,10 @@ class KafkaPythonShell(Heard):
         return max(found, key=lambda batch: len(batch.position))
 
     def _done(self, batch: SourceBatch, _: Any = None) -> None:
-        """Tell what became of a batch; a second time that changes nothing."""
+        """Report the outcome of a batch. A second report changes nothing."""
         try:
             self._tell(batch)
-        finally:  # not before: who does not find it here finds its records told of
+        finally:  # not before: a batch that is not in _open must have been reported
             self._open.pop(batch.result, None)
 
     def _tell(self, batch: SourceBatch) -> None:
@@ -213,11 +218,11 @@ class KafkaPythonShell(Heard):
         self._failed(batch, refusals)
 
     def look(self, inner: Any, raw: Raw | None = None) -> None:
-        """Tell at once what a failed record's batch has come to.
+        """Report the outcome of a failed record's batch, before the client's callback.
 
         Args:
             inner: The client's future of the record.
-            raw: Its bytes, for a record that came into no batch.
+            raw: The record's bytes, if it was in no batch.
         """
         batch = self._open.get(reading.result_of(inner))
         if batch is not None:
@@ -231,7 +236,7 @@ class KafkaPythonShell(Heard):
                 self._failed(lone, lone.refusals())
 
     def tell_done(self) -> None:
-        """Tell of what is done, without waiting for the client's callbacks."""
+        """Report all batches with an outcome, without waiting for client callbacks."""
         for batch in list(self._open.values()):
             if batch.result.is_done:
                 self._done(batch)
@@ -239,10 +244,11 @@ class KafkaPythonShell(Heard):
     # --- the death of a producer --------------------------------------------------
 
     def _look_at(self, batch: SourceBatch, cause: BaseException | None) -> None:
-        """See whether a producer has died of a failed batch, or before.
+        """Report the death of a producer, if it has died by a failed batch or before.
 
-        One whose sequence of numbers has a hole now is silenced: it is about to be
-        without an id, or to fail innocent batches. Java's client raises its epoch.
+        If the failed batch leaves a gap in the sequence numbers, the producer is
+        stopped from sending, because it would lose its id or fail other batches. Java's
+        client raises its epoch instead.
         """
         producer, where = batch.producer, None
         death = reading.cause_of_death(producer)
@@ -259,7 +265,7 @@ class KafkaPythonShell(Heard):
     def has_died(
         self, producer: Any, cause: BaseException, where: Place | None = None
     ) -> None:
-        """Tell of a death, once."""
+        """Report the death of the producer in use, with its partition if known."""
         with self._lock:
             if producer is not self.producer:
                 return
@@ -268,7 +274,7 @@ class KafkaPythonShell(Heard):
         self._died(cause, where)
 
     def is_dead(self, producer: Any) -> bool:
-        """See whether a producer delivers nothing any more, and tell if so."""
+        """Return whether a producer can deliver nothing any more; report it if so."""
         if self.is_transactional:
             return False
         cause = reading.cause_of_death(producer)
@@ -277,7 +283,7 @@ class KafkaPythonShell(Heard):
         return cause is not None
 
     def shut(self) -> None:
-        """Record nothing more, and send nothing more."""
+        """Let the client take no more records and send no more batches."""
         with self._lock:
             if self._dying is None:
                 self._dying = Dying(self.producer)
@@ -285,7 +291,7 @@ class KafkaPythonShell(Heard):
         moving.refuse(self.producer)
 
     def hear_out(self, until: float) -> None:
-        """Wait for the answers to what was sent, until monotonic seconds."""
+        """Wait for the answers to batches that were sent, until monotonic seconds."""
         dead = self.producer
         sent = [b for b in self._open_of(dead) if reading.was_sent(b.source)]
         self.await_batches(sent, until)
@@ -297,14 +303,14 @@ class KafkaPythonShell(Heard):
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
-        """End the client; what it still holds fails."""
+        """Stop the client, and fail the records that it still holds."""
         dead = self.producer
         error = IllegalStateError("Producer is closed forcefully.")
         with self._giving_up:
             moving.shut(dead)
             for batch in self._open_of(dead):
                 if not reading.was_sent(batch.source):
-                    # The client's thread would end at one that cannot be encoded.
+                    # A batch that cannot be encoded would end the client's thread.
                     moving.give_up(dead, batch.source, error)
             moving.stop(dead, STOP_S)
             moving.let_go(dead)
@@ -314,7 +320,7 @@ class KafkaPythonShell(Heard):
             self._done(batch)
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
-        """Say what was heard of batches after they were given up."""
+        """Return the answers to batches that came after the client gave them up."""
         found: dict[Batch, Answer] = {}
         for batch in batches:
             assert isinstance(batch, SourceBatch)
@@ -329,9 +335,10 @@ class KafkaPythonShell(Heard):
         return found
 
     def _base_offset(self, batch: SourceBatch) -> int | None:
-        """Return where a batch was written that was given up; None if unknown.
+        """Return the base offset of a batch that was given up; None if unknown.
 
-        Its producer reads the answer: the last confirmed offset has moved on.
+        The producer still processes the answer to such a batch. If the batch was
+        written, the last confirmed offset of its partition has increased.
         """
         before = self._end_before(batch)
         now = reading.acked(batch.producer).get(batch.source.topic_partition, -1)
@@ -341,7 +348,7 @@ class KafkaPythonShell(Heard):
         return base
 
     def _end_before(self, batch: SourceBatch) -> int | None:
-        """Return the last offset that was confirmed before a batch, -1 without one."""
+        """Return the last confirmed offset before a batch; -1: none, None: unknown."""
         number = reading.numbered(batch.source)
         if number is not None and number[-1] == 0:
             return -1
@@ -355,8 +362,14 @@ class KafkaPythonShell(Heard):
     def succeed(self, locking_out: Batch | None) -> None:
         """Build a successor and put it in use.
 
-        With the id of the dead one and a newer epoch it locks out what that has left on
-        its way: a request may lie in a broker's buffers for as long as that is paused.
+        Args:
+            locking_out: A batch that may still be in flight, or None. The successor
+                then uses the dead producer's id with a newer epoch, so the broker
+                refuses this batch. Otherwise the broker could write it much later, for
+                example after a pause of the broker's process.
+
+        Raises:
+            Exception: The successor cannot be built, or the producer was closed.
         """
         dead = self.producer
         successor = self._builder.build(dead)
@@ -377,10 +390,10 @@ class KafkaPythonShell(Heard):
         """Put a new producer in use that takes over a ``transactional.id``.
 
         Args:
-            prepare: Has it take the id over.
+            prepare: Lets the new producer take over the id.
 
         Raises:
-            Exception: It cannot be built, or cannot take over.
+            Exception: The new producer cannot be built, or cannot take over.
         """
         old = self.producer
         successor = self._builder.build(old)
@@ -393,21 +406,28 @@ class KafkaPythonShell(Heard):
         self._retired.append(old)
 
     def retire(self) -> None:
-        """Close the dead producers; what their successor uses stays open."""
+        """Close the dead producers, but not the serialisers that the successor uses."""
         while self._retired:
             _close(self._retired.pop())
 
     def may_pass(self, error: BaseException) -> bool:
-        """Return whether building a producer may succeed later."""
+        """Return whether building a producer may succeed later, after this error."""
         return isinstance(error, (RetriableError, OSError))
 
-    # --- handing over -------------------------------------------------------------
+    # --- giving records to the client ---------------------------------------------
 
     def hand_over(self, record: Record, deadline: float) -> Any:
-        """Give a record to the client, past every hold.
+        """Give a record to the client. Holds do not apply.
+
+        Args:
+            record: The record.
+            deadline: In monotonic seconds.
+
+        Returns:
+            The client's future.
 
         Raises:
-            Exception: The client did not take it.
+            Exception: The client did not take the record.
         """
         topic, raw = record.place.topic, record.raw
         assert raw is not None
@@ -419,7 +439,7 @@ class KafkaPythonShell(Heard):
                 return self._hand_to(producer, record.place, raw, deadline)
             except Exception as error:
                 if producer is not self.producer:
-                    continue  # it died meanwhile
+                    continue  # the producer was replaced meanwhile
                 self.is_dead(producer)
                 if record.is_letter:
                     raise self._letters.not_sent(error, topic) from error
@@ -434,29 +454,29 @@ class KafkaPythonShell(Heard):
         return moving.append(producer, topic, partition, raw)
 
     def send_now(self) -> None:
-        """Send what was taken in without lingering."""
+        """Send the records in the client's buffer without waiting for ``linger_ms``."""
         moving.end_linger(self.producer)
 
     def sending_now(self) -> AbstractContextManager[None]:
-        """Send everything without lingering, for the time of a wait."""
+        """Ignore ``linger_ms`` while the caller waits."""
         return moving.flushing(self.producer)
 
     def await_batches(self, batches: Sequence[Batch], deadline: float) -> None:
-        """Wait for the client's word about batches."""
+        """Wait for the outcome of batches, until monotonic seconds."""
         for batch in batches:
             if isinstance(batch, SourceBatch):
                 batch.result.wait(max(0.0, deadline - time.monotonic()))
 
     def size_alone(self, raw: Raw) -> int:
-        """Return the bytes of a batch with this record only, compressed."""
+        """Return the size in bytes of a batch with this record only, compressed."""
         return reading.size_alone(self.producer, raw)
 
     def ask_limit(self, topic: str) -> int | None:
-        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
+        """Look up ``max.message.bytes``; None if it is not available within 3 s."""
         return max_message_bytes(self._ask, topic)
 
     def take_back(self, behind: Batch) -> None:
-        """Fail what waits behind a batch that has failed, and was never sent."""
+        """Fail the batches that wait behind a failed batch and were never sent."""
         error = IllegalStateError("it waited behind a batch that has failed")
         for batch in list(self._open.values()):
             if batch.place == behind.place:
@@ -464,14 +484,14 @@ class KafkaPythonShell(Heard):
                     moving.take_back(batch.producer, batch.source, error)
 
     def give_up(self, batch: Batch) -> None:
-        """Fail a batch, of which nothing more is sent if it was not sent yet."""
+        """Fail a batch. If it was not sent yet, it is never sent."""
         if isinstance(batch, SourceBatch) and not batch.result.is_done:
             error = KafkaTimeoutError("delivery_timeout_ms is over")
             with self._giving_up:
                 moving.give_up(batch.producer, batch.source, error)
 
     def attach(self, token: Any, record: Record) -> None:
-        """Have the application's future find the guard's record."""
+        """Attach the guard's record to the client's future, for the guarded future."""
         moving.attach(token, record)
 
     def is_own_thread(self) -> bool:
@@ -481,7 +501,7 @@ class KafkaPythonShell(Heard):
     # --- the end ------------------------------------------------------------------
 
     def close(self, within: float, *, null_logger: bool = False) -> None:
-        """Close the client within seconds."""
+        """Close the client within a number of seconds."""
         self.refuse_successors()
         try:
             self.producer.close(within, null_logger)
@@ -489,7 +509,7 @@ class KafkaPythonShell(Heard):
             moving.let_go(self.producer)
 
     def refuse_successors(self) -> None:
-        """Put no successor in use any more."""
+        """Put no successor in use after this call."""
         with self._lock:
             self._is_closed = True
 
@@ -498,7 +518,7 @@ class KafkaPythonShell(Heard):
 
 
 def traits_of(producer: Any) -> Traits:
-    """Return what kafka-python's producer can do and tell with these settings."""
+    """Return what a producer of kafka-python can do and report, by its settings."""
     config = producer.config
     is_idempotent = reading.is_idempotent(producer)
     is_transactional = bool(config["transactional_id"])
@@ -517,7 +537,7 @@ def traits_of(producer: Any) -> Traits:
 
 
 def _close(dead: Any) -> None:
-    """Close a producer that has no use any more, but not its serialisers."""
+    """Close a producer that is not used any more, but not its serialisers."""
     moving.stop(dead, STOP_S)
     moving.detach_serializers(dead)
     dead.close(timeout=RETIRE_S)

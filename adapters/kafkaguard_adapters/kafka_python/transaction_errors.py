@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 INIT = Call("init_transactions", "InitProducerId")
-#: Has no request of its own here, unless a new producer takes over.
+#: Sends no request in kafka-python, unless a new producer takes over.
 BEGIN = Call("begin_transaction", None)
 words = TransactionWords(
     errors,
@@ -44,7 +44,7 @@ _OUT_OF_ORDER = ("Invalid transition", "not in an active transaction")
 
 
 def not_transactional(call: Call) -> KafkaGuardError:
-    """Make the error for a transactional call of another producer."""
+    """Make the error for a transactional call of another kind of producer."""
     return errors.make(
         ClientStateError,
         f"{call.method}() is for a producer with a transactional_id, and this one has "
@@ -62,10 +62,10 @@ def closed(call: Call) -> KafkaGuardError:
 
 
 def check_offsets(offsets: Any) -> None:
-    """Refuse what are no offsets, before anything is asked for.
+    """Check the type of offsets before any request.
 
     Raises:
-        TypeError: They are not what kafka-python takes.
+        TypeError: ``offsets`` is not a dict {TopicPartition: OffsetAndMetadata}.
     """
     if isinstance(offsets, Mapping) and all(
         isinstance(place, TopicPartition) and isinstance(offset, OffsetAndMetadata)
@@ -87,7 +87,7 @@ def _kinds(offsets: Any) -> str:
 
 
 def not_in_time(call: Call, happened: str) -> KafkaGuardError:
-    """Make the error of a call that waited for ``max_block_ms``."""
+    """Make the error of a call that has waited for ``max_block_ms``."""
     context = {"transactional": True, "phase": call.phase}
     return errors.translate(
         KafkaTimeoutError(happened), message=happened, api=call.api, context=context
@@ -95,7 +95,7 @@ def not_in_time(call: Call, happened: str) -> KafkaGuardError:
 
 
 def unconfirmed(offsets: Any, group: Any, limit: float) -> str:
-    """Say that offsets of a group were not confirmed."""
+    """Return the text for offsets of a group that were not confirmed."""
     topics = ", ".join(sorted({place.topic for place in offsets})) or "no topic"
     return (
         f"the offsets of group {getattr(group, 'group_id', group)} for {topics} were "
@@ -106,12 +106,12 @@ def unconfirmed(offsets: Any, group: Any, limit: float) -> str:
 
 
 def is_out_of_order(error: BaseException) -> bool:
-    """Return whether the client says that a call came in a wrong order."""
+    """Return whether the client's error means that calls came in a wrong order."""
     return any(text in str(error) for text in _OUT_OF_ORDER)
 
 
 def out_of_order(error: BaseException, call: Call, state: str) -> KafkaGuardError:
-    """Make the error of a call that came in a wrong order; no client is dead."""
+    """Make the error of a call in a wrong order; the client is not dead."""
     return errors.translate(
         error,
         message=f"{call.method}() was called in a wrong order and did nothing: "
@@ -132,10 +132,10 @@ def not_begun(error: BaseException, topic: str, state: str) -> KafkaGuardError:
 
 
 def may_be_done(result: Any) -> bool:
-    """Return whether a commit that failed may have been carried out nevertheless.
+    """Return whether a failed commit may have been carried out nevertheless.
 
     Args:
-        result: The client's result of a request that was handed to it.
+        result: The client's result of the EndTxn request.
     """
     if not result.failed:
         return False
@@ -147,7 +147,7 @@ def may_be_done(result: Any) -> bool:
 
 
 def commit_in_doubt(error: BaseException) -> KafkaGuardError:
-    """Make the error for a commit that has no answer and gets none any more."""
+    """Make the error for a commit whose answer was lost."""
     said = errors.translate(
         error,
         message="kafka-python gave up before the commit was answered "
@@ -168,8 +168,8 @@ def abort_first(
     """Make the error of a call in a transaction that can only be aborted.
 
     Args:
-        error: What the client said.
-        failed: What has failed before.
+        error: The client's exception.
+        failed: The earlier failure in this transaction.
         call: The call.
     """
     made = words.abort_first(failed, call, error)

@@ -1,10 +1,11 @@
 """Transactional calls of a guarded producer: time limits and verdicts.
 
-After a refused batch kafka-python aborts the transaction, but goes on with a hole in
-its sequence, so that the next one fails. Java's client raises its epoch after such an
-abort. Here a new producer takes over the same ``transactional.id``, which does the
-same: once, when the next transaction begins. It shows the coordinator the id and epoch
-of the old one, so it does not take over where another instance has done so before.
+After a refused batch, kafka-python aborts the transaction but continues with a gap in
+its sequence numbers, so the next transaction fails. Java's client raises its epoch
+after such an abort. Here a new producer takes over the same ``transactional.id``, which
+has the same effect, once, when the next transaction begins. The new producer sends the
+id and epoch of the old one to the coordinator. So it does not take over if another
+instance has already done so.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ class Transactions:
 
     Args:
         shell: The client.
-        driver: Follows its records.
+        driver: Tracks the records of the client.
     """
 
     def __init__(self, shell: KafkaPythonShell, driver: ThreadDriver) -> None:
         self._shell = shell
         self._driver = driver
-        #: The producer has a hole in its sequence.
+        #: Whether the producer has a gap in its sequence numbers.
         self._needs_new_epoch = False
         self._open_end: tuple[bool, Any, Any] | None = None
         self._forget()
@@ -73,7 +74,7 @@ class Transactions:
             inside.mend(shell.producer)
 
     def _forget(self) -> None:
-        """Know of no transaction any more."""
+        """Forget the state of the last transaction."""
         self._driver.machine.new_transaction()
         self._stuck: KafkaGuardError | None = None
         self._lost_commit: BaseException | None = None
@@ -85,9 +86,9 @@ class Transactions:
         return self._driver.machine.transaction_failure
 
     def refused_at_once(self, error: KafkaGuardError) -> None:
-        """Record a record that was never handed over: the rest is incomplete.
+        """Fail the transaction, because a record was refused before it was sent.
 
-        As Java's producer does, which then takes no commit either.
+        Java's producer does the same, and then refuses to commit.
         """
         if self._shell.is_transactional and reading.is_in_transaction(
             self._shell.producer
@@ -99,15 +100,15 @@ class Transactions:
         return self._failure is not None or self._cause() is not None
 
     def is_not_begun(self) -> bool:
-        """Return whether there is no transaction to send anything in."""
+        """Return whether no transaction is open."""
         in_use = self._shell.producer
         return not (reading.is_in_transaction(in_use) or self.has_failed())
 
     def init(self) -> None:
-        """Initialise within ``max_block_ms``.
+        """Initialise transactions, within ``max_block_ms``.
 
         Raises:
-            KafkaGuardError: It could not be done.
+            KafkaGuardError: The producer could not be initialised.
         """
         self._check(INIT)
         try:
@@ -116,10 +117,10 @@ class Transactions:
             raise errors.translate(error, api=INIT.api) from error
 
     def begin(self) -> None:
-        """Begin a transaction, if need be with a new producer.
+        """Begin a transaction, with a new producer if this is necessary.
 
         Raises:
-            KafkaGuardError: It cannot begin.
+            KafkaGuardError: The transaction cannot begin.
         """
         self._check(BEGIN)
         is_unfit = (
@@ -138,13 +139,13 @@ class Transactions:
         """Commit within ``max_block_ms``; call it again to wait for longer.
 
         Raises:
-            KafkaGuardError: Its verdict says whether to abort.
+            KafkaGuardError: The commit failed; the verdict says whether to abort.
         """
         self._check(COMMIT)
         self._raise_doubt()
         with self._judging(COMMIT):
-            # Not while any is on its way: a commit that waits for one that fails is
-            # carried out when the transaction is aborted.
+            # Commit only when no record is pending: if the client's commit waits for a
+            # record and this record fails, a later abort executes the commit instead.
             self._await_records(COMMIT, None)
             self._raise_unconfirmed()
             if self._failure is not None:
@@ -156,27 +157,28 @@ class Transactions:
         """Abort within ``max_block_ms``.
 
         Raises:
-            KafkaGuardError: It cannot be aborted.
+            KafkaGuardError: The transaction could not be aborted.
         """
         self._check(ABORT)
         self._raise_doubt()
         self._abort_within(None)
 
-    def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the state tells
+    def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the state decides
         """Return whether the call that has just failed can be made again."""
         return self._lost_commit is None
 
     def give_up(self, seconds: float) -> GivenUp | None:
-        """Abort what is open when the producer is closed, as Java's producer does.
+        """Abort an open transaction when the producer is closed, as Java's client does.
 
-        Until then, whoever reads only what is committed gets nothing that came later.
+        While a transaction is open, consumers with ``read_committed`` get no later
+        records.
 
         Args:
-            seconds: The time that it has.
+            seconds: The time limit.
 
         Returns:
-            What became of the transaction; None: none was open, or one that had failed
-            is aborted now.
+            The result of the abort; None if no transaction was open, or if the
+            transaction had already failed and is aborted now.
         """
         if self._stuck is not None and self._stuck.verdict is NOT_ABORTED:
             return GivenUp(self._stuck)
@@ -204,7 +206,8 @@ class Transactions:
         except KafkaError:
             if not (self._is_open() and self.has_failed()) or self._is_over_for_good():
                 raise
-            # The client is in no state to do so; a successor's first request does.
+            # The client cannot abort in its state. The first request of a new producer
+            # aborts the transaction.
             self._renew()
             self._forget()
 
@@ -212,14 +215,14 @@ class Transactions:
         """Add a consumer's offsets within ``max_block_ms``.
 
         Raises:
-            KafkaGuardError: They could not be added.
-            TypeError: They are no offsets.
+            KafkaGuardError: The offsets could not be added.
+            TypeError: ``offsets`` is not a dict of offsets.
         """
         self._check(OFFSETS)
         transaction_errors.check_offsets(offsets)
         with self._judging(OFFSETS):
             if self._open_offsets is None or self._open_offsets[:2] != (offsets, group):
-                # kafka-python mixes two such requests up.
+                # kafka-python confuses two such requests.
                 self._raise_unconfirmed()
                 result = inside.add_offsets(self._shell.producer, offsets, group)
                 self._open_offsets = (dict(offsets), group, result)
@@ -231,7 +234,7 @@ class Transactions:
                     self._open_offsets = None
 
     def _raise_unconfirmed(self) -> None:
-        """Refuse what would go on without offsets that were asked for."""
+        """Raise an error if offsets were sent that are not confirmed yet."""
         if self._open_offsets is None:
             return
         offsets, group, result = self._open_offsets
@@ -267,7 +270,7 @@ class Transactions:
             self._lost_commit = result.exception
 
     def _raise_doubt(self) -> None:
-        """Say again that a commit is in doubt: its transaction is over."""
+        """Raise the error again if a commit is in doubt: its transaction has ended."""
         if self._lost_commit is not None and not self._is_over_for_good():
             raise transaction_errors.commit_in_doubt(self._lost_commit)
 
@@ -313,12 +316,12 @@ class Transactions:
             inside.condemn(old, error)
         if made.verdict.action is Action.FENCED:
             self._explain(made)
-        if made.verdict.action is Action.ABORT:  # which is what was just refused
+        if made.verdict.action is Action.ABORT:  # an abort is what has just failed
             made = self._stuck = transaction_errors.words.not_aborted(error)
         return made
 
     def _is_over_for_good(self) -> bool:
-        """Return whether a new producer would do harm, or not help."""
+        """Return whether a new producer would do harm, or would not help."""
         cause = self._cause()
         return cause is not None and ends_all(cause)
 
@@ -326,23 +329,26 @@ class Transactions:
         return self._began != float("inf")
 
     def _cause(self) -> BaseException | None:
-        """Return what the client's bare "in an error state" hides."""
+        """Return the cause behind the client's text "in an error state", or None."""
         producer = self._shell.producer
         end = time.monotonic() + _FENCED_S
         while reading.is_bumping(producer) and time.monotonic() < end:
             if reading.is_sender_thread(producer):
-                break  # which is the one that asks
+                break  # this thread itself has to get the new epoch
             time.sleep(_POLL_S)
         return reading.transaction_error(producer)
 
     def _why_over(self) -> str | None:
-        """Say that a transaction was open for too long, if so: codes do not tell."""
+        """Return the text for a transaction that was open for too long, or None.
+
+        The coordinator's codes do not show this.
+        """
         limit = self._shell.producer.config["transaction_timeout_ms"] / 1000
         lasted = time.monotonic() - self._began
         return why_over(lasted, limit, "transaction_timeout_ms")
 
     def _check(self, call: Call) -> None:
-        """Refuse what cannot succeed here, before anything is done or waited for."""
+        """Raise an error if the call cannot succeed, before anything is done."""
         producer = self._shell.producer
         if not self._shell.is_transactional:
             raise transaction_errors.not_transactional(call)
@@ -354,7 +360,7 @@ class Transactions:
 
     @contextmanager
     def _judging(self, call: Call) -> Iterator[None]:
-        """Say what it means when a call fails."""
+        """Convert errors of a call to errors with a verdict."""
         try:
             yield
         except KafkaError as error:
@@ -369,9 +375,9 @@ class Transactions:
         explain_fenced(error, self._why_over(), in_doubt=in_doubt)
 
     def judged(self, error: KafkaError, call: Call) -> KafkaGuardError:
-        """Say what a failed call means."""
+        """Make the error, with its verdict, for a call that has failed."""
         producer = self._shell.producer
-        cause = self._cause()  # which is a record's, if there is one
+        cause = self._cause()  # if there is one, it is the error of a record
         context = {"transactional": True, "phase": call.phase}
         judged = errors.translate(
             cause or error,

@@ -19,6 +19,6 @@ def view_of(
     config: Mapping[str, Any] | None = None,
     cache: TopicFactsCache | None = None,
 ) -> ClusterView:
-    """Make the view; without ``config`` the settings are read from the client."""
+    """Make the cluster view. Without ``config``, settings are read from the client."""
     known = client.config if config is None else config
     return ClusterView(lambda: read_settings(known, errors.make), errors.make, cache)

@@ -10,45 +10,46 @@ _POLL_S = 0.001
 
 
 class Limit(NamedTuple):
-    """For how long a send may wait, and who said so."""
+    """The longest wait of a send, in seconds, and the setting that determines it."""
 
     seconds: float
     name: str
 
     def __str__(self) -> str:
-        """Show both."""
+        """Show seconds and setting."""
         return f"{self.seconds:g} s ({self.name})"
 
 
 class Barrier(Protocol):
-    """Makes sure that no send is running which has not seen a hold."""
+    """Waits until every running send has seen a hold."""
 
     def clear(self, topic: str | None, deadline: float) -> bool:
-        """Wait for the sends of a topic, or of all, until monotonic seconds."""
+        """Wait for running sends of a topic (None: all), until monotonic seconds."""
 
 
 class SendBarrier:
-    """Knows which sends are running, so that a hold begins when there is none.
+    """Tracks running sends, so that a hold begins when none of the topic's is left.
 
     Attributes:
-        under_way: The topic that a thread sends to, by its ident; None: it does not. A
-            send sets it before it looks whether its topic is held, and sets None when
-            it is done or waits (an entry that stays costs half of one that is removed
-            and made again; idents are used again, so there are few).
+        under_way: The topic to which each thread is sending, by thread ident; None: the
+            thread is not sending. A send sets its topic before it checks whether the
+            topic is held, and sets None when it has ended or waits. Entries are not
+            removed, because that would double their cost. There are few of them, since
+            idents are reused.
     """
 
     def __init__(self) -> None:
         self.under_way: dict[int, str | None] = {}
 
     def clear(self, topic: str | None, deadline: float) -> bool:
-        """Wait until no send of a topic is running but the caller's own.
+        """Wait until no send of a topic is running, except the caller's own.
 
         Args:
-            topic: Which; it is held already. None: all are.
+            topic: The topic, which is already held; None: all topics.
             deadline: In monotonic seconds.
 
         Returns:
-            Whether there is none.
+            True if no send is running, False if the deadline has passed.
         """
         me = threading.get_ident()
         while any(

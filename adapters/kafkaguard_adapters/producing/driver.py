@@ -1,9 +1,10 @@
 """The thread driver of the delivery machine: one lock, facts in, commands out.
 
-Whoever has a fact tells the machine under the lock and queues what that commands;
-threads of their own carry it out without the lock: one for each topic with records to
-send again, one for the life of the client, one for what is quick, and one for code that
-is not ours. None of these is there while nothing fails.
+A thread that has a fact calls the machine under the lock and queues the commands that
+the machine returns. Other threads execute the commands without the lock: one for each
+topic with records to send again, one for commands about the client itself, one for
+commands that end quickly, one to close dead clients, and one for the application's
+code. None of these threads exists while nothing fails.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.producing.barrier import Barrier, Limit
     from kafkaguard_adapters.producing.orders import Order
 
-#: Seconds that sends running have to come to the client before a topic is repaired.
+#: Seconds to wait for running sends, before records of their topic are sent again.
 HOLD_S = 5.0
-#: Seconds until it goes on after a fault of its own.
+#: Seconds that the watch thread sleeps after a bug of the guard.
 _REST_S = 1.0
 _now = time.monotonic
 
@@ -52,15 +53,16 @@ class ThreadDriver:
         policy: The policy.
         cache: Cached facts about topics.
         hook: The hook for events, or None.
-        meet: Told the topic of each batch.
-        shared: What the attempts of the policy share with others; None: none are made.
-        barrier: Waits for the sends under way; default: those that ``barrier`` knows.
+        meet: Called with the topic of each new batch.
+        shared: The limits that the attempts of the policy share with other calls; None:
+            the policy makes no attempts.
+        barrier: Waits for running sends. Default: the attribute ``barrier``.
 
     Attributes:
         machine: The state machine. Its methods are called under the lock; ``holds`` is
             read without it.
         outside: Calls the application's code.
-        barrier: Knows the sends running.
+        barrier: Tracks the running sends.
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class ThreadDriver:
         self.outside = Outside(hook)
         self.barrier = SendBarrier()
         self._barrier: Barrier = barrier or self.barrier
-        #: The lock around the machine; notified when something has changed.
+        #: The lock around the machine; notified when the machine has changed.
         self._changed = threading.Condition()
         self._waiting_sends = 0
         self._why_not_replaced: BaseException | None = None
@@ -100,7 +102,7 @@ class ThreadDriver:
         facts = ("_began", "_accepted", "_failed", "_died", "_fault")
         shell.listen(*map(self._weakly, facts))
 
-    # --- facts that the client tells ----------------------------------------------
+    # --- facts from the client ----------------------------------------------------
 
     def _began(self, batch: Batch) -> None:
         with self._changed:
@@ -110,7 +112,7 @@ class ThreadDriver:
             self._meet(batch.place.topic)
 
     def _accepted(self, batch: Batch) -> None:
-        # Often enough for the time of a topic's facts, and not once a record.
+        # Once a batch is often enough to find facts that are too old.
         self._cache.look_again()
         with self._changed:
             commands = self.machine.accepted(batch, _now())
@@ -139,12 +141,12 @@ class ThreadDriver:
             self._changed.notify_all()
         self.outside.start()
 
-    # --- facts that a send tells, in the application's thread ---------------------
+    # --- facts from a send, in the application's thread ---------------------------
 
     def refused_at_once(
         self, token: Hashable, place: Place, raw: Raw | None, error: KafkaGuardError
     ) -> None:
-        """Settle a record that ``send`` refuses, as the policy says."""
+        """Settle a record that ``send`` refuses, as the policy requires."""
         with self._changed:
             record, commands = self.machine.refused_at_once(
                 token, place, raw, error, _now()
@@ -155,7 +157,7 @@ class ThreadDriver:
         self.outside.work_here()
 
     def raised(self, error: KafkaGuardError) -> None:
-        """Record that ``send`` raises an error."""
+        """Report that ``send`` raises an error."""
         with self._changed:
             self._queue(self.machine.raised(error))
         self.outside.work_here()
@@ -163,7 +165,7 @@ class ThreadDriver:
     # --- commands -----------------------------------------------------------------
 
     def _queue(self, commands: Sequence[c.Command]) -> None:
-        """Have commands carried out in their order; called under the lock."""
+        """Queue commands for execution in their order. The caller holds the lock."""
         for command in commands:
             match command:
                 case c.Settle(record):
@@ -175,7 +177,7 @@ class ThreadDriver:
                 case c.ForgetFacts(topic):
                     self._cache.drop(topic)
                 case c.FreeSends():
-                    pass  # all that wait are notified
+                    pass  # the caller notifies all sends that wait
                 case _:
                     self._do(self._lane_of(command), partial(self._carry_out, command))
         self.watch.look()
@@ -186,7 +188,7 @@ class ThreadDriver:
             self.outside.put(call)
 
     def _lane_of(self, command: c.Command) -> Lane:
-        """Return who carries a command out: what is quick waits for nothing long."""
+        """Return the thread for a command; quick commands wait for no long ones."""
         match command:
             case c.SendNow() | c.GiveUp() | c.TakeBack():
                 return self._quick
@@ -230,16 +232,16 @@ class ThreadDriver:
         if order.reply is not None:
             self._tell(order.reply, found, _now())
 
-    # --- what commands come to: Hands ---------------------------------------------
+    # --- steps of commands: implements Hands --------------------------------------
 
     def hold(self, topic: str) -> None:
-        """Wait until no send of a topic is under way."""
+        """Wait until no send of a topic is running."""
         self._barrier.clear(topic, _now() + HOLD_S)
 
     def hand_over(
         self, records: Sequence[Record]
     ) -> Sequence[Hashable | BaseException]:
-        """Hand records over, one after the other."""
+        """Give records to the client, one after the other; return tokens or errors."""
         over = HandedOver()
         for record in records:
             if over.is_late(record):
@@ -253,15 +255,16 @@ class ThreadDriver:
         return over.handed
 
     def end_client(self) -> None:
-        """Stop the client, until no send to it is under way.
+        """Stop the client, and wait until no send to it is running.
 
-        A send that has looked before the hold would come to the successor first.
+        A send that checked for holds before this hold began would otherwise reach the
+        successor before the records that are sent again.
         """
         self._shell.stop()
         self._barrier.clear(None, _now() + HOLD_S)
 
     def replace(self, locking_out: Batch | None) -> None:
-        """Build a successor, and tell the machine what came of it."""
+        """Build a successor, and report success or failure to the machine."""
         shell = self._shell
         try:
             shell.succeed(locking_out)
@@ -284,31 +287,36 @@ class ThreadDriver:
             self.retire()
 
     def retire(self) -> None:
-        """Have the dead clients closed, which may take long."""
+        """Start to close the dead clients in the background, which may take long."""
         self._do(self._retiring, self._shell.retire)
 
     def recreated(self) -> None:
-        """Record that the client is about to be replaced for a transaction."""
+        """Report that the client is about to be replaced for a transaction."""
         self._tell(self.machine.recreated)
 
     # --- sends that wait ----------------------------------------------------------
 
     def is_held(self, topic: str) -> bool:
-        """Return whether the sends of a topic wait."""
+        """Return whether the sends of a topic are held."""
         holds = self.machine.holds
         return None in holds or topic in holds
 
     def is_own_thread(self) -> bool:
-        """Return whether the caller is one that must not wait for what is held."""
+        """Return whether the caller's thread must not wait for a hold to end."""
         return self._shell.is_own_thread() or any(
             lane.is_mine for lane in (self._quick, *self._lanes.copy().values())
         )
 
     def wait_for(self, topic: str, limit: Limit) -> None:
-        """Let a send wait until its topic is free.
+        """Block a send until its topic is no longer held.
+
+        Args:
+            topic: The topic of the record.
+            limit: The longest wait.
 
         Raises:
-            KafkaGuardError: It takes longer than that, or there is no client any more.
+            KafkaGuardError: The wait has exceeded the limit, or the client is dead and
+                could not be replaced.
         """
         if self.is_own_thread():
             return
@@ -338,9 +346,10 @@ class ThreadDriver:
     # --- the application waits ----------------------------------------------------
 
     def when_settled(self, record: Record, call: Callable[[], object]) -> None:
-        """Call something once a record has its outcome; at once if it has.
+        """Call a function once a record has its outcome; at once if it has one.
 
-        Not in the client's own thread: what is called may send, and wait for that.
+        The function never runs in the client's own thread, because it may send a record
+        and wait for it.
         """
         with self._changed:
             is_open = record.outcome is None
@@ -355,23 +364,28 @@ class ThreadDriver:
             call()
 
     def look(self, token: Hashable) -> None:
-        """Have a record settled at once that its client has failed."""
+        """Report the failure of a record now, before the client's callback does."""
         self._shell.look(token)
 
     def wait_until_settled(self, record: Record, timeout: float | None) -> bool:
-        """Wait for a record's outcome; tell whether there is one."""
+        """Wait for a record's outcome; return whether there is one in time.
+
+        Args:
+            record: The record.
+            timeout: Seconds to wait; None: without a limit.
+        """
         with self._changed:
             return self._changed.wait_for(lambda: record.outcome is not None, timeout)
 
     def wait(self, deadline: float) -> int:
-        """Wait for records without an outcome, also for those that are sent again.
+        """Wait for all records without an outcome, including those that are sent again.
 
         Args:
             deadline: In monotonic seconds.
 
         Returns:
-            How many of these records have no outcome yet. What other threads have sent
-            since is not among them.
+            How many of these records still have no outcome. Records that other threads
+            have sent since this call began are not counted.
         """
         with self._changed:
             work = self.machine.open_work()
@@ -392,13 +406,17 @@ class ThreadDriver:
     # --- the end ------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Accept no more records; what the client still holds fails."""
+        """Accept no more records, and fail those that the client still holds."""
         self._tell(self.machine.closing, _now())
         if self.pending():
             self._shell.stop()
 
     def give_up(self, deadline: float) -> None:
-        """Settle all records without an outcome, and call who waits for it."""
+        """Settle all records without an outcome, and run their callbacks.
+
+        Args:
+            deadline: How long to wait for callbacks, in monotonic seconds.
+        """
         why = "the producer was closed before it was confirmed"
         self._tell(self.machine.give_up, why, _now())
         self.watch.stop()
@@ -411,7 +429,7 @@ class ThreadDriver:
             return self.machine.pending()
 
     def has_unseen(self) -> bool:
-        """Return whether a report would have errors that nobody has checked."""
+        """Return whether there are errors that the application has not seen."""
         with self._changed:
             return self.machine.has_unseen()
 
@@ -419,7 +437,7 @@ class ThreadDriver:
         """Return the counts since the last report.
 
         Args:
-            pending: How many have no outcome; default: as the machine knows.
+            pending: How many records have no outcome. Default: the machine's count.
         """
         with self._changed:
             if pending is None:
@@ -427,13 +445,17 @@ class ThreadDriver:
             return self.machine.report(pending)
 
     def count_delivered(self, counts: Mapping[Batch, int]) -> None:
-        """Count what was delivered so far of batches that are still open."""
+        """Count the records delivered so far in batches that are still open."""
         with self._changed:
             for batch, delivered in counts.items():
                 self.machine.delivered_so_far(batch, delivered)
 
     def drop_waiting(self, why: str) -> None:
-        """Settle the records that wait to be sent again."""
+        """Settle the records that wait to be sent again.
+
+        Args:
+            why: The reason, for their errors.
+        """
         self._tell(self.machine.drop_waiting, why, _now())
 
     def callback_raised(self, error: BaseException) -> None:
@@ -442,7 +464,7 @@ class ThreadDriver:
         self._fault("a callback of the application raised", error)
 
     def take_callback_error(self) -> BaseException | None:
-        """Hand over the first exception of a callback, once."""
+        """Return the first exception of a callback, and forget it."""
         error, self._callback_error = self._callback_error, None
         return error
 
@@ -455,7 +477,7 @@ class ThreadDriver:
     def _tick(self) -> None:
         try:
             self._tell(self.machine.tick, _now())
-        except Exception as error:  # noqa: BLE001 - without it records would wait
+        except Exception as error:  # noqa: BLE001 - else records would wait forever
             self._fault("a scheduled step of the delivery machine failed", error)
             time.sleep(_REST_S)
 
@@ -464,7 +486,7 @@ class ThreadDriver:
         self.outside.start()
 
     def _weakly(self, name: str) -> Callable[..., None]:
-        """Return a method for the client, which neither keeps this alive nor raises."""
+        """Wrap a method for the client: no strong reference to the driver, no raise."""
         this = weakref.ref(self)
 
         def call(*what: Any) -> None:
@@ -473,7 +495,7 @@ class ThreadDriver:
                 return
             try:
                 getattr(driver, name)(*what)
-            except Exception as error:  # noqa: BLE001 - a send must not fail by it
-                driver._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - it is this one
+            except Exception as error:  # noqa: BLE001 - a send must not fail for it
+                driver._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - a method of the same class
 
         return call

@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 
 class Forkable(Protocol):
-    """A guarded producer, as far as a fork concerns it."""
+    """The methods of a guarded producer that handle a fork."""
 
     def leave_to_parent(self) -> Any:
-        """In the child: send nothing more; return what must not be closed here."""
+        """In the child: send nothing more; return the client, which must stay open."""
 
     def can_begin_again(self) -> bool:
-        """Return whether it is known how to build the client."""
+        """Return whether the guard can build a client (a factory was given)."""
 
     def begin_again(self) -> None:
-        """Build a client of the child's own, and start with nothing on its way."""
+        """Build a client for the child, and start without records in flight."""
 
 
 class ForkGuard:
-    """Stops a producer in a child process, or lets it build one of its own.
+    """Stops a producer in a child process, or lets it build a client of its own.
 
     Args:
         guarded: The producer.
-        errors: Makes its errors.
-        factory: What builds the client, as users write it.
+        errors: Makes the client's errors.
+        factory: The name of the client's class, for the error text.
 
     Attributes:
-        is_forked: This process is a child that has no producer yet.
+        is_forked: Whether this process is a child that has no client yet.
     """
 
     def __init__(self, guarded: Forkable, errors: ClientErrors, factory: str) -> None:
@@ -49,12 +49,12 @@ class ForkGuard:
         watch(self)
 
     def pass_by(self) -> None:
-        """Do what a child has to do before it uses the producer."""
+        """In a child, build its client first. Call this before each use."""
         if self.is_forked:
             self.in_child()
 
     def after_fork(self) -> Any:
-        """In the child: leave the parent's connections alone."""
+        """In the child: stop using the parent's connections; return its client."""
         guarded = self._guarded()
         if guarded is None:
             return None
@@ -63,10 +63,10 @@ class ForkGuard:
         return guarded.leave_to_parent()
 
     def in_child(self, *_: object) -> None:
-        """Build a producer of the child's own, or say that it must do so.
+        """Build a client for the child.
 
         Raises:
-            ForkedProducerError: It is not known how to build one.
+            ForkedProducerError: No factory was given, so the guard cannot build one.
         """
         guarded = self._guarded()
         if guarded is None:
@@ -86,10 +86,10 @@ class ForkGuard:
 
 
 class Watched(Protocol):
-    """Something that a fork concerns."""
+    """An object that must be told about a fork."""
 
     def after_fork(self) -> Any:
-        """In the child: leave the parent alone; return what must not be closed."""
+        """In the child: stop using the parent's objects; return those to keep open."""
 
 
 _LIVE: weakref.WeakSet[Watched] = weakref.WeakSet()
@@ -98,7 +98,7 @@ _PARENTS: list[Any] = []
 
 
 def watch(each: Watched) -> None:
-    """Report every child process that is forked from now on."""
+    """Call ``after_fork`` of an object in every child that is forked from now on."""
     _LIVE.add(each)
 
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Lane:
-    """Does one thing after the other, in a thread that ends when nothing is left.
+    """Runs one task after the other, in a thread that ends when no task is left.
 
     Args:
-        name: What it is for; the thread's name ends so.
-        on_error: Told of whatever a task raises.
+        name: The purpose; the thread's name is ``kafkaguard-`` and this name.
+        on_error: Called with each exception that a task raises.
     """
 
     def __init__(self, name: str, on_error: Callable[[BaseException], object]) -> None:
@@ -28,7 +28,7 @@ class Lane:
         self._waiting: deque[Callable[[], object]] = deque()
         self._thread: threading.Thread | None = None
         self._added = self._done = 0
-        #: Held by the thread that does something.
+        #: Held by the thread that runs a task.
         self._busy = threading.Lock()
 
     @property
@@ -43,7 +43,7 @@ class Lane:
             self._waiting.append(task)
 
     def start(self) -> None:
-        """Have a thread do what is queued."""
+        """Start the thread, if tasks are queued and it does not run."""
         with self._changed:
             if self._waiting and self._thread is None:
                 self._thread = threading.Thread(
@@ -52,7 +52,7 @@ class Lane:
                 self._thread.start()
 
     def work_here(self) -> None:
-        """Do what is queued in the caller's thread, unless another one is at it."""
+        """Run queued tasks in the caller's thread, unless another thread runs them."""
         for _ in range(len(self._waiting)):
             if not self._busy.acquire(blocking=False):
                 break
@@ -63,7 +63,7 @@ class Lane:
         self.start()
 
     def wait(self, deadline: float) -> bool:
-        """Wait until everything of this moment is done; tell whether it is.
+        """Wait until all tasks queued so far are done; return whether they are.
 
         Args:
             deadline: In monotonic seconds.
@@ -94,9 +94,9 @@ class Lane:
             task = self._waiting.popleft()
         try:
             task()
-        except BaseException as error:  # noqa: BLE001 - SystemExit must end no thread
+        except BaseException as error:  # noqa: BLE001 - SystemExit must not end the thread
             self._on_error(error)
-        except:  # noqa: E722 - a raised KafkaError is no exception
+        except:  # noqa: E722 - confluent-kafka's KafkaError is not a BaseException
             self._on_error(met())
         del task
         with self._changed:

@@ -1,8 +1,9 @@
 """Warn early about a dead-letter topic that is missing, compacted or forbidden.
 
 A dead letter for a topic that does not exist waits until the client gives up, and then
-its record fails. So the topic is looked for when the client is wrapped, or, where its
-name depends on the record's topic, when the first batch of that topic goes out.
+its record fails. So the guard looks up the dead-letter topic when the client is
+wrapped. If its name depends on the record's topic, the guard looks it up when the first
+batch of that topic begins.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ _BROKER: Final = 4
 _MAKES_TOPICS: Final = "auto.create.topics.enable"
 _UNKNOWN: Final = 3
 _DENIED: Final = 29
-#: Seconds for one look; nobody waits for it.
+#: Seconds for one look-up; nothing waits for it.
 _TIMEOUT_S: Final = 10.0
 
 
 class LetterTopics:
-    """Looks, in the background, whether dead-letter topics are there.
+    """Looks up dead-letter topics in the background, and logs problems.
 
     Args:
-        policy: Says whether there are dead letters, and where they go.
-        settings: Reads how to reach the cluster; may raise a ``KafkaGuardError``.
+        policy: Determines whether there are dead letters, and their topics.
+        settings: Returns the connection settings; may raise a ``KafkaGuardError``.
         make: Makes the client's errors.
-        topics: Topics that records will go to, as far as they are known.
+        topics: Topics of the records, if they are already known.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class LetterTopics:
         self._make = make
         self._is_used = "dead_letter" in policy.ways_of_rejecting
         self._name_for = policy.dead_letter.topic_for
-        #: Topics of records, and the dead-letter topics that were looked for.
+        #: Topics of records, and the dead-letter topics that were looked up.
         self._met: set[str] = set()
         self._looked_for: set[str] = set()
         before, _, after = policy.dead_letter.topic.partition("{topic}")
@@ -68,7 +69,7 @@ class LetterTopics:
             self.meet(topic)
 
     def meet(self, topic: str) -> None:
-        """Record that records go to a topic; returns at once, and never raises."""
+        """Look up the dead-letter topic of a topic, once; never waits or raises."""
         if topic in self._met or not self._is_used:
             return
         self._met.add(topic)
@@ -78,7 +79,7 @@ class LetterTopics:
             start(self._look(name))
 
     def _is_for_letters(self, topic: str) -> bool:
-        """Return whether a topic is a dead-letter topic itself, by its name."""
+        """Return whether a topic's name is the name of a dead-letter topic."""
         before, after = self._affixes
         return topic.startswith(before) and topic.endswith(after)
 
@@ -90,7 +91,7 @@ class LetterTopics:
             finally:
                 cluster.close()
         except KafkaGuardError as error:
-            # Where no broker answers, every record says so.
+            # If no broker answers, the errors of the records say so.
             _log.debug("dead-letter topic %s could not be looked up: %s", name, error)
         else:
             if said is not None:
@@ -98,7 +99,7 @@ class LetterTopics:
 
 
 async def _trouble(cluster: Cluster, name: str) -> str | None:
-    """Say what keeps dead letters from a topic, and what to do; None: nothing."""
+    """Return the problem of a dead-letter topic, and what to do; None if it is fine."""
     deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
     (topic,) = (await cluster.refresh(deadline, [name])).topics
     if topic.error_code == _UNKNOWN:
@@ -120,7 +121,7 @@ async def _trouble(cluster: Cluster, name: str) -> str | None:
 
 
 async def _makes_topics(cluster: Cluster, deadline: float) -> bool:
-    """Return whether brokers make the topics that are written to; False: not known."""
+    """Return whether brokers create missing topics by themselves; False if unknown."""
     broker = next(iter(cluster.addresses))
     resource: Any = (_BROKER, str(broker), [_MAKES_TOPICS])
     answer = await cluster.ask(

@@ -1,4 +1,4 @@
-"""Whom a shell tells what happens to its batches."""
+"""Base class of producer shells: the callbacks that get facts about batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Heard:
-    """A shell that is listened to: ``Shell.listen``, the same for every client."""
+    """A shell that reports to callbacks: ``listen``, the same for every client."""
 
     def listen(
         self,
@@ -21,10 +21,19 @@ class Heard:
         died: Callable[[BaseException, Place | None], object],
         fault: Callable[[str, BaseException], object],
     ) -> None:
-        """Tell of each batch from now on."""
+        """Report each batch from now on.
+
+        Args:
+            began: Called when the client begins a batch.
+            accepted: Called when the broker has accepted a batch.
+            failed: Called when a batch has failed, with a refusal for each record.
+            died: Called when the client has died, with the cause and, if it is known,
+                the partition.
+            fault: Called with a bug of the guard.
+        """
         self._began, self._accepted, self._failed = began, accepted, failed
         self._died, self._fault = died, fault
         self.begin_telling()
 
     def begin_telling(self) -> None:
-        """Look at what the client does from now on, where that takes a hook."""
+        """Install hooks in the client, if they are needed to observe its batches."""

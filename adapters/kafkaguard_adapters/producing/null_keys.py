@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 _INVALID_RECORD = 87
 _log = logging.getLogger("kafkaguard.producer")
 
-#: What serialisers make of None, so that all such records share one "key".
+#: Texts that some serialisers make of None. All these records then share one "key".
 _DISGUISES = frozenset({b"null", b"None"})
 
 
 def is_disguise(sent: Any) -> bool:
-    """Return whether a serialiser may have made this of None."""
+    """Return whether a serialised key may have been made from None."""
     return sent in _DISGUISES
 
 
@@ -29,9 +29,10 @@ class NullKeyRule:
 
     Args:
         errors: Makes the client's errors.
-        disguised: What to do about a key of None that a serialiser turned into the
-            text ``null`` or ``None``: ``"warn"``, ``"reject"`` or ``"send"``.
-        transactional: Within transactions, which a refusal spoils.
+        disguised: What to do if a serialiser turns a key of None into the text ``null``
+            or ``None``: ``"warn"``, ``"reject"`` or ``"send"``.
+        transactional: Whether the producer is transactional; then a refused record
+            fails the whole transaction.
     """
 
     def __init__(
@@ -50,18 +51,18 @@ class NullKeyRule:
 
     @property
     def minds_disguises(self) -> bool:
-        """Whether a key of None that became a text is looked at."""
+        """Whether keys of None that a serialiser turned into text are checked."""
         return self._disguised != "send"
 
     def refuse(self, topic: str, *, is_disguised: bool) -> None:
-        """Refuse a record for a compacted topic, or say once that its key is no key.
+        """Refuse a record for a compacted topic, or log once that its key is not real.
 
         Args:
-            topic: Where it goes.
-            is_disguised: A serialiser made a text of its key of None.
+            topic: The topic of the record.
+            is_disguised: Whether a serialiser turned a key of None into text.
 
         Raises:
-            InvalidRecordKeyError: It is refused.
+            InvalidRecordKeyError: The record is refused.
         """
         if is_disguised and self._disguised == "warn":
             if topic not in self._warned:
@@ -86,9 +87,9 @@ class NullKeyCheck(NullKeyRule):
     """Looks up whether a topic is compacted, before it refuses a record.
 
     Args:
-        lookup: Knows, or finds out, which topics are compacted.
-        errors: As for the rule.
-        rule: As for the rule.
+        lookup: Looks up and caches which topics are compacted.
+        errors: As for :class:`NullKeyRule`.
+        rule: Other arguments of :class:`NullKeyRule`.
     """
 
     def __init__(
@@ -105,21 +106,21 @@ class NullKeyCheck(NullKeyRule):
         serializer: Any,
         patience: float | None = None,
     ) -> None:
-        """Refuse a record, or let it pass.
+        """Check a record before it is sent.
 
         Args:
-            topic: Where it goes.
-            key: Its key as the application gave it.
-            headers: Its headers.
-            serializer: Makes bytes of the key; None: it is bytes.
-            patience: Seconds that it waits for a look-up at most. A record with a key
-                never does.
+            topic: The topic of the record.
+            key: The key, as the application gave it.
+            headers: The headers.
+            serializer: Serialises the key; None: the key is already bytes.
+            patience: The most seconds to wait for a look-up. A record with a key never
+                waits.
 
         Raises:
-            InvalidRecordKeyError: It has no key and the topic is compacted.
+            InvalidRecordKeyError: The record has no key and the topic is compacted.
         """
         if not isinstance(topic, str):
-            return  # the client says what a topic is
+            return  # the client raises its own error
         known = self._lookup.known(topic)
         if known is not None and not known.compacted:
             return
@@ -134,8 +135,8 @@ class NullKeyCheck(NullKeyRule):
 
 
 def _serialized(serializer: Any, topic: str, headers: Any, key: Any) -> Any:
-    """Return the key as it would be sent; where that fails, the client will say so."""
+    """Return the serialised key; if serialising fails, the client will raise that."""
     try:
         return serializer.serialize(topic, headers or [], key)
-    except Exception:  # noqa: BLE001 - the client serialises again and raises it then
+    except Exception:  # noqa: BLE001 - the client serialises again and raises it
         return key if key is not None else b""

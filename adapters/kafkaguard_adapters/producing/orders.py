@@ -1,6 +1,7 @@
-"""Execute commands of the delivery machine on a shell, and return the replies.
+"""Map commands of the delivery machine to calls of a shell, and to replies.
 
-The same for both drivers: one calls what is to be done, the other awaits it.
+Both drivers use this module: the thread driver calls the functions, the task driver
+also awaits them.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 
 
 class Order(NamedTuple):
-    """One thing to do.
+    """How to execute one command.
 
     Attributes:
-        do: What to call, and to await where it is a driver of tasks.
-        reply: Tells the machine what came of it, and the time; None: nobody waits.
-        if_raised: What came of it where it raises: the machine waits for the reply.
+        do: The function to call; the task driver also awaits its result.
+        reply: Reports the result and the time to the machine, which returns further
+            commands; None: the machine expects no reply.
+        if_raised: Makes the result from an exception that ``do`` raised, because the
+            machine waits for the reply.
     """
 
     do: Callable[[], Any]
@@ -34,7 +37,7 @@ class Order(NamedTuple):
 
 
 class Hands(Protocol):
-    """What a driver does itself; its methods may be coroutines."""
+    """The steps that a driver implements itself; its methods may be coroutines."""
 
     def hold(self, topic: str) -> Any:
         """Wait until no send of a topic is running."""
@@ -43,16 +46,20 @@ class Hands(Protocol):
         """Give records to the client; return their tokens or errors."""
 
     def end_client(self) -> Any:
-        """Stop the client, until no send to it is running."""
+        """Stop the client, and wait until no send to it is running."""
 
     def replace(self, locking_out: Batch | None) -> Any:
-        """Build a successor, and tell the machine what came of it."""
+        """Build a successor, and report success or failure to the machine."""
 
 
-def order_of(  # noqa: PLR0911 - one line a command
+def order_of(  # noqa: PLR0911 - one case for each command
     command: c.Command, shell: Any, machine: DeliveryMachine, hands: Hands
 ) -> Order:
-    """Return what a command comes to; it is one that is not for the driver alone."""
+    """Return how to execute a command that calls the shell or the driver's steps.
+
+    Raises:
+        TypeError: The command is not one of these.
+    """
     match command:
         case c.HoldSends(None):
             return Order(shell.shut)
@@ -87,12 +94,13 @@ def order_of(  # noqa: PLR0911 - one line a command
 
 
 class HandedOver:
-    """What came of records that are handed over.
+    """The results of giving records to the client.
 
-    What costs a dead letter its time is not waited for again by the next ones.
+    If the client timed out on a record, the next dead letters do not wait for the same
+    timeout again: they fail with the same error.
 
     Attributes:
-        handed: Of each record its new token, or why it has none.
+        handed: For each record, its new token, or the error.
     """
 
     def __init__(self) -> None:
@@ -100,13 +108,13 @@ class HandedOver:
         self._late: BaseException | None = None
 
     def is_late(self, record: Record) -> bool:
-        """Return whether a record is not even tried."""
+        """Return whether to skip a dead letter after a timeout, and note the error."""
         if self._late is None or not record.is_letter:
             return False
         self.handed.append(self._late)
         return True
 
     def failed(self, error: BaseException) -> None:
-        """Take note that the client did not take one."""
+        """Note the error of a record that the client did not take."""
         self.handed.append(error)
         self._late = error if isinstance(error, ClientTimeoutError) else None

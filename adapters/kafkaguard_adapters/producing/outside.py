@@ -1,7 +1,8 @@
 """Call code of the application: hooks, callbacks, logging handlers.
 
-It is called without any lock of the guard, and never within itself: what happens while
-a hook runs is queued. Nobody waits for it while sends are held, so it may itself send.
+This code is called without any lock of the guard, and never recursively: what happens
+while a hook runs is queued. Nothing waits for a hook while sends are held, so a hook
+may send records itself.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _log = logging.getLogger("kafkaguard.producer")
 
 
 class Outside(Lane):
-    """Calls out, one thing after the other.
+    """Calls hooks, callbacks and logging handlers, one after the other.
 
     Args:
         hook: The hook for events, or None.
@@ -42,7 +43,7 @@ class Outside(Lane):
         self.put(partial(_log.warning, "%s", text))
 
     def failed(self, what: str, error: BaseException) -> None:
-        """Queue A bug of the guard for the log."""
+        """Queue an error for the log, such as a bug of the guard."""
         self.put(partial(_log.error, "%s; going on", what, exc_info=error))
 
 

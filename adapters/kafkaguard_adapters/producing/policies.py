@@ -27,15 +27,16 @@ _log = logging.getLogger("kafkaguard.producer")
 def shared_by(
     policy: RetryPolicy, traits: Traits, settings: Callable[[], Settings]
 ) -> Shared | None:
-    """Return what the attempts of a policy share with others; None: there are none.
+    """Return the limits that a policy's attempts share; None if it makes no attempts.
 
-    The client has tried for all of its own time before the guard gets a record back. So
-    a policy whose deadline is over by then sends nothing again, and that is told once.
+    The client retries a record for its whole delivery timeout before the guard gets the
+    record back. If the policy's deadline is not longer, the guard sends no record
+    again, and logs this once.
 
     Args:
         policy: The policy.
-        traits: What the client can do and tell.
-        settings: Reads how to reach the cluster; may raise.
+        traits: What the client can do and report.
+        settings: Returns the connection settings; may raise.
     """
     attempts = [policy.max_attempts, *_of_overrides(policy, "max_attempts")]
     if traits.transactional or max(attempts) == 1:
@@ -69,21 +70,21 @@ def _of_overrides(policy: RetryPolicy, name: str) -> list[Any]:
 def _cluster(settings: Callable[[], Settings]) -> str | None:
     try:
         return ",".join(sorted(f"{host}:{port}" for host, port in settings().bootstrap))
-    except KafkaGuardError:  # of a client whose settings nobody has given
+    except KafkaGuardError:  # the client's settings are not known
         return None
 
 
 @lru_cache(maxsize=256)
 def _tell_once(text: str) -> None:
-    """Tell once in a process. What is likely a mistake, `stacking` warns of."""
+    """Log a text once in a process. `stacking` warns about likely mistakes."""
     _log.info("%s", text)
 
 
 def check_transactional(policy: RetryPolicy, errors: ClientErrors) -> None:
-    """Refuse a policy that sets records of transactions aside.
+    """Refuse a policy that dead-letters or drops records, for transactional producers.
 
     Raises:
-        ClientConfigurationError: It does.
+        ClientConfigurationError: The policy has an ``on_reject`` other than ``raise``.
     """
     _refuse_setting_aside(
         policy,
@@ -94,16 +95,16 @@ def check_transactional(policy: RetryPolicy, errors: ClientErrors) -> None:
 
 
 def check_checks_only(policy: RetryPolicy, errors: ClientErrors, why: str) -> None:
-    """Refuse a policy that sets records aside where no outcome is followed.
+    """Refuse a policy that dead-letters or drops records, if outcomes are not tracked.
 
     Args:
         policy: The policy.
-        errors: The client's.
-        why: Why none is.
+        errors: Makes the client's errors.
+        why: Why the outcomes of records are not tracked.
 
     Raises:
-        ClientConfigurationError: It does: a record that the broker refuses would be
-            lost without a dead letter.
+        ClientConfigurationError: The policy has an ``on_reject`` other than ``raise``.
+            A record that the broker refuses would be lost without a dead letter.
     """
     _refuse_setting_aside(
         policy, errors, f"{why}, so no refused record can be dead-lettered or dropped"

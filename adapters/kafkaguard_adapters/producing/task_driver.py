@@ -1,9 +1,9 @@
 """The asyncio driver of the delivery machine: facts in, commands out, in one loop.
 
-Whoever has a fact tells the machine and has carried out what that commands: what is
-quick at once and in order, what waits in a task of its own. Neither tasks nor timers
-are there while nothing fails, but the timer of what is on its way. There is no lock,
-since nothing here awaits between a fact and its commands.
+A method that has a fact calls the machine and executes the commands that the machine
+returns: quick commands at once and in order, commands that wait in a task of their own.
+While nothing fails, there are no tasks, and only one timer for the batches in flight.
+There is no lock, because nothing here awaits between a fact and its commands.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.producing.barrier import Limit
 
 _log = logging.getLogger("kafkaguard.producer")
-#: Seconds that tasks have to end at the end.
+#: Seconds that tasks have to end when the producer is closed.
 _END_S = 1.0
-#: Seconds until it goes on after a fault of its own.
+#: Seconds until the next scheduled step after a bug of the guard.
 _REST_S = 1.0
 _now = time.monotonic
 
@@ -49,10 +49,11 @@ class TaskDriver:
         shell: The client.
         policy: The policy.
         cache: Cached facts about topics.
-        loop: The event loop that all of it belongs to.
+        loop: The event loop that the client and the driver belong to.
         hook: The hook for events, or None.
-        meet: Told of the topic of each batch; it must return at once.
-        shared: What the attempts of the policy share with others; None: none are made.
+        meet: Called with the topic of each new batch; it must return at once.
+        shared: The limits that the attempts of the policy share with other calls; None:
+            the policy makes no attempts.
 
     Attributes:
         machine: The state machine.
@@ -87,7 +88,7 @@ class TaskDriver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
-        #: Who waits for a change.
+        #: Futures of the coroutines that wait for a change of the machine.
         self._waiters: set[asyncio.Future[None]] = set()
         self._waiting_sends = 0
         self._why_not_replaced: BaseException | None = None
@@ -102,7 +103,7 @@ class TaskDriver:
             self._set_timer(batch.next_look)
 
     def _accepted(self, batch: Batch) -> None:
-        # Often enough for the time of a topic's facts, and not once a record.
+        # Once a batch is often enough to find facts that are too old.
         self._cache.look_again()
         self._queue(self.machine.accepted(batch, _now()))
 
@@ -115,26 +116,26 @@ class TaskDriver:
     def refused_at_once(
         self, token: Hashable, place: Place, raw: Raw | None, error: KafkaGuardError
     ) -> None:
-        """Settle a record that ``send`` refuses, as the policy says."""
+        """Settle a record that ``send`` refuses, as the policy requires."""
         _, commands = self.machine.refused_at_once(token, place, raw, error, _now())
         self._queue(commands)
 
     def raised(self, error: KafkaGuardError) -> None:
-        """Record that ``send`` raises an error."""
+        """Report that ``send`` raises an error."""
         self._queue(self.machine.raised(error))
 
     def fault(self, what: str, error: BaseException) -> None:
-        """Log A bug of the guard."""
+        """Log a bug of the guard."""
         self._loop.call_soon(_log_fault, what, error)
 
     # --- commands ---------------------------------------------------------------------
 
     def _queue(self, commands: Sequence[c.Command]) -> None:
-        """Execute commands in their order; one may bring further ones about."""
+        """Execute commands in their order; a command may queue further commands."""
         if self._waiters:
             self._wake()
         if not commands:
-            if self.machine.holds:  # it may have begun to wait for a time
+            if self.machine.holds:  # the machine may have begun a timed wait
                 self._look_at_time()
             return
         self._commands.extend(commands)
@@ -146,7 +147,7 @@ class TaskDriver:
                 command = self._commands.popleft()
                 try:
                     self._obey(command)
-                except Exception as error:  # noqa: BLE001 - the next ones are due, too
+                except Exception as error:  # noqa: BLE001 - the next commands must run, too
                     self.fault("a command of the delivery machine failed", error)
         finally:
             self._is_busy = False
@@ -154,24 +155,24 @@ class TaskDriver:
             self._wake()
         self._look_at_time()
 
-    def _obey(self, command: c.Command) -> None:  # noqa: C901 - one line a command
+    def _obey(self, command: c.Command) -> None:  # noqa: C901 - one case for each command
         match command:
             case c.Settle(record):
                 self._shell.settle(record)
             case c.Tell(event):
                 if self._hooks:
-                    # Code that is not ours runs for itself.
+                    # The application's code runs in a later round of the loop.
                     self._loop.call_soon(emit, self._hooks, event)
             case c.Warn(text):
                 self._loop.call_soon(_log.warning, "%s", text)
             case c.ForgetFacts(topic):
                 self._cache.drop(topic)
             case c.FreeSends():
-                pass  # all that wait are woken
+                pass  # _queue wakes all sends that wait
             case c.SendNow():
                 self._shell.send_now()
             case c.TakeBack(behind):
-                # At once, before the client sends it.
+                # At once, before the client sends these batches.
                 self._shell.take_back(behind)
             case c.GiveUp(batches):
                 for batch in batches:
@@ -196,15 +197,15 @@ class TaskDriver:
         if order.reply is not None:
             self._queue(order.reply(found, _now()))
 
-    # --- what commands come to: Hands -------------------------------------------------
+    # --- steps of commands: implements Hands ------------------------------------------
 
     def hold(self, topic: str) -> None:
-        """Do nothing: a send looks at the hold and is in its batch without a pause."""
+        """Do nothing: a send never awaits between the check for holds and its batch."""
 
     async def hand_over(
         self, records: Sequence[Record]
     ) -> Sequence[Hashable | BaseException]:
-        """Hand records over, one after the other."""
+        """Give records to the client, one after the other; return tokens or errors."""
         over = HandedOver()
         for record in records:
             if over.is_late(record):
@@ -218,11 +219,11 @@ class TaskDriver:
         return over.handed
 
     async def end_client(self) -> None:
-        """Stop the client; a send that it still had starts again, and waits."""
+        """Stop the client; a send that was running in it starts again, and waits."""
         await self._shell.stop()
 
     async def replace(self, locking_out: Batch | None) -> None:
-        """Build a successor, and tell the machine what came of it."""
+        """Build a successor, and report success or failure to the machine."""
         shell = self._shell
         try:
             await shell.succeed(locking_out)
@@ -241,28 +242,33 @@ class TaskDriver:
         self._queue(commands)
 
     def retire(self) -> None:
-        """Have the dead clients closed, which may take long."""
+        """Start to close the dead clients in a task, which may take long."""
         self._start(self._shell.retire())
 
     def recreated(self) -> None:
-        """Record that the client is about to be replaced for a transaction."""
+        """Report that the client is about to be replaced for a transaction."""
         self._queue(self.machine.recreated())
 
     # --- sends that wait --------------------------------------------------------------
 
     def is_held(self, topic: str) -> bool:
-        """Return whether the sends of a topic wait."""
+        """Return whether the sends of a topic are held."""
         holds = self.machine.holds
         return None in holds or topic in holds
 
     async def wait_for(self, topic: str, limit: Limit) -> float:
-        """Let a send wait until its topic is free.
+        """Wait with a send until its topic is no longer held.
+
+        Args:
+            topic: The topic of the record.
+            limit: The longest wait.
 
         Returns:
-            The seconds that are left.
+            The seconds of the limit that are left.
 
         Raises:
-            KafkaGuardError: It takes longer than that, or there is no client any more.
+            KafkaGuardError: The wait has exceeded the limit, or the client is dead and
+                could not be replaced.
         """
         deadline = _now() + limit.seconds
         has_asked = False
@@ -287,7 +293,7 @@ class TaskDriver:
         return max(0.0, deadline - _now())
 
     async def _changes(self, deadline: float) -> bool:
-        """Wait until something has changed; tell whether it has, in time."""
+        """Wait for a change of the machine; return whether there was one in time."""
         left = deadline - _now()
         if left <= 0:
             return False
@@ -308,14 +314,14 @@ class TaskDriver:
     # --- the application waits --------------------------------------------------------
 
     async def wait(self, deadline: float) -> int:
-        """Wait for records without an outcome, also for those that are sent again.
+        """Wait for all records without an outcome, including those that are sent again.
 
         Args:
             deadline: In monotonic seconds.
 
         Returns:
-            How many of these records have no outcome yet. What was sent since is not
-            among them.
+            How many of these records still have no outcome. Records that were sent
+            since this call began are not counted.
         """
         work = self.machine.open_work()
         self._shell.send_now()
@@ -325,20 +331,20 @@ class TaskDriver:
         return self.machine.left(work)
 
     async def let_others_look(self) -> None:
-        """Let those look at their records first who wait for them."""
+        """Let coroutines that await a record's future run first."""
         for _ in range(3):  # gather() and shield() take a round each
             await asyncio.sleep(0)
 
     # --- the end ----------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Accept no more records; what the client still holds fails."""
+        """Accept no more records, and fail those that the client still holds."""
         self._queue(self.machine.closing(_now()))
         if self.pending():
             await self._shell.stop()
 
     async def give_up(self) -> None:
-        """Settle all records without an outcome, and end what is running."""
+        """Settle all records without an outcome, and end all tasks."""
         why = "the producer was closed before it was confirmed"
         self._queue(self.machine.give_up(why, _now()))
         self._is_stopped = True
@@ -386,7 +392,7 @@ class TaskDriver:
             if due is not None and due <= _now():
                 self._queue(self.machine.tick(_now()))
                 due = self.machine.next_due()
-        except Exception as error:  # noqa: BLE001 - without it records would wait
+        except Exception as error:  # noqa: BLE001 - else records would wait forever
             self.fault("a scheduled step of the delivery machine failed", error)
             due = _now() + _REST_S
         if due is not None:

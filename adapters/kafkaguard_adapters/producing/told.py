@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 def check_timeout(method: str, timeout: Any) -> None:
-    """Refuse what is no duration, before anything is done.
+    """Check a timeout before anything else is done.
 
     Raises:
-        TypeError: It is not a number of seconds.
-        ValueError: It is negative or not a number at all.
+        TypeError: The timeout is not a number of seconds.
+        ValueError: The timeout is negative or NaN.
     """
     allowed = f"{method}(timeout): seconds, 0 or more, or None for the default"
     if timeout is None:
@@ -70,7 +70,7 @@ def _verdict_of(report: DeliveryReport, gravest: Any) -> Verdict:
 def callback_failed(
     errors: ClientErrors, raised: BaseException, report: DeliveryReport
 ) -> CallbackError:
-    """Make the error for an exception of a callback of the application."""
+    """Make the error for an exception that a callback of the application raised."""
     error = errors.make(
         CallbackError,
         f"a callback of the application raised {type(raised).__name__} (records "
@@ -83,7 +83,7 @@ def callback_failed(
 
 
 def guarded_already(producer: object) -> TypeError:
-    """Make the error for a client that has a guard."""
+    """Make the error for a client that is already guarded."""
     return TypeError(
         f"{producer!s} is guarded already, and only one guard can account for its "
         "records: use that one"
@@ -91,7 +91,7 @@ def guarded_already(producer: object) -> TypeError:
 
 
 def closed(errors: ClientErrors, topic: str) -> KafkaGuardError:
-    """Make the error for a record that comes to a closed producer."""
+    """Make the error for a record that is sent to a closed producer."""
     return errors.make(
         ClientClosedError,
         "this producer was closed, and nothing was sent: build a new one and send the "
@@ -112,12 +112,12 @@ def not_there(
     """Make the error for a partition that the topic does not have.
 
     Args:
-        errors: The client's.
+        errors: Makes the client's errors.
         topic: The topic.
-        partition: What was chosen.
-        known: The partitions that it has.
-        is_given: The call named it, and aiokafka would raise an AssertionError; else a
-            partitioner made it up.
+        partition: The partition that does not exist.
+        known: The partitions that the topic has.
+        is_given: Whether the caller named the partition (then aiokafka would raise an
+            AssertionError) or a partitioner chose it.
     """
     chose = "send() was given" if is_given else "the partitioner chose"
     there = "partition 0 only" if len(known) == 1 else f"0 to {max(known)}"
@@ -132,9 +132,9 @@ def not_there(
 
 
 def not_taken(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardError:
-    """Make the error for a record at which ``send`` raised something of its own.
+    """Make the error for a record whose ``send`` raised an exception of another kind.
 
-    It carries no text of the other error, which may quote the record.
+    The error does not contain the exception's text, which may quote the record.
     """
     return errors.translate(
         error,
@@ -147,13 +147,14 @@ def not_taken(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardE
 def still_held(
     errors: ClientErrors, topic: str | None, limit: Limit, why: BaseException | None
 ) -> KafkaGuardError:
-    """Make the error of a send that has waited too long.
+    """Make the error of a send that has waited too long for a hold to end.
 
     Args:
-        errors: The client's.
-        topic: Whose records are being sent again; None: the client is being replaced.
-        limit: How long it has waited.
-        why: Why the last attempt to build a client failed.
+        errors: Makes the client's errors.
+        topic: The topic whose records are being sent again; None: the client is being
+            replaced.
+        limit: How long the send has waited.
+        why: The error of the last attempt to build a client, or None.
     """
     reason = "" if why is None else f" ({why})"
     what = f"the producer is being replaced{reason}"
@@ -168,7 +169,7 @@ def still_held(
 
 
 def without_successor(errors: ClientErrors, why: BaseException) -> KafkaGuardError:
-    """Make the error of a send that finds a dead producer."""
+    """Make the error of a send to a dead producer that could not be replaced."""
     return errors.make(
         ClientClosedError,
         f"the producer is dead and could not be replaced: {why}; nothing was sent",
@@ -184,9 +185,9 @@ def transaction_given_up(
     """Make the error for a transaction that was open when its producer was closed.
 
     Args:
-        errors: The client's.
-        report: What became of its records.
-        still_open: Why it was not aborted; None: it was.
+        errors: Makes the client's errors.
+        report: The outcomes of its records.
+        still_open: The error of the abort; None if the transaction was aborted.
     """
     counts = f"(delivered {report.delivered} since the last report)"
     if still_open is None:

@@ -10,23 +10,23 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.topic_settings import TopicSettings
 
-#: Seconds that a topic's settings are waited for.
+#: Seconds to wait for a topic's settings.
 ASK_S = 3.0
 
 
 def max_message_bytes(ask: Callable[[str], TopicSettings], topic: str) -> int | None:
-    """Ask for ``max.message.bytes``; None if it is not available in a few seconds.
+    """Look up ``max.message.bytes``; None if it is not available within 3 s.
 
     Args:
         ask: Asks the cluster for the settings of a topic; may take long and may raise.
-        topic: Which.
+        topic: The name of the topic.
     """
     answers: list[int | None] = []
 
     def look_up() -> None:
         try:
             answers.append(ask(topic).max_message_bytes)
-        except Exception:  # noqa: BLE001 - the text does without it
+        except Exception:  # noqa: BLE001 - the error text works without it
             answers.append(None)
 
     thread = threading.Thread(target=look_up, name="kafkaguard-limits", daemon=True)

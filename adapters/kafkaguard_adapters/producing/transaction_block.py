@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class TransactionCalls(Protocol):
-    """The transactional calls of a guarded producer, as its own methods make them."""
+    """The transactional calls of a guarded producer, without retries."""
 
     def begin(self) -> None:
         """Begin a transaction."""
 
     def commit(self) -> None:
-        """Commit it."""
+        """Commit the transaction."""
 
     def abort(self) -> None:
-        """Abort it."""
+        """Abort the transaction."""
 
     def can_ask_again(self, error: KafkaGuardError) -> bool:
         """Return whether the call that has just failed can be made again."""
@@ -36,7 +36,7 @@ class GivenUp(NamedTuple):
     """A transaction that was open when its producer was closed.
 
     Attributes:
-        still_open: Why it was not aborted; None: it was.
+        still_open: The error of the abort; None if the transaction was aborted.
     """
 
     still_open: KafkaGuardError | None = None
@@ -46,9 +46,13 @@ class GivenUp(NamedTuple):
 def transaction(calls: TransactionCalls, policy: Policy) -> Iterator[None]:
     """Begin a transaction, and commit it after the body, or abort it.
 
+    Args:
+        calls: The producer's calls.
+        policy: How often a call is tried.
+
     Raises:
-        KafkaGuardError: It was not committed; the verdict says what to do.
-        BaseException: What the body raises, once it is aborted.
+        KafkaGuardError: The transaction was not committed; the verdict says what to do.
+        BaseException: The exception of the body, after the abort.
     """
     run = TransactionRun(policy)
     _make(run, calls, "begin")
@@ -65,10 +69,10 @@ def transaction(calls: TransactionCalls, policy: Policy) -> Iterator[None]:
 
 
 def _make(run: TransactionRun, calls: TransactionCalls, call: Call) -> None:
-    """Make a call, and what follows from its failure.
+    """Make a call; if it fails, repeat it or abort, as the transaction run decides.
 
     Raises:
-        KafkaGuardError: It has failed for good.
+        KafkaGuardError: The call has failed finally.
     """
     run.starts(call, time.monotonic())
     while True:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Call(NamedTuple):
-    """A call in a transaction: the method, its request, and what it does with it."""
+    """A call in a transaction: the method, its request, and the phase."""
 
     method: str
     api: str | None
@@ -31,10 +31,10 @@ ABORT = Call("abort_transaction", "EndTxn", "abort")
 OFFSETS = Call("send_offsets_to_transaction", "TxnOffsetCommit")
 SEND = Call("send", "Produce", "enqueue")
 
-#: The calls came in a wrong order; no client is dead.
+#: The verdict for calls in a wrong order; the client is not dead.
 OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
 _COMMIT_IN_DOUBT = classify(ClientTimeoutError(), api="EndTxn", phase="commit")
-#: What is missing, by the client's name for where it stands.
+#: The missing step, by the client's name of its transaction state.
 _NEXT_STEPS = {
     "INITIALIZING": "init_transactions() has not ended: call it again",
     "READY": "no transaction has begun: call begin_transaction() first",
@@ -52,9 +52,9 @@ class TransactionWords:
     """Makes the errors of transactional calls.
 
     Args:
-        errors: The client's.
-        successor: What makes a new producer take over an open transaction, in words.
-        first: What comes before any transaction, in words.
+        errors: Makes the client's errors.
+        successor: A text: how a new producer takes over an open transaction.
+        first: A text: the call that must come before any transaction.
     """
 
     def __init__(self, errors: ClientErrors, successor: str, first: str) -> None:
@@ -63,7 +63,7 @@ class TransactionWords:
         self._next_steps = {"UNINITIALIZED": first, **_NEXT_STEPS}
 
     def not_transactional(self, call: Call) -> KafkaGuardError:
-        """Make the error for a transactional call of another producer."""
+        """Make the error for a transactional call of another kind of producer."""
         return self._errors.make(
             ClientStateError,
             f"{call.method}() is for a producer with a transactional_id, and this one "
@@ -71,7 +71,7 @@ class TransactionWords:
         )
 
     def not_in_time(self, call: Call, happened: str) -> KafkaGuardError:
-        """Make the error of a call that has waited for as long as it may."""
+        """Make the error of a call that has reached its time limit."""
         verdict = classify(
             ClientTimeoutError(), api=call.api, transactional=True, phase=call.phase
         )
@@ -80,11 +80,11 @@ class TransactionWords:
         )
 
     def next_step(self, state: str) -> str:
-        """Say what is missing, by the client's name for where it stands."""
+        """Return a text that names the missing step, for a transaction state."""
         return self._next_steps.get(state, f"the producer is in the state {state}")
 
     def out_of_order(self, call: Call, state: str) -> KafkaGuardError:
-        """Make the error of a call that came in a wrong order; no client is dead."""
+        """Make the error of a call in a wrong order; the client is not dead."""
         return self._errors.make(
             ClientStateError,
             f"{call.method}() was called in a wrong order and did nothing: "
@@ -99,9 +99,10 @@ class TransactionWords:
         """Make the error of a call in a transaction that can only be aborted.
 
         Args:
-            failed: What has failed before.
+            failed: The earlier failure in this transaction.
             call: The call.
-            original: What the client said to it; None: the client was not asked.
+            original: The client's exception for this call; None: the client was not
+                called.
         """
         place: dict[str, Any] = {
             "api": call.api,
@@ -119,7 +120,7 @@ class TransactionWords:
         return made
 
     def not_aborted(self, error: BaseException) -> KafkaGuardError:
-        """Make the error of an abort that has failed for good."""
+        """Make the error of an abort that has failed finally."""
         return self._errors.translate(
             error,
             message=(
@@ -132,7 +133,7 @@ class TransactionWords:
         )
 
     def commit_in_doubt(self, error: BaseException) -> KafkaGuardError:
-        """Make the error for a commit that has no answer and gets none any more."""
+        """Make the error for a commit whose answer was lost."""
         said = self._errors.translate(
             error,
             message=f"{self._errors.client} gave up before the commit was answered "
@@ -147,12 +148,12 @@ class TransactionWords:
 
 
 def why_over(lasted: float, limit: float, setting: str) -> str | None:
-    """Say that the coordinator itself has ended a transaction; None: it has not.
+    """Return the text for a transaction that was open for too long; None if it was not.
 
     Args:
         lasted: Seconds for which the transaction was open.
-        limit: Seconds after which the coordinator aborts one by itself.
-        setting: What that limit is called.
+        limit: Seconds after which the coordinator aborts a transaction by itself.
+        setting: The name of the setting with this limit.
     """
     if lasted < limit:
         return None
@@ -164,12 +165,12 @@ def why_over(lasted: float, limit: float, setting: str) -> str | None:
 
 
 def explain_fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -> None:
-    """Say what a bare code of the coordinator's means.
+    """Add the meaning of the coordinator's code to an error.
 
     Args:
-        error: The error, of which the verdict is FENCED.
-        why: Why the coordinator may have said so although nobody else is there.
-        in_doubt: A commit was asked for before, and its answer was lost.
+        error: The error, with the verdict FENCED.
+        why: Another reason for the code than a second instance, or None.
+        in_doubt: Whether the answer to an earlier commit was lost.
     """
     error.summary = why or (
         "another instance uses this transactional.id now, so this one can send "
@@ -180,11 +181,11 @@ def explain_fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -
             "; an earlier commit whose answer was lost may have succeeded: look in "
             "the topic"
         )
-        error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001 - ours
+        error._verdict = replace(error.verdict, written="maybe")  # noqa: SLF001 - kafkaguard's own class
 
 
 def stops(error: KafkaGuardError) -> bool:
-    """Return whether an error ends more than a transaction."""
+    """Return whether an error ends more than the current transaction."""
     return error.verdict.action in (Action.FENCED, Action.CONFIGURE)
 
 

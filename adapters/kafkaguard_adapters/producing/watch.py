@@ -1,4 +1,4 @@
-"""A thread that wakes up when something is due, while records have no outcome."""
+"""A thread that makes scheduled steps while records have no outcome."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """A thread that is there while something is due.
+    """A thread that runs while steps are scheduled.
 
     Args:
-        next_due: A method that says when, in monotonic seconds; None: nothing is.
-        on_due: A method of the same object that does what is due; it raises nothing.
+        next_due: A bound method that returns the time of the next step, in monotonic
+            seconds, or None if there is none.
+        on_due: A bound method of the same object that makes the step. It must not
+            raise.
     """
 
     def __init__(
@@ -25,26 +27,28 @@ class Watch:
         self._lock = threading.Lock()
         self._sooner = sooner = threading.Event()
         self._is_stopped = False
-        # The thread must not keep a producer alive that nobody uses any more.
+        # Weak references: the thread must not keep alive a producer that is not used
+        # any more.
         self._next_due = weakref.WeakMethod(next_due, lambda _: sooner.set())
         self._on_due = weakref.WeakMethod(on_due)
-        #: Read without the lock: whoever begins has made known before what is due.
+        #: Read without the lock: callers of begin() schedule their step before it, and
+        #: the thread checks for steps again after it has cleared this.
         self._running = False
 
     def begin(self) -> None:
-        """Record that something is due some time."""
+        """Start the thread if it does not run. The step is already scheduled."""
         if not self._running and self._may_run():
             threading.Thread(
                 target=self._run, name="kafkaguard-watch", daemon=True
             ).start()
 
     def look(self) -> None:
-        """Record that something may be due sooner than before."""
+        """Wake the thread, because the next step may be sooner than before."""
         self._sooner.set()
         self.begin()
 
     def stop(self) -> None:
-        """End the thread; nothing is watched any more."""
+        """End the thread. No more steps are made."""
         self._is_stopped = True
         self._sooner.set()
 
@@ -59,7 +63,7 @@ class Watch:
                 del on_due
 
     def _may_run(self) -> bool:
-        """Take the place of the one thread, if it is free."""
+        """Return True, and set ``_running``, if no other thread runs."""
         with self._lock:
             if self._running or self._is_stopped:
                 return False
@@ -67,12 +71,13 @@ class Watch:
             return True
 
     def _due_or_end(self) -> float | None:
-        """Return when to do something; None: the thread ends."""
+        """Return the time of the next step; None if the thread must end."""
         if self._is_stopped:
             return None
         if (due := self._due()) is None:
             self._running = False
-            # What came before that found the thread still there.
+            # A step that was scheduled before _running was cleared found the thread
+            # still running and started none. So look for it once more.
             if (due := self._due()) is not None and not self._may_run():
                 return None
         return due

@@ -1,7 +1,7 @@
 """Settings of Kafka clients: from Java's names to librdkafka's.
 
-All that takes settings by Kafka's own names goes through here: Spark's ``kafka.*``, the
-files of the command line, and ``config=`` of a guarded confluent-kafka client.
+This module reads all settings that are given by Kafka's own names: Spark's ``kafka.*``,
+the files of the command line, and ``config=`` of a guarded confluent-kafka client.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkaguard_adapters.wire.jaas import login
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-#: Second names that librdkafka has, and what Java calls otherwise.
+#: Second names of settings in librdkafka, and names that differ in Java.
 ALIASES: Final = {
     "max.in.flight": "max.in.flight.requests.per.connection",
     "max.request.size": "message.max.bytes",
@@ -39,8 +39,8 @@ class SettingError(ValueError):
     """A setting that cannot be used.
 
     Attributes:
-        name: Which.
-        why: The reason, and what to write instead; never the value.
+        name: The name of the setting.
+        why: The reason, and what to write instead. It never contains the value.
     """
 
     def __init__(self, name: str, why: str) -> None:
@@ -52,12 +52,15 @@ class SettingError(ValueError):
 def read_properties(text: str) -> dict[str, tuple[str, int]]:
     """Read a file of settings, in the format of Java's ``Properties``.
 
+    Args:
+        text: The text of the file.
+
     Returns:
         The value of each setting, and the number of its line.
 
     Raises:
-        SettingError: A line has no value, or a setting is given twice; its name is the
-            number of the line.
+        SettingError: A line has no value, or a setting is given twice. The ``name`` of
+            the error is ``line`` and the number of the line.
     """
     found: dict[str, tuple[str, int]] = {}
     lines = enumerate(re.split(r"\r\n?|\n", text.removeprefix("\ufeff")), 1)
@@ -98,10 +101,10 @@ def known_names(*clients: str) -> frozenset[str]:
 
 
 def check_names(given: Iterable[str], known: Collection[str]) -> None:
-    """Refuse names that no client has: what is misspelt would do nothing.
+    """Refuse names that the client does not have: a misspelt setting does nothing.
 
     Raises:
-        SettingError: There is one; the text has the closest right one.
+        SettingError: A name is not known; the text has the closest known name.
     """
     for name in given:
         if name not in known:
@@ -110,13 +113,13 @@ def check_names(given: Iterable[str], known: Collection[str]) -> None:
 
 
 def translate(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn Java's settings into librdkafka's; others stay as they are.
+    """Convert Java's settings to librdkafka's; other settings are not changed.
 
     Args:
-        given: Values by name; both by Java's names and by librdkafka's.
+        given: Values by name, with Java's names or librdkafka's.
 
     Raises:
-        SettingError: One cannot be translated, or two names mean the same.
+        SettingError: A setting cannot be translated, or is given under two names.
     """
     translated: dict[str, Any] = {}
     for name, value in given.items():
@@ -180,7 +183,8 @@ def _trust_store_password(_: str, __: str) -> dict[str, str]:
     raise SettingError("ssl.truststore.password", text)
 
 
-#: From the value of a setting of Java's, and the kind of its store, to librdkafka's.
+#: Functions from the value of a Java setting, and the type of its key store, to
+#: librdkafka's settings, by the name of the Java setting.
 _TRANSLATORS: Final[dict[str, Callable[[str, str], dict[str, str]]]] = {
     "sasl.jaas.config": _login,
     "ssl.endpoint.identification.algorithm": _algorithm,

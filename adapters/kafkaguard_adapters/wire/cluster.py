@@ -29,19 +29,21 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import Make
     from kafkaguard_adapters.wire.settings import Settings
 
-#: A broker that closes a new connection this often in place of an answer means it.
+#: How many new connections a broker may close instead of answering, before the guard
+#: concludes that the broker does not support the request.
 _TRIES: Final = 2
-#: Below this version a broker that makes topics by itself makes those that are named.
+#: Below this version, a Metadata request creates the topics that it names, if
+#: auto.create.topics.enable is set.
 _FIRST_THAT_MAKES_NO_TOPIC: Final = 4
-#: Seconds for one address, while there are others to try.
+#: Seconds to connect to one address, if there are others to try.
 _CONNECT_S: Final = 5.0
 
 
 class Cluster:
-    """The brokers behind some settings. It belongs to the event loop that uses it.
+    """The brokers of a cluster. An instance belongs to one event loop.
 
     Args:
-        settings: How to reach and enter it.
+        settings: The connection settings.
         make: Makes the errors.
     """
 
@@ -49,28 +51,28 @@ class Cluster:
         self.make = make
         self.addresses: dict[int, tuple[str, int]] = {}
         self._settings = settings
-        # Under None: the first connection, while it is not known which broker it is.
+        # The key None is the first connection, until its broker's id is known.
         self._connections: dict[int | None, Connection] = {}
         self._locks: dict[int | None, asyncio.Lock] = {}
 
     def close(self) -> None:
-        """Close all connections; they are opened again when needed."""
+        """Close all connections. A later request opens them again."""
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             connection.close()
 
     async def refresh(self, deadline: float, topics: Iterable[str] | None = ()) -> Any:
-        """Ask which brokers there are, and about topics; never makes a topic.
+        """Request the brokers, and metadata of topics; never creates a topic.
 
         Args:
-            deadline: By when, on the loop's clock.
-            topics: Which topics. Default: none; None: all.
+            deadline: The deadline, in seconds on the event loop's clock.
+            topics: Names of topics; None: all. Default: no topics.
 
         Returns:
             The MetadataResponse.
 
         Raises:
-            KafkaGuardError: No broker told.
+            KafkaGuardError: No broker answered.
         """
         named = MetadataRequest.MetadataRequestTopic
         request = MetadataRequest(
@@ -98,13 +100,14 @@ class Cluster:
 
         Args:
             request: A request of kafka-python's protocol engine.
-            broker: The broker's id; None: any.
-            deadline: By when, on the loop's clock.
-            max_version: A cap on the version.
-            min_version: The lowest version in which the request means what it should.
+            broker: The broker's id; None: any broker.
+            deadline: The deadline, in seconds on the event loop's clock.
+            max_version: The highest version to use. Default: no limit.
+            min_version: The lowest version that has the fields which the caller needs.
 
         Raises:
-            KafkaGuardError: There is no answer in time, or none to be had.
+            KafkaGuardError: There is no answer before the deadline, or the request
+                cannot be sent or answered.
         """
         started = asyncio.get_running_loop().time()
         place = {"api": api_name(request), "broker": broker}
@@ -123,7 +126,7 @@ class Cluster:
             raise self.make(ClientTimeoutError, text, **place) from None
 
     async def version(self, request: Any, broker: int | None, deadline: float) -> int:
-        """Return the highest version of a request that a broker and we have; 0: none.
+        """Return the highest version that the broker and kafkaguard support; 0: none.
 
         Raises:
             KafkaGuardError: The broker cannot be reached.
@@ -154,7 +157,7 @@ class Cluster:
                 )
             except ConnectionLostError as error:
                 loss = error
-                losses += is_new  # one that was idle may just have been closed for it
+                losses += is_new  # an older connection may be closed for being idle
                 self._drop(broker)
         version = connection.version(request, most, least)
         raise self._lost(loss, connection.address, version, place)
@@ -166,7 +169,7 @@ class Cluster:
         version: int | None,
         place: Any,
     ) -> KafkaGuardError:
-        """Judge connections that ended in place of an answer, one after the other."""
+        """Make the error for connections that ended without an answer, repeatedly."""
         times = f"{_TRIES} times"
         if loss.fault is not None:
             text = "{} the connection with {}:{} was lost: {}; check the network"
@@ -187,10 +190,10 @@ class Cluster:
         return self.make(UnsupportedVersionError, text, **place)
 
     async def connection(self, broker: int | None) -> Connection:
-        """Return an open connection to a broker, or (None) to any.
+        """Return an open connection to a broker; None: to any broker.
 
         Raises:
-            KafkaGuardError: It cannot be opened.
+            KafkaGuardError: The connection cannot be opened.
         """
         async with self._locks.setdefault(broker, asyncio.Lock()):
             known = self._known(broker)
@@ -216,7 +219,7 @@ class Cluster:
         return await self._open(self.addresses[broker], broker)
 
     async def _any(self) -> Connection:
-        """Connect to the first that can be reached; bootstrap servers come last."""
+        """Connect to the first broker that can be reached, bootstrap servers last."""
         known = {address: broker for broker, address in self.addresses.items()}
         candidates = {**known, **{a: known.get(a) for a in self._settings.bootstrap}}
         failure: KafkaGuardError | None = None
@@ -248,7 +251,7 @@ class Cluster:
         return address not in self._settings.bootstrap
 
     def _adopt(self) -> None:
-        """Find out to which broker the first connection leads."""
+        """Find out the broker id of the first connection."""
         first = self._connections.pop(None, None)
         if first is None:
             return
@@ -260,7 +263,7 @@ class Cluster:
         first.close()
 
     def _drop(self, broker: int | None) -> None:
-        """Close what is of no more use; None: everything that an answer came from."""
+        """Close the connection to a broker; None: close all connections."""
         meant = [broker] if broker is not None else list(self._connections)
         for each in meant:
             connection = self._connections.pop(each, None)

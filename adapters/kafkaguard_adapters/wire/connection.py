@@ -1,8 +1,8 @@
 """A connection to one broker: kafka-python's codecs over asyncio.
 
-ApiVersions first, then SASL where asked for, then any requests, in flight together and
-each in the highest version that both sides have (KIP-35, KIP-152). Nothing sent or
-received is ever logged.
+The order is: ApiVersions, then SASL if it is configured, then any requests. Several
+requests can be in flight, each in the highest version that both sides support (KIP-35,
+KIP-152). Nothing that is sent or received is ever logged.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.settings import Settings
 
 MAX_FRAME_BYTES: Final = 100_000_000
-#: The share of a SASL session after which a new connection is made (KIP-368).
+#: The share of a SASL session's lifetime after which a connection is not used any more
+#: (KIP-368).
 _SESSION_SHARE: Final = 0.85
 _SIZE_BYTES: Final = 4
 _NUMBER_BYTES: Final = 4
 
 
 class ConnectionLostError(Exception):
-    """The connection ended before the answer came; the broker's view is not known.
+    """The connection ended before the answer; the broker may have run the request.
 
     Args:
-        fault: What the network did; None: the other side closed it in good order.
-        mistake: Which setting does not fit, where that can be told.
+        fault: The network error; None: the other side closed the connection normally.
+        mistake: The error text for a setting that does not fit, if that is the cause.
     """
 
     def __init__(self, fault: str | None = None, mistake: str | None = None) -> None:
@@ -57,12 +58,12 @@ class Connection:
     """An open connection; :meth:`open` makes it.
 
     Args:
-        reader: Where answers come from.
-        transport: Where requests go.
-        settings: How to enter.
+        reader: The stream of answers.
+        transport: The transport for requests.
+        settings: The connection settings.
         make: Makes the errors.
-        address: Host and port, as we were told.
-        broker: The broker's id, once it is known.
+        address: Host and port that were used to connect.
+        broker: The broker's id; None if it is not known yet.
     """
 
     def __init__(
@@ -90,8 +91,8 @@ class Connection:
         self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._receiving = self._loop.create_task(self._receive())
-        # A client that nobody closes is no fault to be printed: what is running here
-        # ends with the connection (_release).
+        # If nobody closes the client, asyncio must not print an error about this task:
+        # the task ends with the connection (_release).
         self._receiving._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio.gather does
 
     @classmethod
@@ -105,7 +106,7 @@ class Connection:
         """Connect, agree on versions and log in.
 
         Raises:
-            KafkaGuardError: The broker cannot be reached, or does not let us in.
+            KafkaGuardError: The broker cannot be reached, or refuses the login.
         """
         host, port = address
         place = f"{host}:{port}"
@@ -145,41 +146,42 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used."""
+        """Whether the connection can be used: not closed, and SASL session not over."""
         now = asyncio.get_running_loop().time()
         expired = self._session_ends is not None and now >= self._session_ends
         return not expired and not self._receiving.done()
 
     def close(self) -> None:
-        """Close at once; whoever waits for an answer is told."""
+        """Close at once; requests in flight raise ``ConnectionLostError``."""
         self._receiving.cancel()
         self._give_up()
         self._release()
 
     def _release(self) -> None:
-        """Close the transport; also from a thread, or when all is torn down.
+        """Close the transport; safe in any thread and while the interpreter exits.
 
-        In a forked child it is the parent's: to take it out of the loop there would
-        take it out of the parent's loop, since both have the same epoll.
+        In a forked child this does nothing, because the transport is the parent's. Both
+        processes share the epoll object, so removing the socket from the child's loop
+        would remove it from the parent's loop.
         """
         if os.getpid() != self._process or self._loop.is_closed():
             return
-        with suppress(RuntimeError):  # closed just now
+        with suppress(RuntimeError):  # the loop was closed in the meantime
             self._loop.call_soon_threadsafe(self._transport.abort)
 
     def offered(self, request: Any) -> tuple[int, int] | None:
-        """Return the lowest and highest version that the broker has of a request."""
+        """Return the lowest and highest version that the broker supports."""
         return self._offered.get(request.API_KEY)
 
     def version(
         self, request: Any, max_version: int | None = None, min_version: int = 0
     ) -> int | None:
-        """Return the highest version that both sides have; None: there is none.
+        """Return the highest version that both sides support; None if there is none.
 
         Args:
             request: A request, or its class.
-            max_version: A cap of the caller's.
-            min_version: The lowest in which the request means what it should.
+            max_version: The highest version to use. Default: no limit.
+            min_version: The lowest version that has the fields which the caller needs.
         """
         offered = self.offered(request)
         if offered is None:
@@ -196,7 +198,7 @@ class Connection:
         Raises:
             KafkaGuardError: There is no common version (nothing is sent), or the answer
                 cannot be read.
-            ConnectionLostError: The connection ended.
+            ConnectionLostError: The connection ended before the answer.
         """
         version = self.version(request, max_version, min_version)
         if version is None:
@@ -238,7 +240,7 @@ class Connection:
                     self._meet(first)
                     return
                 self._deliver(await self._reader.readexactly(size))
-        except ssl.SSLError as error:  # of a certificate that TLS 1.3 asks for late
+        except ssl.SSLError as error:  # TLS 1.3 checks client certificates this late
             place = "{}:{}".format(*self.address)
             self._mistake = refusals.tls_failed(place, error, self._settings.ca)
             self._fault = error.reason or str(error)
@@ -252,7 +254,7 @@ class Connection:
             self._release()
 
     def _meet(self, first: bytes) -> None:
-        """Find out who answers, where it is no broker of Kafka."""
+        """Set the fault for an answer that is not in Kafka's protocol."""
         protocol = stranger(first)
         self._fault = f"it answers in {protocol or 'no protocol of Kafka'}"
         if protocol is not None:
@@ -267,7 +269,7 @@ class Connection:
             return
         try:
             answer.set_result(response.decode(frame, header=True))
-        except Exception as error:  # noqa: BLE001 - the codec raises whatever it meets
+        except Exception as error:  # noqa: BLE001 - the codec raises any exception
             failure = self._make(
                 ClientProtocolError,
                 f"the answer ({len(frame)} bytes) cannot be read",
@@ -291,14 +293,14 @@ class Connection:
         self.is_new = True
 
     async def _agree(self) -> None:
-        """Ask what the broker has, an old one once more in version 0 (KIP-511)."""
+        """Send ApiVersions, and again in version 0 to an old broker (KIP-511)."""
         request = ApiVersionsRequest(
             client_software_name="kafkaguard", client_software_version=__version__
         )
         try:
             answer = await self._ask(request, ApiVersionsRequest.max_version)
             is_old = answer.error_code == UnsupportedVersionError.code
-        except ClientProtocolError:  # some servers answer in a layout of their own
+        except ClientProtocolError:  # some servers answer in a different layout
             is_old = True
         if is_old:
             answer = await self._ask(request, 0)
@@ -335,8 +337,8 @@ async def _connected(
 ) -> tuple[asyncio.StreamReader, asyncio.WriteTransport]:
     """Connect without asyncio's StreamWriter.
 
-    One that nobody closes takes its leave of the loop when it is collected, from
-    whatever thread; in a forked child that would be the parent's loop.
+    A StreamWriter that nobody closes closes its transport when it is garbage-collected,
+    in any thread. In a forked child, that would change the parent's loop.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(loop=loop)
@@ -347,7 +349,7 @@ async def _connected(
 
 
 def _is_closing(error: OSError) -> bool:
-    """Return whether a connection was there, and the other side ended it."""
+    """Return whether the connection was open, and the other side closed it."""
     is_reset = isinstance(error, ConnectionResetError)
     return is_reset or (isinstance(error, ConnectionError) and not error.errno)
 
@@ -363,7 +365,7 @@ def _context(settings: Settings, make: Make) -> ssl.SSLContext | None:
 
 
 def api_name(message: Any) -> str:
-    """Return Kafka's name of a request or response of the protocol engine."""
+    """Return Kafka's name for a request or response of the protocol engine."""
     name: str = message.name
     return name.removesuffix("Request").removesuffix("Response")
 

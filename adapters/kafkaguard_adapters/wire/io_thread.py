@@ -16,21 +16,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds that the end of the interpreter waits for connections to be closed.
+#: Seconds that the exit of the interpreter waits for connections to be closed.
 _END_S: Final = 1.0
 
 _lock = threading.Lock()
 _running: tuple[int, asyncio.AbstractEventLoop] | None = None
-#: The process whose interpreter has begun to end.
+#: The id of the process whose interpreter has begun to exit.
 _ended: int | None = None
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, and leave on Ctrl-C at once.
+    """Run a coroutine to its end, and return at once on Ctrl-C.
 
-    The coroutine bounds itself by its own deadline. At the end of the interpreter a
-    daemon thread waits here for its own end, which comes at any moment: what is raised
-    in it would only be printed.
+    The coroutine has its own deadline. When the interpreter exits, a daemon thread
+    blocks here until it is killed: an exception in it would only be printed.
     """
     if _is_left_behind():
         coroutine.close()
@@ -55,13 +54,13 @@ def _wait_for_the_end() -> None:
 
 
 def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-    """Start a coroutine, which bounds itself, and return at once."""
+    """Start a coroutine, which has its own deadline, and return at once."""
     return asyncio.run_coroutine_threadsafe(coroutine, loop())
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """Return the loop of this process; a forked child gets one of its own."""
-    global _running  # noqa: PLW0603 - one for the process, as threads are
+    """Return the event loop of this process; a forked child gets its own loop."""
+    global _running  # noqa: PLW0603 - one for each process
     with _lock:
         if _running is None or _running[0] != os.getpid():
             _running = os.getpid(), _start()
@@ -75,8 +74,8 @@ def _start() -> asyncio.AbstractEventLoop:
 
 
 def _forked() -> None:
-    """Let no lock be held in a child by a thread that it does not have."""
-    global _lock  # noqa: PLW0603 - one for the process, as threads are
+    """Replace the lock in a child: a thread that is not there may have held it."""
+    global _lock  # noqa: PLW0603 - one for each process
     _lock = threading.Lock()
 
 
@@ -85,11 +84,12 @@ os.register_at_fork(after_in_child=_forked)
 
 @atexit.register
 def _end() -> None:
-    """End what is running, else asyncio complains about it when all is torn down.
+    """Cancel all tasks, because asyncio warns about tasks that run at the exit.
 
-    The loop goes on: who registered for the exit before may still close a client.
+    The loop keeps running: exit handlers that were registered earlier run later, and
+    may still close a client.
     """
-    global _ended  # noqa: PLW0603 - one for the process, as threads are
+    global _ended  # noqa: PLW0603 - one for each process
     _ended = os.getpid()
     if _running is None or _running[0] != os.getpid():
         return
@@ -102,4 +102,4 @@ async def _cancel_all() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.sleep(0)  # closed transports take their leave in the loop
+    await asyncio.sleep(0)  # the loop removes closed transports in its next round

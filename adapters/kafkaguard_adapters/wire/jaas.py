@@ -1,4 +1,4 @@
-"""Read user and password from a JAAS line."""
+"""Read the user name and password from a JAAS line."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _CONTROL = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def login(line: str) -> tuple[str, str] | None:
-    """Read name and password, in either order and either kind of quotes.
+    """Read the user name and password, in either order and with either kind of quotes.
 
     Args:
         line: The value of ``sasl.jaas.config``.
 
     Returns:
-        Both; None: it is another module, or one of them is missing.
+        User name and password; None if the line names another login module, or if one
+        of the two is missing.
     """
     module = _MODULE.search(line)
     if module is None:

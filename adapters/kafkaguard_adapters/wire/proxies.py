@@ -1,4 +1,4 @@
-"""Connections through a SOCKS5 or HTTP proxy, by kafka-python's sockets."""
+"""Connections through a SOCKS5 or HTTP proxy, with kafka-python's sockets."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 _UNDER_WAY: Final = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 _DONE: Final = (0, errno.EISCONN)
-#: Seconds between two steps of the talk with the proxy.
+#: Seconds between two steps of the handshake with the proxy.
 _STEP_S: Final = 0.005
 
 
 async def connect(proxy: str, host: str, port: int) -> socket.socket:
-    """Connect to an address through a proxy; the caller sets a limit of time.
+    """Connect to an address through a proxy. The caller sets the time limit.
 
     Args:
-        proxy: Its address, as kafka-python's ``proxy_url`` takes it.
-        host: Where to.
-        port: Where to.
+        proxy: The address of the proxy, in the format of kafka-python's ``proxy_url``.
+        host: The host to connect to.
+        port: The port to connect to.
 
     Raises:
-        OSError: The proxy cannot be reached, or does not let us through.
+        OSError: The proxy cannot be reached, or refuses the connection.
     """
     try:
-        # Both look names up, which blocks.
+        # Both calls look up names, which blocks.
         way = await asyncio.to_thread(KafkaNetSocket, proxy)
         found = await asyncio.to_thread(way.dns_lookup, host, port)
     except (KafkaConnectionError, ValueError):
-        # Not the text itself: it may repeat the address with its password.
+        # Not the text of the exception: it may contain the address with its password.
         text = "proxy_url is not the address of a SOCKS5 or HTTP proxy"
         raise OSError(errno.EHOSTUNREACH, text) from None
     if not found:

@@ -1,4 +1,4 @@
-"""Errors of connections that fail, each with what to change."""
+"""Error texts for connections that fail; each says what to change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CA: Final = (
     "trust the authority that signed it (the CA file of the settings, now {ca}), or "
     "give the broker a certificate that is trusted"
 )
-#: OpenSSL's number (X509_V_ERR_...), and what to do about it.
+#: What to do about each of OpenSSL's verification errors (X509_V_ERR_...).
 _ADVICE: Final = {
     3: "give a CRL file that covers it",
     9: "it is not valid yet: check the clocks and the certificate",
@@ -36,12 +36,12 @@ _PROTOCOL: Final = "choose the security protocol of this port, or the port of th
 
 
 def tls_failed(place: str, error: ssl.SSLError, ca: str | None) -> str:
-    """Say why TLS has failed, and what to do.
+    """Return the text for a failure of TLS: the reason, and what to do.
 
     Args:
         place: Host and port.
-        error: What OpenSSL says.
-        ca: The file of trusted certificates; None: those of the system.
+        error: The error from OpenSSL.
+        ca: The file of trusted certificates; None: the system's certificates.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = _ADVICE.get(error.verify_code, "check the certificate")
@@ -60,7 +60,7 @@ def tls_failed(place: str, error: ssl.SSLError, ca: str | None) -> str:
 
 
 def speaks_otherwise(place: str, protocol: str) -> str:
-    """Say that something else than a broker answers at a port."""
+    """Return the text for a port that answers in another protocol than expected."""
     what = (
         ("the broker requires TLS there")
         if "TLS" in protocol
@@ -72,12 +72,12 @@ def speaks_otherwise(place: str, protocol: str) -> str:
 
 
 def closed_in_handshake(place: str) -> str:
-    """Say that a port takes the connection, and no TLS."""
+    """Return the text for a port that ends the connection in the TLS handshake."""
     return f"{place} ended the connection in the TLS handshake: {_PROTOCOL}"
 
 
 def closed_at_once(place: str, fault: str | None, *, has_tls: bool) -> str:
-    """Say that a port takes the connection and ends it without a word."""
+    """Return the text for a port that closes the connection without an answer."""
     told = f" ({fault})" if fault else ""
     text = f"{place} closed the connection instead of answering{told}: {_PROTOCOL}"
     if has_tls:
@@ -86,7 +86,7 @@ def closed_at_once(place: str, fault: str | None, *, has_tls: bool) -> str:
 
 
 def given_by_the_cluster(text: str) -> str:
-    """Say that an address was the cluster's, and not the user's."""
+    """Add to a text that the address comes from the cluster, not from the user."""
     return (
         f"{text}. The cluster names this address for the broker "
         "(advertised.listeners); it is not one of the bootstrap servers. This machine "

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Fetched(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is untyped
-    """Holds a token that was fetched for this one connection."""
+    """Holds a token that was fetched for one connection."""
 
     def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
         super().__init__()
@@ -33,11 +33,11 @@ class _Fetched(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is 
 
 
 class Login:
-    """One login: what to send next, until the broker is satisfied.
+    """One SASL login: returns the bytes to send, until the broker accepts the login.
 
     Args:
-        settings: The mechanism and what it needs.
-        host: The broker's name, for Kerberos.
+        settings: The connection settings, with the mechanism and its arguments.
+        host: The broker's host name, for Kerberos.
         make: Makes the errors.
     """
 
@@ -48,10 +48,10 @@ class Login:
         self._mechanism: Any = None
 
     async def next_bytes(self) -> bytes | None:
-        """Return what to send; None: the login is over.
+        """Return the bytes to send next; None if the login is complete.
 
         Raises:
-            KafkaGuardError: The mechanism refuses, or a token is not available.
+            KafkaGuardError: The mechanism cannot begin, or a token is not available.
         """
         if self._mechanism is None:
             self._mechanism = await self._begin()
@@ -61,10 +61,11 @@ class Login:
         return data
 
     def receive(self, data: bytes) -> None:
-        """Take the broker's answer in.
+        """Process the broker's answer.
 
         Raises:
-            KafkaGuardError: The broker's proof is wrong: it is not who it should be.
+            KafkaGuardError: The broker's proof of identity is wrong, or the broker did
+                not accept the login.
         """
         try:
             self._mechanism.receive(data)
@@ -96,8 +97,8 @@ class Login:
         assert self._settings.token is not None
         try:
             return await self._settings.token()
-        except Exception as error:  # noqa: BLE001 - whatever it raises
-            # The text of a provider's exception may hold a credential: not in ours.
+        except Exception as error:  # noqa: BLE001 - the provider is the user's code
+            # The provider's exception text may contain a credential: do not copy it.
             raise self._make(
                 ClientConfigurationError,
                 f"the OAUTHBEARER token provider raised {type(error).__name__}",

@@ -1,7 +1,7 @@
 """Connection settings of any client, in one form.
 
-Translation is option by option, in each client's folder. What has a bearing on the
-connection and cannot be carried over is an error that names it, never left out.
+Each client's folder translates its settings, one by one. A setting that affects the
+connection and cannot be translated raises an error that names it; it is never ignored.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to reach and enter a cluster.
+    """How to connect and log in to a cluster.
 
     Attributes:
-        bootstrap: Hosts and ports to begin with.
-        client_id: What we call ourselves.
-        tls: Makes the context for TLS; None without TLS.
-        ca: The file of trusted certificates, for what is said when TLS fails; None:
-            the system's.
+        bootstrap: Hosts and ports of the bootstrap servers.
+        client_id: The ``client.id`` in requests.
+        tls: Makes the TLS context; None without TLS.
+        ca: The file of trusted certificates, for the error text if TLS fails; None: the
+            system's.
         mechanism: The SASL mechanism; None without SASL.
         sasl: Arguments of kafka-python's implementation of the mechanism.
         token: Fetches an OAUTHBEARER token, and its extensions, for each connection.
-        proxy: The proxy that all connections go through, as kafka-python names it.
+        proxy: The proxy for all connections, in the format of kafka-python's
+            ``proxy_url``; None without a proxy.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
@@ -54,10 +55,10 @@ class Settings:
 def read_bootstrap(
     value: str | Iterable[str], make: Make
 ) -> tuple[tuple[str, int], ...]:
-    """Read ``"host:port,..."`` or a list of such; the port is 9092 where none is given.
+    """Read ``"host:port,..."``, or a list of ``"host:port"``. The default port is 9092.
 
     Raises:
-        KafkaGuardError: There is no address, or one is not ``host:port``.
+        KafkaGuardError: There is no address, or an address is not ``host:port``.
     """
     parts = value.split(",") if isinstance(value, str) else list(value)
     addresses = tuple(_address(part.strip(), make) for part in parts if part.strip())
@@ -70,7 +71,7 @@ def _address(text: str, make: Make) -> tuple[str, int]:
     is_bare_ipv6 = text.count(":") > 1 and not re.search(r"\[|://", text)
     address = read_address(f"[{text}]" if is_bare_ipv6 else text)
     if address is None:
-        # What stands before an @ may be a password.
+        # The text before an @ may be a password.
         shown = text.rpartition("@")[2]
         raise unusable(
             make,
@@ -81,7 +82,11 @@ def _address(text: str, make: Make) -> tuple[str, int]:
 
 
 def check_protocol(value: str | None, make: Make) -> tuple[bool, bool]:
-    """Read a security protocol; return whether it has TLS, and whether SASL."""
+    """Return whether a security protocol has TLS, and whether it has SASL.
+
+    Raises:
+        KafkaGuardError: The protocol is not known.
+    """
     protocol = (value or "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise unusable(
@@ -93,7 +98,7 @@ def check_protocol(value: str | None, make: Make) -> tuple[bool, bool]:
 
 
 def unusable(make: Make, what: str, advice: str) -> Any:
-    """Make the error for a setting with which no connection can be made."""
+    """Make the error for a setting that the guard's own connection cannot use."""
     return make(
         ClientConfigurationError,
         f"{what} cannot be used for kafkaguard's own connection: {advice}",
@@ -102,18 +107,18 @@ def unusable(make: Make, what: str, advice: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What a TLS context is made of.
+    """The settings of a TLS context.
 
     Attributes:
-        cafile: Certificates to trust, a PEM file. Default: the system's.
-        cadata: The same as PEM text.
-        certfile: The client's own certificate, with its chain.
-        keyfile: The client's key.
+        cafile: A PEM file of certificates to trust. Default: the system's.
+        cadata: Certificates to trust, as PEM text.
+        certfile: A file with the client's own certificate and its chain.
+        keyfile: A file with the client's key.
         password: The key's password.
-        crlfile: Revoked certificates.
+        crlfile: A file of revoked certificates.
         ciphers: OpenSSL's cipher list.
-        check_hostname: Whether the certificate must bear the broker's name.
-        verify: Whether the certificate must be trusted at all.
+        check_hostname: Whether the broker's certificate must have its host name.
+        verify: Whether the broker's certificate must be trusted.
     """
 
     cafile: str | None = None
@@ -127,7 +132,7 @@ class Tls:
     verify: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Make the context.
+        """Make the TLS context.
 
         Raises:
             OSError: A file cannot be read or used.

@@ -1,10 +1,10 @@
 """Changes to private state of kafka-python's producer (3.x).
 
-Its public interface can neither end a producer whose broker does not answer, nor send
-the bytes of a record again, nor bound the end of a transaction.
+The public interface cannot end a producer whose broker does not answer, cannot send the
+bytes of a record again, and has no time limit for the end of a transaction.
 """
 
-# ruff: noqa: SLF001 - moving what is inside is what this module is for
+# ruff: noqa: SLF001 - this module is for changes to private attributes
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ if TYPE_CHECKING:
     from kafka.producer.transaction_manager import ProducerIdAndEpoch
 
 _POLL_S = 0.01
-#: Seconds that sends running have to hand over their records.
+#: Seconds that running sends have to put their records into the client's buffer.
 _APPEND_S = 1.0
 
 
 def attach(inner: Any, record: Any) -> None:
-    """Hang the guard's record on a future, which has no value if it has failed."""
+    """Set the guard's record as the value of a failed future, which has no other."""
     inner.value = record
 
 
 def tell_of_batches(producer: Any, tell: Callable[[Any], object]) -> None:
-    """Have every new batch told of before it can be sent.
+    """Call a function with each new batch, before the batch can be sent.
 
-    The client makes a note of it while it still holds the lock of its partition.
+    The client calls the replaced method while it holds the lock of the batch's
+    partition.
     """
     incomplete = producer._accumulator._incomplete
     note = incomplete.add
@@ -52,12 +53,12 @@ def tell_of_batches(producer: Any, tell: Callable[[Any], object]) -> None:
 
 
 def look_at_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> None:
-    """Have every record looked at before it comes into a batch, in its final bytes.
+    """Call a function with each record, in its final bytes, before it is in a batch.
 
     Args:
-        producer: Whose records.
-        kept_out: Called with topic, partition and record; returns the future of one
-            that stays out, else None, or raises.
+        producer: The client's producer.
+        kept_out: Called with topic, partition and record. It returns None if the record
+            may enter a batch, or the future of a record that must not, or it raises.
     """
     accumulator = producer._accumulator
     append = accumulator.append
@@ -83,13 +84,14 @@ def look_at_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> 
 def check_partitioner(
     producer: Any, refusal: Callable[[str, Any, set[int]], Exception]
 ) -> None:
-    """Have a partition refused that the application's partitioner makes up.
+    """Refuse a partition from the application's partitioner that does not exist.
 
     The client would take the record, and keep it until ``delivery_timeout_ms``.
 
     Args:
-        producer: Whose partitioner is meant; one of the client's own makes up nothing.
-        refusal: Makes the error, of a topic, the partition and those that are there.
+        producer: The client's producer. The client's own partitioners are not checked.
+        refusal: Makes the error from the topic, the partition and the partitions that
+            exist.
     """
     if type(producer.config["partitioner"]).__module__.startswith("kafka."):
         return
@@ -114,11 +116,12 @@ def check_partitioner(
 
 
 def hear_refusals(producer: Any, tell: Callable[[Any, Any], object]) -> None:
-    """Have refusals told of that come for batches which were given up already.
+    """Report refusals of batches that the producer had already given up.
 
     Args:
-        producer: Who gave them up.
-        tell: Called with the batch, and what says of each record by its index why.
+        producer: The client's producer.
+        tell: Called with the batch, and a function from a record's index to its
+            exception.
     """
     sender = producer._sender
     dispatch = sender._dispatch_error
@@ -138,7 +141,7 @@ def hear_refusals(producer: Any, tell: Callable[[Any, Any], object]) -> None:
 
 
 def let_go(producer: Any) -> None:
-    """Let the sends go that wait for a topic, now that nobody asks for it any more."""
+    """Fail the sends that wait for a topic's metadata: it is not requested any more."""
     metadata = producer._metadata
     error = IllegalStateError("the producer has ended")
     metadata.request_update = lambda: Future().failure(error)
@@ -149,7 +152,7 @@ def let_go(producer: Any) -> None:
 
 
 def append(producer: Any, topic: str, partition: int, raw: Raw) -> Any:
-    """Hand over bytes for a given partition, past serialisers and partitioner."""
+    """Add a record's bytes to a partition, without serialisers and partitioner."""
     future, *_ = producer._accumulator.append(
         TopicPartition(topic, partition),
         raw.timestamp_ms,
@@ -162,7 +165,7 @@ def append(producer: Any, topic: str, partition: int, raw: Raw) -> Any:
 
 
 class _Plain:
-    """A producer seen as one without serialisers that never waits for a topic."""
+    """A view of a producer without serialisers, which never waits for a topic."""
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer
@@ -178,8 +181,8 @@ class _Plain:
 
 
 def send_bytes(producer: Any, topic: str, raw: Raw) -> Any:
-    """Send bytes as the client's own ``send`` does, partitioner and limits included."""
-    # Without instrumentation: these bytes have the headers of the first time already.
+    """Send bytes with the client's own ``send``, including partitioner and limits."""
+    # Without instrumentation: the record already has the headers of its first send.
     send = inspect.unwrap(inspect.getattr_static(KafkaProducer, "send"))
     return send(
         _Plain(producer),
@@ -192,7 +195,7 @@ def send_bytes(producer: Any, topic: str, raw: Raw) -> Any:
 
 
 def _with_values(raw: Raw) -> list[tuple[str, bytes]]:
-    """Return the headers; kafka-python sends none without a value."""
+    """Return the headers; a value of None becomes empty, for kafka-python."""
     return [(name, value or b"") for name, value in raw.headers]
 
 
@@ -206,7 +209,8 @@ def wait_for_topic(producer: Any, topic: str, timeout: float) -> None:
     """Wait until the producer knows a topic.
 
     Raises:
-        KafkaTimeoutError: It does not within ``timeout`` seconds or ``max_block_ms``.
+        KafkaTimeoutError: The topic is not known within ``timeout`` seconds or
+            ``max_block_ms``.
     """
     limit = min(timeout * 1000, producer.config["max_block_ms"])
     producer._wait_on_metadata(topic, limit)
@@ -214,7 +218,7 @@ def wait_for_topic(producer: Any, topic: str, timeout: float) -> None:
 
 @contextmanager
 def flushing(producer: Any) -> Iterator[None]:
-    """Send everything at once, whatever ``linger_ms`` says, for the time of a wait."""
+    """Send everything at once, without ``linger_ms``, while the block runs."""
     producer._accumulator.begin_flush()
     producer._sender.wakeup()
     try:
@@ -224,7 +228,7 @@ def flushing(producer: Any) -> Iterator[None]:
 
 
 def end_linger(producer: Any) -> None:
-    """Send what was taken in, as if it had lingered for long enough."""
+    """Send the records in the buffer now, as if ``linger_ms`` had passed."""
     linger = producer.config["linger_ms"] / 1000
     for batch in producer._accumulator._incomplete.all():
         if batch.drained is None and not batch.attempts:
@@ -233,9 +237,9 @@ def end_linger(producer: Any) -> None:
 
 
 def silence(producer: Any) -> None:
-    """Let an idempotent producer send nothing more, and hear what is on its way.
+    """Let an idempotent producer send nothing more, but process answers in flight.
 
-    Without an id it only listens; kafka-python does the same to itself.
+    A producer without an id only receives; kafka-python uses the same state.
     """
     manager = producer._transaction_manager
     if manager is not None and not manager.has_fatal_error():
@@ -243,12 +247,12 @@ def silence(producer: Any) -> None:
 
 
 def refuse(producer: Any) -> None:
-    """Record no more records; those that are on their way in may come in yet."""
+    """Take no more records; sends that are running may still add theirs."""
     producer._accumulator.close()
 
 
 def shut(producer: Any) -> None:
-    """Record no more records, and wait for the sends that are running."""
+    """Take no more records, and wait for the sends that are running."""
     accumulator = producer._accumulator
     refuse(producer)
     end = time.monotonic() + _APPEND_S
@@ -257,9 +261,10 @@ def shut(producer: Any) -> None:
 
 
 def give_up(producer: Any, batch: Any, error: BaseException) -> None:
-    """Fail a batch. One that has not been drained will never be sent.
+    """Fail a batch. If the client has not drained it yet, it is never sent.
 
-    The lock is the one under which the client drains.
+    This takes the lock under which the client drains batches, so that a batch is not
+    drained at the same time.
     """
     with producer._accumulator._tp_lock(batch.topic_partition):
         _take_out(producer, batch)
@@ -267,7 +272,7 @@ def give_up(producer: Any, batch: Any, error: BaseException) -> None:
 
 
 def take_back(producer: Any, batch: Any, error: BaseException) -> None:
-    """Fail a batch, unless it was drained or has failed already."""
+    """Fail a batch, unless it was drained or has already failed."""
     queue = producer._accumulator._batches[batch.topic_partition]
     with producer._accumulator._tp_lock(batch.topic_partition):
         if batch.drained is not None or batch not in queue:
@@ -277,8 +282,8 @@ def take_back(producer: Any, batch: Any, error: BaseException) -> None:
 
 
 def _take_out(producer: Any, batch: Any) -> None:
-    """Take a batch from the client's queue, whose lock the caller holds."""
-    with suppress(Exception):  # a record that cannot be encoded; nothing is sent
+    """Remove a batch from the client's queue. The caller holds its lock."""
+    with suppress(Exception):  # if a record cannot be encoded; nothing is sent
         batch.records.close()
     with suppress(ValueError):
         producer._accumulator._batches[batch.topic_partition].remove(batch)
@@ -286,15 +291,16 @@ def _take_out(producer: Any, batch: Any) -> None:
 
 def _fail(producer: Any, batch: Any, error: BaseException) -> None:
     producer._accumulator.deallocate(batch)
-    with suppress(IllegalStateError):  # it was answered in this very moment
+    with suppress(IllegalStateError):  # the answer came at the same time
         batch.abort(error)
 
 
 def stop(producer: Any, timeout: float) -> None:
-    """Stop a producer's thread; what it still holds is given up.
+    """Stop a producer's thread, and give up the batches that it still holds.
 
-    ``close(timeout)`` alone raises before it stops anything if a record is pending, and
-    a thread that waits for a connection does not look up for ``request_timeout_ms``.
+    ``close(timeout)`` is not enough: if a record is pending, it raises before it stops
+    anything, and a thread that waits for a connection does not notice the close for
+    ``request_timeout_ms``.
     """
     producer._sender.force_close()
     if is_sender_thread(producer):
@@ -306,7 +312,11 @@ def stop(producer: Any, timeout: float) -> None:
 
 
 def _ends(producer: Any, timeout: float) -> bool:
-    """Wait for a producer's thread while it gives up one batch after another."""
+    """Wait for a producer's thread to end, as long as it still gives up batches.
+
+    Returns:
+        Whether the thread has ended.
+    """
     unfinished = producer._accumulator._incomplete
     while producer._sender.is_alive():
         before = len(unfinished.all())
@@ -317,7 +327,7 @@ def _ends(producer: Any, timeout: float) -> bool:
 
 
 def _claim(incomplete: Any) -> list[Any]:
-    """Take all batches at once, lest the client's thread wakes and aborts them, too."""
+    """Remove and return all batches, so the client's thread cannot also abort them."""
     with incomplete._lock:
         batches = list(incomplete._incomplete)
         incomplete._incomplete.clear()
@@ -325,12 +335,15 @@ def _claim(incomplete: Any) -> list[Any]:
 
 
 def take_identity(producer: Any, identity: ProducerIdAndEpoch, timeout: float) -> bool:
-    """Give a new producer an id of its predecessor's, before it sends anything.
+    """Give a new producer the id of its predecessor, before it sends anything.
 
     Args:
         producer: An idempotent producer.
         identity: The id, with an epoch that was never used.
-        timeout: Seconds that it has to get an id of its own first.
+        timeout: Seconds that the producer has to get an id of its own first.
+
+    Returns:
+        Whether the producer has the predecessor's id now.
     """
     end = time.monotonic() + timeout
     while not is_ready(producer):
@@ -342,7 +355,7 @@ def take_identity(producer: Any, identity: ProducerIdAndEpoch, timeout: float) -
 
 
 def detach_serializers(producer: Any) -> None:
-    """Keep a dead producer's close() from closing what its successor uses."""
+    """Prevent a dead producer's close() from closing serialisers that are in use."""
     producer.config = {
         **producer.config,
         "key_serializer": None,
@@ -351,6 +364,6 @@ def detach_serializers(producer: Any) -> None:
 
 
 def disown(producer: Any) -> None:
-    """In a forked child: keep the parent's producer from being closed by exit or GC."""
+    """In a forked child: prevent exit and GC from closing the parent's producer."""
     producer._closed = True
     producer._unregister_cleanup()

@@ -1,11 +1,11 @@
 """The private names of kafka-python (3.x) that the guard uses, and their check.
 
-A kafka-python that has changed inside must not switch a guard off unseen: the
-names are looked for when a producer is wrapped, and the methods that are replaced must
-take what they take today.
+If private names of kafka-python change, the guard must not stop working silently. So
+``guard()`` checks that the names exist, and that the methods which the guard replaces
+have the known arguments.
 """
 
-# ruff: noqa: SLF001 - looking inside is what this module is for
+# ruff: noqa: SLF001 - this module is for the use of private attributes
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkaguard_adapters import inside_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Names by the class that kafka-python gives the object.
+#: Names of attributes, by the object's class in kafka-python.
 USED = {
     "KafkaProducer": (
         "_accumulator",
@@ -120,7 +120,7 @@ USED = {
         "transactional_id",
     ),
 }
-#: Methods that are replaced in an object, and the names of what they take.
+#: Methods that the guard replaces in an object, and the names of their arguments.
 REPLACED = {
     ("KafkaProducer", "_partition"): (
         "topic",
@@ -148,10 +148,10 @@ REPLACED = {
 
 
 def missing(producer: Any) -> list[str]:
-    """List what this package uses inside a producer and what is not there.
+    """List the private names that the guard uses and that a producer does not have.
 
-    Nothing is missing that this producer does without: one that is not idempotent has
-    no transaction manager.
+    Objects that this producer does not have are not checked: if it is not idempotent,
+    it has no transaction manager.
     """
     return inside_names.missing_in_producer(
         __package__, lambda: _objects(producer), USED, REPLACED
@@ -159,7 +159,7 @@ def missing(producer: Any) -> list[str]:
 
 
 def _objects(producer: Any) -> Iterator[tuple[str, Any]]:
-    """Find an object of each class; of those that a send would make, a sample."""
+    """Yield an object of each class; a sample for classes that only ``send`` makes."""
     from kafka import TopicPartition
     from kafka.producer.producer_batch import ProducerBatch
     from kafka.producer.transaction_manager import InitProducerIdHandler

@@ -1,12 +1,12 @@
 """Read access to private state of kafka-python's producer (3.x).
 
-Its public interface does not tell what decides what may be sent again: which records
-shared a batch, whether that batch ever left for the broker, and whether the producer is
-dead. The bytes of a record are read from its batch, since the objects that the
-application handed over may have changed since.
+The decision whether a record may be sent again needs facts that the public interface
+does not show: which records were in the same batch, whether the batch was sent, and
+whether the producer is dead. The bytes of a record are read from its batch, because the
+application may have changed its own objects after ``send``.
 """
 
-# ruff: noqa: SLF001 - looking inside is what this module is for
+# ruff: noqa: SLF001 - this module is for the use of private attributes
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from kafkaguard._delivery.facts import Raw
 
-#: From which brokers on an idempotent producer may raise its epoch by itself (KIP-360).
+#: The first broker version with which an idempotent producer may raise its own epoch
+#: (KIP-360).
 _KIP_360 = (2, 5)
 _LAST_EPOCH = 32767
 
 
 class SendArguments(NamedTuple):
-    """What ``send`` was given."""
+    """The arguments of ``send``."""
 
     topic: str
     value: Any
@@ -39,24 +40,25 @@ class SendArguments(NamedTuple):
 
 
 def has_own_send(producer: Any) -> bool:
-    """Return whether it has a ``send`` of its own, by its class or set on itself.
+    """Return whether the producer's class or instance has a ``send`` of its own.
 
-    Instrumentation puts an object into the class that is new at each look-up and equal
-    to what it stands for. The instance's ``__dict__`` is left alone: CPython looks an
-    attribute up more slowly once it was asked for, and a send looks up thirty.
+    The comparison is ``!=`` because instrumentation replaces the method in the class by
+    an object that is new at each look-up and equal to the original method. The
+    instance's ``__dict__`` is not read: after that, CPython looks up attributes more
+    slowly, and a send looks up thirty.
     """
     own: bool = producer.send != KafkaProducer.send.__get__(producer)
     return own
 
 
 def unfinished(producer: Any) -> list[Any]:
-    """List the batches that have no outcome yet, in no order."""
+    """List the batches that have no outcome yet, in any order."""
     batches: list[Any] = producer._accumulator._incomplete.all()
     return batches
 
 
 def records_of(batch: Any) -> list[Raw] | None:
-    """Read the records of a batch; None while it is still open for more."""
+    """Read the records of a batch; None while the batch can still get records."""
     if not batch.records._closed:
         return None
     return [
@@ -67,7 +69,7 @@ def records_of(batch: Any) -> list[Raw] | None:
 
 
 def size_alone(producer: Any, raw: Raw) -> int:
-    """Return the bytes of a batch with this record only, after compression."""
+    """Return the size in bytes of a batch with this record only, compressed."""
     config = producer._accumulator.config
     builder = MemoryRecordsBuilder(
         config["message_version"], config["compression_attrs"], config["batch_size"]
@@ -79,11 +81,11 @@ def size_alone(producer: Any, raw: Raw) -> int:
 
 
 def serialized(producer: Any, record: SendArguments) -> Raw:
-    """Return the bytes of a record that never came into a batch.
+    """Return the bytes of a record that was never in a batch.
 
     Raises:
-        Exception: Whatever a serialiser raises.
-        TypeError: What it returns are no bytes.
+        Exception: A serialiser raised an exception.
+        TypeError: A serialiser did not return bytes.
     """
     topic, headers = record.topic, record.headers or []
 
@@ -97,33 +99,33 @@ def serialized(producer: Any, record: SendArguments) -> Raw:
 
 
 def was_sent(batch: Any) -> bool:
-    """Return whether a batch may have reached a broker; in doubt, it may have."""
+    """Return whether a batch may have reached a broker; True if this is not known."""
     return batch.drained is not None
 
 
 def is_first_try(batch: Any) -> bool:
-    """Return whether the client has not sent a batch again by itself."""
+    """Return whether the client has sent a batch once at most, without a retry."""
     return not batch.in_retry()
 
 
 def was_given_up(result: Any) -> bool:
-    """Return whether the producer gave a batch up, without an answer about it."""
+    """Return whether the producer gave up a batch without an answer to it."""
     return result.value is not None and result.value[0] == -1
 
 
 def result_of(inner: Any) -> Any:
-    """Return the client's future of the whole batch that a record is in."""
+    """Return the client's future of the batch that contains a record."""
     return inner._produce_future
 
 
 def records_in(batch: Any) -> list[Any]:
-    """Return the client's futures of the records in a batch; it may still grow."""
+    """Return the client's futures of a batch's records; the list may still grow."""
     futures: list[Any] = batch._record_futures
     return futures
 
 
 def index_of(inner: Any) -> int:
-    """Return a record's place in its batch."""
+    """Return a record's index in its batch."""
     place: int = inner.args[0]
     return place
 
@@ -134,19 +136,20 @@ def key_is_null(inner: Any) -> bool:
 
 
 def metadata_of(inner: Any) -> RecordMetadata:
-    """Return where a record was written, also before its own callbacks have run."""
+    """Return the metadata of a written record, also before its callbacks have run."""
     base_offset, appended, _ = inner._produce_future.value
     offset = base_offset if base_offset == -1 else base_offset + index_of(inner)
     return metadata_at(inner, offset, None if appended == -1 else appended)
 
 
 def metadata_at(inner: Any, offset: int, appended: int | None = None) -> RecordMetadata:
-    """Return the metadata of a record that is at an offset.
+    """Return the metadata of a record at an offset.
 
     Args:
-        inner: The client's future of it.
-        offset: Where it is.
-        appended: When the broker has appended it, in milliseconds since 1970.
+        inner: The client's future of the record.
+        offset: The record's offset.
+        appended: When the broker appended the record, in milliseconds since 1970.
+            Default: the timestamp of the record itself.
     """
     _, created, *rest = inner.args
     place = inner._produce_future.topic_partition
@@ -155,12 +158,12 @@ def metadata_at(inner: Any, offset: int, appended: int | None = None) -> RecordM
 
 
 def is_part(batch: Any) -> bool:
-    """Return whether a new batch was made of the records of one that was too large."""
+    """Return whether a batch was made by splitting a batch that was too large."""
     return bool(batch.created != batch.last_attempt)
 
 
 def cause_of_death(producer: Any) -> BaseException | None:
-    """Return why a producer delivers nothing from now on; None while it lives."""
+    """Return why a producer can deliver nothing any more; None if it can."""
     manager = producer._transaction_manager
     if manager is None:
         return None
@@ -169,17 +172,17 @@ def cause_of_death(producer: Any) -> BaseException | None:
     if manager._current_state == TransactionState.READY and not (
         manager.has_producer_id()
     ):
-        # It drops its id when a batch that it had repeated expires, and asks for
-        # another one only in its very first state.
+        # kafka-python drops its producer id when a batch expires that it had retried.
+        # It requests a new id only in its first state, so it never gets one.
         lost: BaseException = KafkaTimeoutError("it has lost its producer id")
         return lost
     return None
 
 
 def breaks_sequence(producer: Any, batch: Any) -> bool:
-    """Return whether a failed batch leaves a hole in an idempotent producer's numbers.
+    """Return whether a failed batch leaves a gap in an idempotent producer's sequence.
 
-    Such a producer is about to be without an id, or to fail innocent batches with
+    Such a producer then loses its id, or fails later batches with
     OUT_OF_ORDER_SEQUENCE_NUMBER. Java's client raises its epoch instead.
     """
     manager = producer._transaction_manager
@@ -192,10 +195,10 @@ def breaks_sequence(producer: Any, batch: Any) -> bool:
 
 
 def next_identity(producer: Any, batch: Any) -> ProducerIdAndEpoch | None:
-    """Return the id with which a successor locks out what a producer left on its way.
+    """Return the id and epoch with which a successor fences a batch in flight.
 
     A partition leader refuses an older epoch of an id once it has seen a newer one.
-    None where that is not possible.
+    None if that is not possible.
     """
     if not batch.has_sequence or batch.producer_epoch >= _LAST_EPOCH:
         return None
@@ -203,7 +206,7 @@ def next_identity(producer: Any, batch: Any) -> ProducerIdAndEpoch | None:
         return None
     mine = producer._transaction_manager.producer_id_and_epoch
     epoch = batch.producer_epoch
-    if mine.producer_id == batch.producer_id:  # it has taken that over itself
+    if mine.producer_id == batch.producer_id:  # the producer may have a newer epoch
         epoch = max(epoch, mine.epoch)
     return ProducerIdAndEpoch(batch.producer_id, epoch + 1)
 
@@ -216,33 +219,33 @@ def is_ready(producer: Any) -> bool:
 
 
 def acked(producer: Any) -> dict[Any, int]:
-    """Return the last offset that was confirmed to an idempotent producer, by place."""
+    """Return the last offset confirmed to an idempotent producer, by partition."""
     manager = producer._transaction_manager
     return {} if manager is None else dict(manager._last_acked_offset)
 
 
 def is_answered(producer: Any, topic_partition: Any) -> bool:
-    """Return whether no request of an idempotent producer is out for a partition.
+    """Return whether an idempotent producer has no request in flight for a partition.
 
-    It has one at most, and hears the answer also for a batch that it has given up.
+    It has at most one, and it processes the answer even if it has given up the batch.
     """
     return topic_partition not in producer._accumulator.muted
 
 
 def is_idempotent(producer: Any) -> bool:
-    """Return whether a producer numbers its batches."""
+    """Return whether a producer is idempotent or transactional."""
     return producer._transaction_manager is not None
 
 
 def numbered(batch: Any) -> tuple[int, int, int] | None:
-    """Return an idempotent batch's id, epoch and first number."""
+    """Return producer id, epoch and first sequence number of a batch; None if none."""
     if not batch.has_sequence:
         return None
     return batch.producer_id, batch.producer_epoch, batch.base_sequence
 
 
 def follower(batch: Any) -> tuple[tuple[int, int, int] | None, int]:
-    """Return id, epoch and first number of the batch that comes next, and the size."""
+    """Return id, epoch and sequence number that follow a batch, and its size."""
     number = numbered(batch)
     if number is None:
         return None, 0
@@ -251,12 +254,12 @@ def follower(batch: Any) -> tuple[tuple[int, int, int] | None, int]:
 
 
 def is_bumping(producer: Any) -> bool:
-    """Return whether a producer is asking for a newer epoch of its id."""
+    """Return whether a producer is requesting a newer epoch of its id."""
     return bool(producer._transaction_manager.is_bumping_epoch())
 
 
 def transaction_error(producer: Any) -> BaseException | None:
-    """Return why a transactional producer cannot go on; None if it can."""
+    """Return the error of a transactional producer's transaction; None if none."""
     manager = producer._transaction_manager
     if manager is None or not manager.has_error() or manager.last_error is None:
         return None
@@ -264,7 +267,7 @@ def transaction_error(producer: Any) -> BaseException | None:
 
 
 def is_in_transaction(producer: Any) -> bool:
-    """Return whether a transaction has begun that was neither committed nor aborted."""
+    """Return whether a transaction is open."""
     manager = producer._transaction_manager
     return manager is not None and manager._current_state in (
         TransactionState.IN_TRANSACTION,
@@ -273,25 +276,26 @@ def is_in_transaction(producer: Any) -> bool:
 
 
 def transaction_state(producer: Any) -> str:
-    """Return the client's name for where a transactional producer stands."""
+    """Return the client's name of a transactional producer's state."""
     name: str = producer._transaction_manager._current_state.name
     return name
 
 
 def is_fatal(producer: Any) -> bool:
-    """Return whether a transactional producer refuses everything from now on."""
+    """Return whether a transactional producer refuses all further calls."""
     return bool(producer._transaction_manager.has_fatal_error())
 
 
 def was_lost(result: Any) -> bool:
-    """Return whether a transactional request was sent and the answer did not come."""
+    """Return whether a transactional request was sent and its answer was lost."""
     return bool(getattr(result, "was_lost", False))
 
 
 def identity(producer: Any) -> ProducerIdAndEpoch | None:
-    """Return the id and epoch by which a successor can be told from a stale instance.
+    """Return the id and epoch that a successor shows to the coordinator.
 
-    None where there is none yet, or the brokers cannot compare it.
+    By these the coordinator distinguishes the successor from an old instance. None if
+    the producer has no id yet, or if the brokers cannot compare it.
     """
     found: ProducerIdAndEpoch = producer._transaction_manager.producer_id_and_epoch
     if producer.config["api_version"] < _KIP_360 or not found.is_valid:
@@ -305,7 +309,7 @@ def is_closed(producer: Any) -> bool:
 
 
 def is_told(producer: Any) -> bool:
-    """Return whether somebody is told of the batches of a producer."""
+    """Return whether a guard already tracks the batches of a producer."""
     incomplete = producer._accumulator._incomplete
     return getattr(incomplete.add, "__self__", None) is not incomplete
 
@@ -313,7 +317,8 @@ def is_told(producer: Any) -> bool:
 def unwrapped(error: BaseException) -> BaseException:
     """Return the broker's error that kafka-python has hidden in a text.
 
-    A refused InitProducerId ends as a bare ``KafkaError("... [Error 31] ...")``.
+    kafka-python turns a refused InitProducerId into a plain ``KafkaError("... [Error
+    31] ...")``. Other errors are returned unchanged.
     """
     found = re.search(r"\[Error (-?\d+)\]", str(error))
     if type(error) is not KafkaError or found is None:

@@ -1,10 +1,11 @@
 """Changes to kafka-python's transaction manager (3.x).
 
-It gives up for good where Java's client asks again, waits forever where that one stops
-waiting, and can fence another instance where that one finds out that it was fenced.
+In some cases kafka-python fails finally where Java's client tries again, and waits
+forever where Java's client has a timeout. It can also fence another instance in a case
+where Java's client finds out that it was fenced itself.
 """
 
-# ruff: noqa: SLF001 - moving what is inside is what this module is for
+# ruff: noqa: SLF001 - this module is for changes to private attributes
 
 from __future__ import annotations
 
@@ -37,16 +38,18 @@ if TYPE_CHECKING:
 
     from kafka.producer.transaction_manager import ProducerIdAndEpoch
 
-#: Answers to an abort that say: nothing is open, and nobody else is here.
+#: Answers to an abort which mean that no transaction is open, and that no other
+#: instance has taken over.
 _NOTHING_OPEN = (NoError, InvalidTxnStateError, InvalidProducerIdMappingError)
 
 
 class _AbortFirst(TxnRequestHandler):  # type: ignore[misc]  # kafka-python has no types
-    """Aborts what is open under an id and epoch before these are renewed.
+    """Aborts an open transaction before its id gets a new epoch.
 
-    A coordinator compares them in an InitProducerId only once nothing is open: before
-    that, it aborts another instance's transaction and fences it. An EndTxn of an old
-    epoch is refused and does no harm.
+    In an InitProducerId request, a coordinator compares id and epoch only if no
+    transaction is open. If another instance has an open transaction, the coordinator
+    aborts it and fences that instance. An EndTxn request with an old epoch is refused
+    and does no harm.
     """
 
     def __init__(self, manager: Any, then: Any) -> None:
@@ -62,11 +65,11 @@ class _AbortFirst(TxnRequestHandler):  # type: ignore[misc]  # kafka-python has 
 
     @property
     def priority(self) -> Any:
-        """Before all but the look-up of the coordinator."""
+        """Before all other requests except the look-up of the coordinator."""
         return Priority.INIT_PRODUCER_ID
 
     def handle_response(self, response: Any) -> None:
-        """Go on where nobody else has taken over."""
+        """Continue if no other instance has taken over, else fail."""
         manager, answer = self.transaction_manager, for_code(response.error_code)
         if answer in _NOTHING_OPEN:
             manager._enqueue_request(self._then)
@@ -82,11 +85,11 @@ class _AbortFirst(TxnRequestHandler):  # type: ignore[misc]  # kafka-python has 
 
 
 def mend(producer: Any) -> None:
-    """Let a transactional producer do what Java's client does.
+    """Change a transactional producer to behave as Java's client.
 
     A request without an answer within ``request_timeout_ms`` is sent again. Offsets
-    that the brokers refuse are given up when the transaction is aborted. An epoch is
-    raised only where no other instance has taken over.
+    that the brokers refuse are given up when the transaction is aborted. The epoch is
+    raised only if no other instance has taken over.
     """
     manager = producer._transaction_manager
     enqueue = type(manager)._enqueue_request
@@ -99,7 +102,8 @@ def mend(producer: Any) -> None:
         if "on_complete" not in vars(handler):
             handler.on_complete = _repeats_if_lost(handler)
             if isinstance(handler, InitProducerIdHandler) and handler._is_epoch_bump:
-                # Else it would ask again without the epoch, and so fence the others.
+                # Else kafka-python would retry InitProducerId without the epoch, which
+                # fences other instances.
                 handler._is_epoch_bump = False
                 handler = _AbortFirst(manager, handler)
                 handler.on_complete = _repeats_if_lost(handler)
@@ -123,16 +127,16 @@ def _repeats_if_lost(handler: Any) -> Callable[[int, Any], None]:
 
 
 def init_after(producer: Any, identity: ProducerIdAndEpoch | None) -> None:
-    """Have a new producer take a ``transactional.id`` over, unless others have.
+    """Let a new producer take over a ``transactional.id``, unless others have done so.
 
     Args:
         producer: The new producer.
         identity: The predecessor's id and epoch, which the coordinator compares
-            (KIP-360). None where that is not known, or brokers are too old for it.
+            (KIP-360); None if they are not known, or if the brokers are too old.
 
     Raises:
-        ProducerFencedError: Another producer has taken over in between.
-        KafkaError: It cannot be initialised.
+        ProducerFencedError: Another producer has taken over in the meantime.
+        KafkaError: The new producer cannot be initialised.
     """
     if identity is not None:
         manager = producer._transaction_manager
@@ -149,18 +153,18 @@ def init_after(producer: Any, identity: ProducerIdAndEpoch | None) -> None:
 
 
 def condemn(producer: Any, error: BaseException) -> None:
-    """Have a transactional producer refuse whatever comes, for this reason."""
+    """Let a transactional producer refuse all further calls with this error."""
     producer._transaction_manager.transition_to_fatal_error(error)
 
 
 def begin_transaction(producer: Any) -> None:
-    """Begin a transaction without offsets that an aborted one has left behind."""
+    """Begin a transaction, and remove offsets that an aborted transaction has left."""
     producer.begin_transaction()
     producer._transaction_manager._pending_txn_offset_commits.clear()
 
 
 def end_transaction(producer: Any, *, commit: bool) -> Any:
-    """Begin to end a transaction; what is returned can be waited for."""
+    """Begin to end a transaction; return a result that can be waited for."""
     manager = producer._transaction_manager
     result = manager.begin_commit() if commit else manager.begin_abort()
     producer._sender.wakeup()
@@ -168,7 +172,7 @@ def end_transaction(producer: Any, *, commit: bool) -> Any:
 
 
 def add_offsets(producer: Any, offsets: Any, group: Any) -> Any:
-    """Begin to add offsets to a transaction; what is returned can be waited for."""
+    """Begin to add offsets to a transaction; return a result to wait for."""
     manager = producer._transaction_manager
     result = manager.send_offsets_to_transaction(offsets, group)
     producer._sender.wakeup()

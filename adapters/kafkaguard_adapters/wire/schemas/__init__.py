@@ -10,8 +10,8 @@ _HERE = sys.modules[__name__]
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=_HERE):  # type: ignore[call-arg,misc]  # untyped base
-    """Asks a coordinator about groups of the new protocol."""
+    """Asks a coordinator for groups of the new protocol."""
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=_HERE):  # type: ignore[call-arg,misc]  # untyped base
-    """What it knows of each."""
+    """The coordinator's description of each group."""

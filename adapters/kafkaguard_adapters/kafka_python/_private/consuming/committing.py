@@ -1,12 +1,12 @@
 """Commits of kafka-python: the broker's answer for each partition.
 
-The client retries a whole commit until its time is up, tells of one partition only, and
-raises nothing where nobody waits. So its reading of the answer is replaced: a commit of
-the guard's ends with the first answer, and the guard decides what is next. Answers are
-read on the client's own thread.
+The client retries a whole commit until its timeout, reports one partition only, and
+raises no error for commits that nobody waits for. So the guard replaces the method that
+reads the answer: a commit of the guard ends with the first answer, and the guard
+decides the next step. Answers are read on the client's own thread.
 """
 
-# ruff: noqa: SLF001 - reaching inside is what this module is for
+# ruff: noqa: SLF001 - this module is for the use of private attributes
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from kafkaguard.errors import KafkaGuardError
 
-    #: Takes what a commit was refused with, and whether the user made it.
+    #: Called with the errors of a refused commit, and whether the user made the commit.
     Told = Callable[[dict[TopicPartition, KafkaGuardError], bool], None]
 
 
-class _AnsweredError(KafkaError):  # type: ignore[misc]  # it comes without types
-    """Ends the client's own loop of a commit: an answer with errors is there."""
+class _AnsweredError(KafkaError):  # type: ignore[misc]  # kafka-python is untyped
+    """Ends the client's own retries of a commit after an answer with errors."""
 
     def __init__(self, refused: dict[TopicPartition, KafkaGuardError]) -> None:
         super().__init__("the commit was refused")
@@ -36,11 +36,12 @@ class _AnsweredError(KafkaError):  # type: ignore[misc]  # it comes without type
 
 
 class Committing:
-    """Makes commits one attempt at a time, and tells of those that nobody waits for.
+    """Makes single attempts to commit, and reports commits that failed unnoticed.
 
     Args:
         consumer: The client's consumer.
-        tell: Is told of a commit that failed, on any thread.
+        tell: Called with the errors of a failed commit that nobody waits for, on any
+            thread.
     """
 
     def __init__(self, consumer: Any, tell: Told) -> None:
@@ -56,12 +57,12 @@ class Committing:
         self._by_user: set[int] = set()
 
     def consumed(self) -> dict[Any, Any]:
-        """Return what a commit without offsets commits."""
+        """Return the offsets that a commit without arguments commits."""
         offsets: dict[Any, Any] = self._subscription.all_consumed_offsets()
         return offsets
 
     def owned(self) -> frozenset[Any] | None:
-        """Return what is assigned; None: the consumer takes no part in that."""
+        """Return the assigned partitions; None if the user assigns them."""
         if not self._subscription.partitions_auto_assigned():
             return None
         return frozenset(self._subscription.assignment)
@@ -69,13 +70,13 @@ class Committing:
     def once(
         self, offsets: Mapping[Any, Any], timeout_ms: float
     ) -> dict[TopicPartition, KafkaGuardError]:
-        """Commit, up to the first answer.
+        """Commit, and return after the first answer.
 
         Returns:
-            What was refused.
+            The errors of the partitions that were refused.
 
         Raises:
-            KafkaError: There is no answer.
+            KafkaError: There was no answer.
         """
         self._awaited = offsets
         try:
@@ -89,7 +90,7 @@ class Committing:
     def callback_for(
         self, offsets: Any, callback: Callable[..., Any] | None
     ) -> Callable[..., Any]:
-        """Return what ``commit_async`` gets in place of the user's callback."""
+        """Return the callback that ``commit_async`` gets instead of the user's."""
         self._by_user.add(id(offsets))
 
         def called(offsets: Any, outcome: Any) -> Any:
@@ -103,7 +104,7 @@ class Committing:
         return self._default(offsets, self._looked_at(offsets, outcome))
 
     def _looked_at(self, offsets: Any, outcome: Any) -> Any:
-        """Turn an exception into ours as well; tell of it where no answer was."""
+        """Translate an exception; report it if the commit had no answer."""
         if not isinstance(outcome, Exception):
             return outcome
         if not getattr(outcome, "was_answered", False):
@@ -111,7 +112,7 @@ class Committing:
         return errors.translate(outcome, api=OFFSET_COMMIT)
 
     def _handle_response(self, offsets: Any, send_time: Any, response: Any) -> None:
-        """Read an answer, and keep what each partition was refused with."""
+        """Read an answer, and keep the error of each partition."""
         try:
             self._handle(offsets, send_time, response)
         except KafkaError as error:
@@ -137,7 +138,7 @@ def _refused(response: Any) -> dict[TopicPartition, KafkaGuardError]:
 def _everywhere(
     offsets: Any, error: Exception
 ) -> dict[TopicPartition, KafkaGuardError]:
-    """Say that an error is about all partitions of a commit."""
+    """Return an error for each partition of a commit."""
     return {
         TopicPartition(*place): errors.translate(
             error, api=OFFSET_COMMIT, topic=place.topic, partition=place.partition

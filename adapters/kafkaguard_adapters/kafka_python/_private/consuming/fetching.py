@@ -1,12 +1,12 @@
-"""Reads of kafka-python: the answer to each, and partitions that are left out.
+"""Reads of kafka-python: the answer to each, and held partitions that are left out.
 
-The fetcher's answers are parsed on the thread that polls; what is sent is chosen, and
-broken connections and starts that cannot be looked up are noticed, on the client's own
-thread. So the set of held partitions is never changed in place, and what is noticed
-there is queued.
+Answers are parsed on the thread that polls. The client's own thread chooses the
+partitions to fetch, and notices broken connections and start offsets that cannot be
+looked up. So the set of held partitions is never changed in place, and facts from the
+client's thread are queued.
 """
 
-# ruff: noqa: SLF001 - reaching inside is what this module is for
+# ruff: noqa: SLF001 - this module is for the use of private attributes
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MS = 1000
 
 
 class Fetching:
-    """The shell of a ``KafkaConsumer``, in the place of some of its methods inside.
+    """The shell of a ``KafkaConsumer``; it replaces some of the client's methods.
 
     Args:
         consumer: The client's consumer.
@@ -48,7 +48,8 @@ class Fetching:
         self._held: frozenset[Any] = frozenset()
         self._resettable: set[Any] = set()
         self._failures: deque[KafkaGuardError] = deque()
-        # A follower may be behind its leader: then the client asks the leader itself.
+        # With client_rack, reads may go to a follower that is behind its leader. The
+        # client then handles "out of range" itself: it asks the leader.
         self._judges_resets = not consumer.config["client_rack"]
         self._fetch_records = fetcher.fetch_records
         self._parse = fetcher._parse_fetched_data
@@ -64,14 +65,14 @@ class Fetching:
         consumer._subscription.partitions_needing_reset = self._choose_startless
         consumer._subscription.next_offset_reset_retry_time = self._next_look_up
 
-    # --- what the driver orders -------------------------------------------------------
+    # --- commands of the driver -------------------------------------------------------
 
     def assignment(self) -> Collection[TopicPartition]:
-        """Return what the consumer is assigned."""
+        """Return the assigned partitions."""
         return frozenset(self._subscription.assignment)
 
     def hold(self, place: TopicPartition) -> None:
-        """Leave a partition out of what is fetched."""
+        """Stop fetching a partition."""
         self._held |= {place}
 
     def free(self, place: TopicPartition) -> None:
@@ -82,18 +83,18 @@ class Fetching:
         """Leave the next answer "out of range" to the client."""
         self._resettable.add(place)
 
-    def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error has it
+    def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error names the partition
         """Raise an error from the poll that is running, or from the next one."""
         self._failures.append(error)
 
     def readers(self) -> Mapping[TopicPartition, Reader]:
-        """Return nothing: each answer is seen."""
+        """Return nothing, because this shell reports each answer."""
         return {}
 
     def wake(self) -> None:
-        """Leave it to the next fetch, which is at most ``fetch_max_wait_ms`` away."""
+        """Do nothing: the next fetch comes within ``fetch_max_wait_ms``."""
 
-    # --- in the place of the fetcher's methods ----------------------------------------
+    # --- replacements of the fetcher's methods ----------------------------------------
 
     def _fetch(
         self,
@@ -101,7 +102,7 @@ class Fetching:
         update_offsets: bool = True,
         timeout_ms: float | None = None,
     ) -> Any:
-        """Do what is due, fetch, and come back in time for what is due next."""
+        """Make the due steps, fetch, and return in time for the next step."""
         driver = self.driver
         driver.tick()
         if self._cluster.unauthorized_topics:
@@ -114,13 +115,13 @@ class Fetching:
         return fetched
 
     def _note_denied(self) -> None:
-        """Say which topics the client only logs that it may not see."""
+        """Report topics that the user may not see; the client only logs them."""
         own = {place.topic for place in self._subscription.assignment}
         own.update(self._subscription.subscription or ())
         self.driver.denied(own & set(self._cluster.unauthorized_topics))
 
     def _parse_answer(self, completed_fetch: Any) -> Any:
-        """Take an answer's error code in before the client swallows it."""
+        """Report an answer's error code before the client discards it."""
         code = completed_fetch.partition_data.error_code
         place = completed_fetch.topic_partition
         if not code:
@@ -135,7 +136,7 @@ class Fetching:
             if completed_fetch.metric_aggregator:
                 completed_fetch.metric_aggregator.record(place, 0, 0)
         else:
-            with suppress(KafkaError):  # it refreshes metadata and validates positions
+            with suppress(KafkaError):  # refreshes metadata and validates positions
                 self._parse(completed_fetch)
         self._raise_failure()
         return None
@@ -155,19 +156,19 @@ class Fetching:
         return not self._judges_resets
 
     def _choose(self) -> list[Any]:
-        """Choose what to fetch; this runs on the client's own thread."""
+        """Choose the partitions to fetch; this runs on the client's own thread."""
         chosen: list[Any] = self._fetchable()
         held = self._held
         return [each for each in chosen if each not in held] if held else chosen
 
     def _note_error(self, node_id: Any, exception: BaseException) -> None:
-        """Note that a broker cannot be read from; on the client's own thread."""
+        """Queue a failed fetch from a broker; runs on the client's own thread."""
         self._handle_error(node_id, exception)
         if not isinstance(exception, Cancelled):
             self.driver.later(lambda *_: self._broker_away(node_id, exception))
 
     def _note_starts(self, response: Any) -> Any:
-        """Note which starts cannot be looked up; on the client's own thread."""
+        """Queue the errors of start offsets; runs on the client's own thread."""
         for topic in response.topics:
             for each in topic.partitions:
                 if each.error_code:
@@ -177,13 +178,17 @@ class Fetching:
         return self._read_starts(response)
 
     def _start_refused(self, place: TopicPartition, refusal: Refusal, *_: Any) -> Any:
-        """Let a partition wait that has no position; the user may have asked, too."""
+        """Report a partition without a start offset.
+
+        The answer may also belong to a look-up by the user. So this checks that the
+        partition has no position.
+        """
         if place in self._startless_now() and place not in self._held:
             self.driver.refused(place, refusal)
         return []
 
     def _startless_now(self) -> dict[Any, float | None]:
-        """Return which partitions need a start, and when the client looks again."""
+        """Return the partitions without a start offset, and the next look-up's time."""
         return {
             place: state.next_allowed_retry_time
             for place, state in list(self._subscription.assignment.items())
@@ -191,12 +196,12 @@ class Fetching:
         }
 
     def _choose_startless(self) -> set[Any]:
-        """Choose whose start to look up; also on the client's own thread."""
+        """Choose partitions whose start to look up; may run on the client's thread."""
         chosen: set[Any] = self._startless() - self._held
         return chosen
 
     def _next_look_up(self) -> float | None:
-        """Return when to look up the next start; None: nobody waits for one."""
+        """Return when to look up the next start offset; None if none is needed."""
         times = (
             at
             for place, at in self._startless_now().items()
@@ -205,7 +210,7 @@ class Fetching:
         return min(times, default=None)
 
     def _broker_away(self, node_id: Any, exception: BaseException) -> list[Command]:
-        """Let what that broker leads wait."""
+        """Report the partitions that a broker leads as refused."""
         for place in list(self._subscription.assignment):
             if (
                 self._cluster.leader_for_partition(place) != node_id

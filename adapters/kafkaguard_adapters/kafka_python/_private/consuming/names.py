@@ -1,6 +1,6 @@
 """The private names of kafka-python's consumer that the guard uses, and a check."""
 
-# ruff: noqa: SLF001 - looking inside is what this module is for
+# ruff: noqa: SLF001 - this module is for the use of private attributes
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USED = {
     "coordinator": ("config",),
     "cluster": ("leader_for_partition", "unauthorized_topics"),
 }
-#: Methods that are replaced in an object, and the names of what they take.
+#: Methods that the guard replaces in an object, and the names of their arguments.
 REPLACED = {
     ("fetcher", "fetch_records"): ("max_records", "update_offsets", "timeout_ms"),
     ("fetcher", "_parse_fetched_data"): ("completed_fetch",),
@@ -39,7 +39,7 @@ REPLACED = {
 
 
 def missing(consumer: Any) -> list[str]:
-    """List what is used inside a consumer and is not there."""
+    """List the private names that the guard uses and that a consumer does not have."""
     try:
         owners = {
             "consumer": consumer,
