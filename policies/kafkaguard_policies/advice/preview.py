@@ -64,7 +64,10 @@ class Preview:
 
     def __str__(self) -> str:
         """Return a table."""
-        head = f"{self.policy} ({self.policy_id}), after {self.action}, in seconds"
+        head = (
+            f"{self.policy} ({self.policy_id}): waits in seconds, if the verdict is "
+            f"{self.action}"
+        )
         if self.ending is not None:
             return f"{head}\n{self.ending}"
         columns = (

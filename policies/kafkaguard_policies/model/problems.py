@@ -56,8 +56,20 @@ class PolicyError(ValueError):
 
     def __str__(self) -> str:
         """Return all problems, one in each line."""
+        match self.problems:
+            # Such as a file that cannot be read: the message names the source.
+            case [Problem(message, (), None)] if self.source in message:
+                return message
         listed = "".join(f"\n  {problem}" for problem in self.problems)
-        return f"the policy in {self.source} cannot be used:{listed}"
+        place = _PLACES.get(self.source, f"in {self.source}")
+        return f"the policy {place} cannot be used:{listed}"
+
+
+#: Where a policy without a name of its own is written.
+_PLACES = {
+    "dict": "given as a mapping of settings",
+    "environment": "in the environment variables",
+}
 
 
 def problems_of(
