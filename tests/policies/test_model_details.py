@@ -172,6 +172,7 @@ def test_a_problem_is_one_line_with_its_place():
     assert str(Problem("bad", path, 7)) == "line 7: overrides[1].backoff.base: bad"
     assert str(Problem("bad", (), 7, "b.yaml")) == "b.yaml: line 7: bad"
     assert str(Problem("bad")) == "bad"
+    assert str(Problem("bad", ("backoff", "base "))) == "backoff.'base ': bad"
 
 
 def test_problems_are_in_the_order_of_the_file():

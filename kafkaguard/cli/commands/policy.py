@@ -11,7 +11,7 @@ import yaml
 from click.shell_completion import CompletionItem
 
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard.cli.group import Problem
+from kafkaguard.cli.group import Problem, SuggestingGroup
 from kafkaguard.cli.lag_picture import check_writable
 from kafkaguard.cli.numbers import ROWS, RUNS
 from kafkaguard.cli.output import PlainTable, console, say
@@ -46,7 +46,7 @@ def _complete(
     return [*map(CompletionItem, names)] or [CompletionItem(begun, type="file")]
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def policy() -> None:
     """Check, show, preview and compare retry policies.
 

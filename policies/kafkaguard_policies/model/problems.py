@@ -34,9 +34,15 @@ class Problem:
         file = "" if self.source is None else f"{self.source}: "
         line = file if self.line is None else f"{file}line {self.line}: "
         where = "".join(
-            f"[{key}]" if isinstance(key, int) else f".{key}" for key in self.path
+            f"[{key}]" if isinstance(key, int) else f".{_shown(key)}"
+            for key in self.path
         ).lstrip(".")
         return f"{line}{where}: {self.message}" if where else f"{line}{self.message}"
+
+
+def _shown(key: str) -> str:
+    """Quote a key whose spaces or empty text nobody would see."""
+    return key if key and key.isprintable() and " " not in key else repr(key)
 
 
 class PolicyError(ValueError):
