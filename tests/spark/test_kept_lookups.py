@@ -16,6 +16,7 @@ from kafkaguard_adapters.spark.driver.kept import Kept
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import Brokers, kept_for
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.verdicts import NO_TOPIC
 
 KEEP = {"timeout": 300.0, "keep_s": 60.0, "old_timeout": 6.0}
 
@@ -181,3 +182,34 @@ def test_connection_that_breaks_within_a_question_is_waited_for(monkeypatch):
     with pytest.raises(e.ClientNotConnectedError, match="answered within 5 s"):
         brokers.describe(["t"], 5.0)
     assert now == [6.0]  # from 2 on
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """Let each look-up of topics fail with an error about one of them."""
+
+    def call(code, topic):
+        def find(*_, **__):
+            text = "the topic does not exist"
+            raise errors.make(code, text, topic=topic, api="Metadata", verdict=NO_TOPIC)
+
+        monkeypatch.setattr(
+            topics_module, "kept_for", lambda _: SimpleNamespace(find=find)
+        )
+        settings = make_settings("localhost:1", topic="orders", policy="spark-sink")
+        with pytest.raises(e.KafkaGuardError) as caught:
+            topics_module.look_up(settings)
+        return caught.value
+
+    return call
+
+
+@pytest.mark.parametrize("code", [3, 29])
+def test_a_dead_letter_topic_that_cannot_be_used_is_named_as_such(refusing, code):
+    """The caller has named the other topic only; a policy needs this one."""
+    need = "it is the dead-letter topic that the policy needs (dead_letter.topic)"
+    error = refusing(code, "orders.dlq")
+    assert f"the topic does not exist; {need}" == error.summary
+    assert (code, "orders.dlq") == (error.code, error.topic)
+    assert error.verdict == NO_TOPIC
+    assert refusing(code, "orders").summary == "the topic does not exist"
