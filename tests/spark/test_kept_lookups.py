@@ -6,6 +6,7 @@ import pickle
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from kafkaguard import errors as e
 from kafkaguard.spark import foreach_batch
@@ -188,10 +189,9 @@ def test_connection_that_breaks_within_a_question_is_waited_for(monkeypatch):
 def refusing(monkeypatch):
     """Let each look-up of topics fail with an error about one of them."""
 
-    def call(code, topic):
+    def call(error):
         def find(*_, **__):
-            text = "the topic does not exist"
-            raise errors.make(code, text, topic=topic, api="Metadata", verdict=NO_TOPIC)
+            raise error
 
         monkeypatch.setattr(
             topics_module, "kept_for", lambda _: SimpleNamespace(find=find)
@@ -204,12 +204,25 @@ def refusing(monkeypatch):
     return call
 
 
-@pytest.mark.parametrize("code", [3, 29])
-def test_a_dead_letter_topic_that_cannot_be_used_is_named_as_such(refusing, code):
-    """The caller has named the other topic only; a policy needs this one."""
-    need = "it is the dead-letter topic that the policy needs (dead_letter.topic)"
-    error = refusing(code, "orders.dlq")
-    assert f"the topic does not exist; {need}" == error.summary
-    assert (code, "orders.dlq") == (error.code, error.topic)
-    assert error.verdict == NO_TOPIC
-    assert refusing(code, "orders").summary == "the topic does not exist"
+NEED = "it is the dead-letter topic that the policy needs (dead_letter.topic)"
+
+
+def test_a_missing_dead_letter_topic_is_named_as_such(refusing):
+    """The caller has named the other topic only; the policy needs this one."""
+    text = "the topic does not exist"
+    missing, target = (
+        errors.make(3, text, topic=topic, api="Metadata", verdict=NO_TOPIC)
+        for topic in ("orders.dlq", "orders")
+    )
+    error = refusing(missing)
+    assert f"{text}; {NEED}" == error.summary
+    assert (error.code, error.topic, error.verdict) == (3, "orders.dlq", NO_TOPIC)
+    assert text == refusing(target).summary
+
+
+def test_a_dead_letter_topic_without_rights_is_named_as_such(refusing):
+    """What the broker said is kept."""
+    denied = KafkaException(KafkaError(29, "go away"))
+    error = refusing(errors.translate(denied, topic="orders.dlq", api="Metadata"))
+    assert f"go away; {NEED}" == error.summary
+    assert isinstance(error, e.TopicAuthorizationFailedError)

@@ -305,7 +305,7 @@ def _about_letters(error: e.KafkaGuardError) -> e.KafkaGuardError:
     need = "it is the dead-letter topic that the policy needs (dead_letter.topic)"
     return errors.make(
         error.code or type(error),
-        "; ".join(filter(None, (error.summary, need))),
+        "; ".join(filter(None, (error.summary or error.broker_message, need))),
         topic=error.topic,
         api=error.api,
         verdict=error.verdict,
