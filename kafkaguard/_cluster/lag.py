@@ -322,12 +322,15 @@ class LagReport:
         sees_all_groups: Whether a report on all groups has all: without Describe on the
             cluster, brokers silently omit groups that this user may not Describe. None
             if groups were named, or if this is unknown.
+        committed_topics: The topics of all offsets that the groups have committed,
+            including topics that are not in the report.
     """
 
     groups: Mapping[str, GroupLag]
     taken_at: float
     broker_errors: Mapping[int, KafkaGuardError] = field(default_factory=dict)
     sees_all_groups: bool | None = None
+    committed_topics: frozenset[str] = frozenset()
 
     @property
     def errors(self) -> list[KafkaGuardError]:

@@ -96,7 +96,7 @@ def _check_login(mechanism: str | None) -> None:
 def _place(text: str, config: Path | None, lines: dict[str, int]) -> str:
     """Name the file, and the line of the setting that a text is about."""
     for name, number in lines.items():
-        if re.search(rf"(?<![\w.]){re.escape(name)}(?=[\s=:])", text):
+        if re.search(rf"(?<![\w.]){re.escape(name)}(?=[\s=:'])", text):
             return f"{config}, line {number}: {text}"
     return text if config is None else f"{config}: {text}"
 

@@ -8,11 +8,13 @@ import os
 import sys
 import traceback
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
 import click
 
+from kafkaguard._common.closest import closest, did_you_mean
 from kafkaguard._common.extras import SPARK, require
 from kafkaguard._common.text import plain_lines
 from kafkaguard._version import __version__
@@ -41,7 +43,29 @@ _NEEDS = {
 _BUG = 70
 
 
-class LazyGroup(click.Group):
+class SuggestingGroup(click.Group):
+    """A group that names the closest command if there is none of a name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was called."""
+        name, known = args[0], self.list_commands(ctx)
+        if name in known or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        hint = _did_you_mean(name, known) or f"; there are {', '.join(known)}"
+        raise click.UsageError(f"No such command {name!r}{hint}", ctx)
+
+
+def _did_you_mean(word: str, known: list[str]) -> str:
+    """Ask for the closest name; of short names also with two letters swapped."""
+    swapped = get_close_matches(word, known, 1)
+    return did_you_mean(word, known) or "".join(
+        f"; did you mean {each!r}?" for each in swapped
+    )
+
+
+class LazyGroup(SuggestingGroup):
     """A group that shows its commands without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
@@ -152,6 +176,8 @@ def _run(arguments: list[str], *, debug: bool) -> int:
     except click.ClickException as problem:
         if debug:
             traceback.print_exc()
+        if isinstance(problem, click.NoSuchOption):
+            problem = _with_closest(problem)
         if "--json" in arguments:
             click.echo(json.dumps({"error": problem.format_message()}))
         else:
@@ -164,6 +190,18 @@ def _run(arguments: list[str], *, debug: bool) -> int:
     except Exception as bug:  # noqa: BLE001 - a person gets a line, and the way to more
         return _report_bug(bug, as_json="--json" in arguments, debug=debug)
     return done if isinstance(done, int) else 0
+
+
+def _with_closest(problem: click.NoSuchOption) -> click.UsageError:
+    """Name the closest option, or the argument that is given without an option."""
+    name, ctx = problem.option_name, problem.ctx
+    parameters = [] if ctx is None else ctx.command.get_params(ctx)
+    options = [o for p in parameters for o in p.opts if o.startswith("--")]
+    values = [str(p.name) for p in parameters if isinstance(p, click.Argument)]
+    hint = _did_you_mean(name, options)
+    if not hint and (value := closest(name, values)):
+        hint = f"; {value.upper()} is given without an option"
+    return click.UsageError(f"No such option {name!r}{hint or '.'}", ctx)
 
 
 def _report_bug(bug: Exception, *, as_json: bool, debug: bool) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._cluster.lag import LagState, group_state, partition_states
+from kafkaguard._cluster.lag import LagReason, LagState, group_state, partition_states
 from kafkaguard.cli.output import PlainTable, styled
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ _STYLES = {
     LagState.STALLED: "red",
     LagState.STOPPED: "red",
     LagState.ERROR: "bold red",
+}
+
+#: Reasons whose word alone does not say what happened.
+_IN_WORDS = {
+    LagReason.GONE: "not there",
+    LagReason.LEFT: "left (the group reads other topics)",
 }
 
 
@@ -89,11 +96,21 @@ def _remarks(group: GroupLag) -> str:
         return group.error.name
     if group.reason is not None:
         return group.reason
-    reasons: dict[str, int] = {}
-    for each in group.partitions.values():
-        if each.reason is not None:
-            reasons[each.reason] = reasons.get(each.reason, 0) + 1
-    return ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+    places = group.partitions.values()
+    present = {each.topic for each in places if each.reason is not LagReason.GONE}
+    absent = sorted({each.topic for each in places} - present)
+    counts = Counter(each.reason for each in places if each.topic in present)
+    return "; ".join(
+        [
+            *(f"topic {topic} is not there" for topic in absent),
+            *(_counted(count, reason) for reason, count in counts.items() if reason),
+        ]
+    )
+
+
+def _counted(count: int, reason: LagReason) -> str:
+    partitions = "1 partition" if count == 1 else f"{count} partitions"
+    return f"{partitions}: {_IN_WORDS.get(reason, reason)}"
 
 
 def _numbers(each: PartitionLag) -> list[str]:
@@ -106,7 +123,7 @@ def _numbers(each: PartitionLag) -> list[str]:
 
 def _told(each: PartitionLag, columns: tuple[str, ...]) -> str:
     """Write the reason, what columns have told, errors and notes."""
-    reason = [] if each.reason is None else [str(each.reason)]
+    reason = [] if each.reason is None else [_IN_WORDS.get(each.reason, each.reason)]
     errors = [e.name for e in (each.read_error, each.error) if e is not None]
     return "; ".join([*reason, *_extras(each, columns), *errors, *each.notes])
 

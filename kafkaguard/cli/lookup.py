@@ -67,12 +67,15 @@ class Found:
             code or a code's name.
         api: The request that the text names, where it is one of ours.
         note: What else the text shows.
+        client: The client library, if it is one that reports other codes under this
+            one.
     """
 
     key: Key
     reported: bool
     api: str | None = None
     note: str | None = None
+    client: str | None = None
 
     @property
     def error_class(self) -> type[e.KafkaGuardError]:
@@ -131,7 +134,16 @@ def _of_java(text: str) -> Found | None:
 
 def _of_traceback_or_text(text: str) -> Found | None:
     key = _of_traceback(text) if "Traceback (most" in text else _of_text(text)
-    return None if key is None else Found(key, reported=True)
+    if key is None:
+        return None
+    client = "aiokafka" if key == -1 and _is_of_aiokafka(text) else None
+    return Found(key, reported=True, client=client)
+
+
+def _is_of_aiokafka(text: str) -> bool:
+    """Return whether UnknownError is aiokafka's, or may be."""
+    named = re.findall(r"\b((?:\w+\.)*)UnknownError\b", text)
+    return bool(named) and "kafka.errors." not in named
 
 
 def nearest_name(text: str) -> str | None:

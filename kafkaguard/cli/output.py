@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console, Group
+from rich.measure import measure_renderables
 from rich.table import Table
 from rich.text import Text
 
@@ -69,7 +70,10 @@ class PlainTable(Table):
             left_out.append(heading)
             self.columns = [c for c in self.columns if c.header != heading]
         if self._fits(console, options):
+            self._share_room(console, options)
             yield from super().__rich_console__(console, options)
+            for column in self.columns:
+                column.width = None
         else:
             yield self._as_blocks()
         if left_out:
@@ -81,6 +85,26 @@ class PlainTable(Table):
         unbounded = options.update(max_width=_WIDE)
         least = self.__rich_measure__(console, unbounded).minimum
         return least <= options.max_width
+
+    def _share_room(self, console: Console, options: ConsoleOptions) -> None:
+        """Set widths that break no word where not every row fits into one line.
+
+        rich itself makes the widest columns narrower, whatever is in them.
+        """
+        unbounded = options.update(max_width=_WIDE)
+        whole = self.__rich_measure__(console, unbounded)
+        if whole.maximum <= options.max_width:
+            return
+        needs = [
+            measure_renderables(console, unbounded, [column.header, *column.cells])
+            for column in self.columns
+        ]
+        widths = [need.minimum for need in needs]
+        for _ in range(options.max_width - whole.minimum):
+            fuller = [n for n, need in enumerate(needs) if widths[n] < need.maximum]
+            widths[min(fuller, key=widths.__getitem__)] += 1
+        for column, width in zip(self.columns, widths, strict=True):
+            column.width = width
 
     def _as_blocks(self) -> Group:
         """Write each row as lines of heading and value, an empty line between rows."""

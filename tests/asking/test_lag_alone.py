@@ -302,6 +302,7 @@ def test_a_topic_that_is_gone_says_so():
     assert partitions(found) == {("B", 0): (5, None, None, LagReason.GONE)}
     named = read(Brokers(g={A(0): 1}), "g", within=30, topics=frozenset({"Z"}))
     assert partitions(named) == {("Z", 0): (None, None, None, LagReason.GONE)}
+    assert named.committed_topics == {"A"}
 
 
 def test_a_refused_end_is_that_partitions_error():

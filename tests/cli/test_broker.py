@@ -106,14 +106,19 @@ def test_people_get_tables(tmp_path):
 
 
 def test_it_ends_with_its_brokers(tmp_path):
-    """When all brokers have stopped there is nothing to wait for."""
+    """The error says which broker ended, and how; its log is all that remains."""
     with start(tmp_path, "--json") as process:
         facts = json.loads(process.stdout.readline())
         os.kill(facts["brokers"][0]["pid"], signal.SIGKILL)
         assert process.wait(30) == 1
         error = json.loads(process.stdout.readline())["error"]
-    assert "all brokers have stopped" in error
-    assert wait_for(lambda: not list(tmp_path.iterdir()), 10)
+    assert "broker 0 (127.0.0.1:" in error
+    assert "was killed by signal 9; its log is kept in " in error
+    assert "run the command again" in error
+    assert wait_for(lambda: len(list(tmp_path.iterdir())) == 1, 10)
+    (log,) = tmp_path.iterdir()
+    assert str(log) in error
+    assert "Kafka" in log.read_text()
 
 
 @pytest.mark.parametrize(

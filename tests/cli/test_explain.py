@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
@@ -277,3 +278,51 @@ def test_bytes_that_are_no_text_are_refused():
     """Nothing is found by chance in them."""
     result = CliRunner().invoke(cli, ["explain", "-"], input=bytes(range(256)) * 99)
     assert (result.exit_code, "is not UTF-8 text" in result.output) == (2, True)
+
+
+AIOKAFKA_TRACEBACK = """Traceback (most recent call last):
+  File "app.py", line 9, in main
+    await producer.send_and_wait("orders", b"value")
+aiokafka.errors.UnknownError: [Error -1] UnknownError
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [AIOKAFKA_TRACEBACK, AIOKAFKA_TRACEBACK.splitlines()[-1], "UnknownError"]
+)
+def test_an_unknown_error_of_aiokafka_may_hide_another_code(text):
+    """The explanation says so, names a frequent cause, and what to do."""
+    found = explained("-", text=text)
+    assert (found["code"], found["verdict"]["rule"]) == (-1, "code-not-kept")
+    for words in (
+        "aiokafka raises UnknownError for every code that it does not know",
+        "a record without a key for a compacted topic",
+        "Guard the client (kafkaguard.guard), or look at the broker's log",
+    ):
+        assert words in found["caution"]
+    assert f"caution    {found['caution']}" in invoke("explain", "-", text=text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-1",
+        "UNKNOWN_SERVER_ERROR",
+        "kafka.errors.UnknownError: [Error -1] no such thing",
+        "aiokafka.errors.NotCoordinatorError: [Error 16] NotCoordinatorError",
+    ],
+)
+def test_other_errors_have_no_such_caution(text):
+    """A broker's own -1, and a client that knows the codes."""
+    assert explained("-", text=text)["caution"] is None
+    assert "caution" not in invoke("explain", "-", text=text)
+
+
+def test_the_caution_has_the_numbers_of_this_version_of_aiokafka():
+    """63 of 137 codes, by aiokafka 0.14."""
+    aiokafka = pytest.importorskip("aiokafka.errors")
+    if not version("aiokafka").startswith("0.14."):
+        pytest.skip("another version may know other codes")
+    told = explained("UnknownError")["caution"]
+    unknown = BY_CODE.keys() - aiokafka.kafka_errors.keys()
+    assert f"({len(unknown)} of Kafka's {len(BY_CODE)}," in told

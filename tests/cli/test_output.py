@@ -51,6 +51,16 @@ def test_no_word_is_broken(show, width, arguments):
     assert wide - narrow <= left_out
 
 
+@pytest.mark.parametrize("width", range(50, 130, 3))
+def test_no_setting_is_cut_in_the_table_of_a_policy(show, width):
+    """Whole words in lines that are no longer than the terminal, in each width."""
+    lines = show(width, "policy", "check", "default")
+    assert max(map(len, lines)) <= width
+    assert "…" not in "".join(lines)
+    wide = " ".join(show(500, "policy", "check", "default"))
+    assert set(wide.split()) <= {*" ".join(lines).split(), "Use", "Obeys", "Ignores"}
+
+
 def test_a_table_that_fits_nowhere_is_written_as_blocks():
     """Each row is a block of lines, and the names in it stay whole."""
     drawn = PlainTable("Group", "Topic")

@@ -180,10 +180,14 @@ def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, sai
     ("change", "key", "said"),
     [
         ({"select": {"key": "at", "value": "k"}}, "select.key", "column key is bigint"),
-        ({"policy": letters_to("nope")}, "policy.dead_letter.topic", "no such topic"),
+        (
+            {"policy": letters_to("nope")},
+            "policy.dead_letter.topic",
+            "it is the dead-letter topic that the policy needs",
+        ),
         ({"policy": letters_to("TOPIC")}, "policy.dead_letter.topic", "are the same"),
         ({"policy": {"max_attemps": 3}}, "policy.max_attemps", "'max_attempts'?"),
-        ({"sink": {"topic": "nope"}}, "sink.topic", "no such topic"),
+        ({"sink": {"topic": "nope"}}, "sink.topic", "the topic does not exist"),
         ({"sink": {"compacted": False}}, "sink.compacted", "topic is compacted"),
         ({"sink": {"config": {"Kafka.acks": 0}}}, "sink.config.Kafka.acks", "acks=all"),
         ({"sink": {"config": {"lingr.ms": 0}}}, "sink.config.lingr.ms", "no such sett"),

@@ -54,6 +54,41 @@ def test_numbers_out_of_all_bounds_are_wrong_input(arguments, capsys):
     assert printed.out == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["lga"], "No such command 'lga'; did you mean 'lag'?"),
+        (["polic"], "No such command 'polic'; did you mean 'policy'?"),
+        (["policy", "chek", "x"], "No such command 'chek'; did you mean 'check'?"),
+        (["pipeline", "rnu"], "No such command 'rnu'; did you mean 'run'?"),
+        (["xyzzy"], "No such command 'xyzzy'; there are broker, decode, demo,"),
+        (["lag", "--topc", "x"], "No such option '--topc'; did you mean '--topic'?"),
+        (["lag", "--jsno"], "No such option '--jsno'; did you mean '--json'?"),
+        (
+            ["lag", "--group", "x"],
+            "No such option '--group'; GROUPS is given without an option",
+        ),
+        (["lag", "--xyzzyx"], "No such option '--xyzzyx'."),
+    ],
+)
+def test_a_misspelt_command_or_option_is_told_with_the_closest(arguments, said, capsys):
+    """Exit code 2, for people and as JSON."""
+    assert run(arguments) == 2
+    assert f"Error: {said}" in capsys.readouterr().err
+    assert run([*arguments, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"].startswith(said)
+
+
+def test_a_misspelt_setting_is_quoted_with_its_line(tmp_path, capsys):
+    """A name of which a space is a part can be seen to have one."""
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=x:1\nacks\\ =1\n")
+    assert run(["lag", "--config", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert f"{path}, line 2: " in said
+    assert "'acks ': Kafka's client has no such setting; did you mean 'acks'?" in said
+
+
 def test_a_broker_that_there_is_not_is_no_lost_record(kafka_cluster, capsys):
     """`log-dirs --broker 99` speaks of brokers, not of a record to send again."""
     arguments = ["-b", kafka_cluster.bootstrap_servers, "--broker", "99"]

@@ -20,7 +20,8 @@ def test_the_table_of_a_preview_has_a_line_for_each_attempt():
     """Waits, their sums and how many calls get there, in columns."""
     policy = RetryPolicy(name="p", backoff=PLAIN, max_attempts=3, deadline=4)
     head, columns, *rows = str(policy.preview(runs=10)).splitlines()
-    assert head == f"p ({policy.policy_id}), after RETRY, in seconds"
+    said = f"p ({policy.policy_id}): waits in seconds, if the verdict is RETRY"
+    assert said == head
     assert columns.split()[:3] == ["attempt", "expected", "5"]
     assert [row.split() for row in rows] == [
         ["2", "1.000", "1.000", "1.000", "1.000", "1.000", "1.000", "100%"],
@@ -100,6 +101,39 @@ def test_the_schema_tells_editors_the_bounds():
         ({"deadline": 10, "breaker": {"open_for": 10, "when_open": "pause"}}, None),
         ({"deadline": 9, "breaker": {"open_for": 10, "when_open": "fail"}}, None),
         ({"deadline": 9}, None),
+        (
+            {"dead_letter": {"topic": "x"}, "on_reject": "drop"},
+            "dead_letter has no effect with on_reject: drop",
+        ),
+        ({"dead_letter": {"headers": "spring"}}, "has no effect with on_reject: raise"),
+        ({"dead_letter": {"topic": "x"}, "on_reject": "dead_letter"}, None),
+        (
+            {
+                "dead_letter": {"topic": "x"},
+                "overrides": [{"when": {"code": 87}, "on_reject": "dead_letter"}],
+            },
+            None,
+        ),
+        ({"on_reject": "drop"}, None),
+        (
+            {"backoff": {"kind": "linear", "factor": 3}},
+            "backoff.factor (3) has no effect with kind: linear",
+        ),
+        ({"backoff": {"kind": "exponential", "factor": 3}}, None),
+        ({"backoff": {"kind": "linear"}}, None),
+        (
+            {
+                "overrides": [
+                    {"when": {"code": 7}, "backoff": {"kind": "fixed", "factor": 3}}
+                ]
+            },
+            "overrides[0].backoff.factor (3) has no effect with kind: fixed",
+        ),
+        (
+            {"budget": "none", "overrides": [{"when": {"code": 7}, "cost": 2}]},
+            "overrides[0].cost (2) has no effect with budget: none",
+        ),
+        ({"overrides": [{"when": {"code": 7}, "cost": 2}]}, None),
     ],
 )
 def test_a_setting_without_effect_is_doubted(settings, said):
@@ -130,6 +164,12 @@ def test_a_dead_letter_topic_has_no_dead_letters(override, settings, doubted):
     settings = {"dead_letter": {"topic": "dead"}, **settings}
     found = doubts(RetryPolicy(overrides=[one], **settings))
     assert doubted == any("overrides[0] is about topic dead" in each for each in found)
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_a_preset_has_no_setting_without_effect(preset):
+    """Whoever starts from a preset is not warned about it."""
+    assert doubts(load_policy(preset)) == ()
 
 
 def test_a_file_may_be_as_large_as_it_may_be(tmp_path):

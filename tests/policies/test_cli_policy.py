@@ -99,15 +99,62 @@ def test_show_a_preset_with_its_comments():
     assert preset_text("admin").rstrip() == invoke("policy", "show", "admin").rstrip()
 
 
-def test_show_a_file_with_all_that_it_inherits(tmp_path):
-    """As YAML that loads again, and as JSON with the id."""
-    path = tmp_path / "mine.yaml"
-    path.write_text("extends: admin\ndeadline: 3\n")
-    shown = yaml.safe_load(invoke("policy", "show", str(path)))
-    assert (shown["max_attempts"], shown["deadline"]) == (8, 3.0)
-    assert load_policy(str(path)).policy_id == shown.pop("policy_id")
-    assert load_policy(shown) == load_policy(str(path))
-    assert json.loads(invoke("policy", "show", str(path), "--json"))["deadline"] == 3.0
+MINE = """\
+extends: admin
+deadline: unbounded
+budget: none
+dead_letter: {topic: x, limit: {consecutive: 9}}
+overrides:
+  - when: {code: 29, topic: "audit-*"}
+    action: RETRY
+    on_reject: dead_letter
+  - when: {code: 7}
+    backoff: {base: 2}
+"""
+
+
+@pytest.mark.parametrize("text", ["extends: admin\ndeadline: 3\n", MINE])
+def test_show_a_file_with_all_that_it_inherits(tmp_path, text):
+    """As YAML that loads again as the same policy, and as JSON with the id."""
+    path, copy = tmp_path / "mine.yaml", tmp_path / "copy.yaml"
+    path.write_text(text)
+    mine = load_policy(path)
+    shown = invoke("policy", "show", str(path))
+    copy.write_text(shown)
+    assert f"# policy_id: {mine.policy_id}" == shown.splitlines()[0]
+    assert mine.policy_id == load_policy(copy).policy_id
+    assert ": good (" in invoke("policy", "check", str(copy))
+    assert yaml.safe_load(shown)["max_attempts"] == 8
+    assert "null" not in shown.replace("null_key", "")
+    assert "breaker: none" in shown
+    told = json.loads(invoke("policy", "show", str(path), "--json"))
+    assert mine.policy_id == told.pop("policy_id")
+    assert mine.policy_id == load_policy(told).policy_id
+
+
+def test_problems_as_json_have_their_file(wrong, tmp_path):
+    """The file itself, or the one that it extends; a preset is no file."""
+    child = tmp_path / "child.yaml"
+    child.write_text(f"extends: {wrong}\nrescue: maybe\n")
+    for source, files in (
+        (wrong, {wrong}),
+        (str(child), {wrong, str(child)}),
+        (str(tmp_path / "nosuch.yaml"), {str(tmp_path / "nosuch.yaml")}),
+        ("bulk-lod", {None}),
+    ):
+        (result,) = json.loads(invoke("policy", "check", source, "--json", code=2))
+        assert files == {problem["file"] for problem in result["problems"]}
+
+
+def test_preview_warns_as_check_does(tmp_path):
+    """A deadline before the first wait: no attempt, and the reason why."""
+    path = tmp_path / "short.yaml"
+    path.write_text("deadline: 1\nbackoff: {base: 5, jitter: none}\n")
+    warning = "deadline (1 s) is over before the first wait (5 s at least)"
+    assert f"warning: {warning}" in invoke("policy", "preview", str(path))
+    assert f"warning: {warning}" in invoke("policy", "check", str(path))
+    told = json.loads(invoke("policy", "preview", str(path), "--json"))
+    assert [warning] == [text.partition(": no retry")[0] for text in told["warnings"]]
 
 
 def test_preview_as_table_json_and_picture(tmp_path):
@@ -118,7 +165,7 @@ def test_preview_as_table_json_and_picture(tmp_path):
     assert str(preview) == table.rstrip("\n")
     assert preview.to_svg() == svg.read_text()
     data = json.loads(invoke("policy", "preview", "admin", "--seed", "7", "--json"))
-    assert json.loads(preview.to_json()) == data
+    assert {**json.loads(preview.to_json()), "warnings": []} == data
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 from pydantic import Field, ValidationError
 
-from kafkaguard.policies import Backoff, PolicyError, RetryPolicy
+from kafkaguard.policies import Backoff, PolicyError, RetryPolicy, load_policy
 from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.problems import Problem, problems_of
 
@@ -172,6 +172,7 @@ def test_a_problem_is_one_line_with_its_place():
     assert str(Problem("bad", path, 7)) == "line 7: overrides[1].backoff.base: bad"
     assert str(Problem("bad", (), 7, "b.yaml")) == "b.yaml: line 7: bad"
     assert str(Problem("bad")) == "bad"
+    assert str(Problem("bad", ("backoff", "base "))) == "backoff.'base ': bad"
 
 
 def test_problems_are_in_the_order_of_the_file():
@@ -199,3 +200,27 @@ def test_an_inherited_override_is_not_counted_in_a_place():
         RetryPolicy(overrides=[override, override, {**override, "cost": -1}])
     (problem,) = problems_of(caught.value, len, inherited=2)
     assert (problem.path, problem.line) == (("overrides", 0, "cost"), 3)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"deadlin": 3}, "the policy given as a mapping of settings cannot be used:\n"),
+        ("spark-snik", "there is no preset 'spark-snik'; did you mean 'spark-sink'?"),
+        ("nosuch.yaml", "nosuch.yaml cannot be read: No such file or directory"),
+    ],
+)
+def test_the_text_begins_with_what_cannot_be_used(source, said):
+    """A source that is not there is told at once, with the closest name."""
+    with pytest.raises(PolicyError) as caught:
+        load_policy(source)
+    assert said == str(caught.value)[: len(said)]
+
+
+def test_the_environment_is_named_as_such(monkeypatch):
+    """A policy of variables has no file."""
+    monkeypatch.setenv("KAFKAGUARD_POLICY_MAX_ATTEMPTS", "0")
+    with pytest.raises(
+        PolicyError, match="the policy in the environment variables cannot be used"
+    ):
+        load_policy("env")

@@ -128,7 +128,7 @@ def test_durations_are_seconds_or_timedeltas():
             "jitter must be none",
         ),
         ({"deadline": 1, "attempt_timeout": 2}, "must not be above deadline (1)"),
-        ({"budget": {"capacity": 0.5}}, "allows no retry: use null"),
+        ({"budget": {"capacity": 0.5}}, "for no bucket write budget: none"),
         ({"dead_letter": {"topic": "{topics}.dlq"}}, "the only placeholder is {topic}"),
         ({"dead_letter": {"topic": "a b"}}, "not a valid topic name: 1 to 249"),
         ({"overrides": [{"when": {}, "action": "RETRY"}]}, "names no failure"),

@@ -6,6 +6,7 @@ import pickle
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from kafkaguard import errors as e
 from kafkaguard.spark import foreach_batch
@@ -16,6 +17,7 @@ from kafkaguard_adapters.spark.driver.kept import Kept
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import Brokers, kept_for
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.verdicts import NO_TOPIC
 
 KEEP = {"timeout": 300.0, "keep_s": 60.0, "old_timeout": 6.0}
 
@@ -181,3 +183,46 @@ def test_connection_that_breaks_within_a_question_is_waited_for(monkeypatch):
     with pytest.raises(e.ClientNotConnectedError, match="answered within 5 s"):
         brokers.describe(["t"], 5.0)
     assert now == [6.0]  # from 2 on
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """Let each look-up of topics fail with an error about one of them."""
+
+    def call(error):
+        def find(*_, **__):
+            raise error
+
+        monkeypatch.setattr(
+            topics_module, "kept_for", lambda _: SimpleNamespace(find=find)
+        )
+        settings = make_settings("localhost:1", topic="orders", policy="spark-sink")
+        with pytest.raises(e.KafkaGuardError) as caught:
+            topics_module.look_up(settings)
+        return caught.value
+
+    return call
+
+
+NEED = "it is the dead-letter topic that the policy needs (dead_letter.topic)"
+
+
+def test_a_missing_dead_letter_topic_is_named_as_such(refusing):
+    """The caller has named the other topic only; the policy needs this one."""
+    text = "the topic does not exist"
+    missing, target = (
+        errors.make(3, text, topic=topic, api="Metadata", verdict=NO_TOPIC)
+        for topic in ("orders.dlq", "orders")
+    )
+    error = refusing(missing)
+    assert f"{text}; {NEED}" == error.summary
+    assert (error.code, error.topic, error.verdict) == (3, "orders.dlq", NO_TOPIC)
+    assert text == refusing(target).summary
+
+
+def test_a_dead_letter_topic_without_rights_is_named_as_such(refusing):
+    """What the broker said is kept."""
+    denied = KafkaException(KafkaError(29, "go away"))
+    error = refusing(errors.translate(denied, topic="orders.dlq", api="Metadata"))
+    assert f"go away; {NEED}" == error.summary
+    assert isinstance(error, e.TopicAuthorizationFailedError)

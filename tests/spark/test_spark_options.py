@@ -64,9 +64,9 @@ def client(**config):
     ("options", "said"),
     [
         ({"polcy": "none"}, "did you mean 'policy'?"),
-        ({"dead_letter_topic": "d"}, "there is no option dead_letter_topic"),
+        ({"dead_letter_topic": "d"}, "there is no option 'dead_letter_topic'"),
         ({"bootstrap.servers": "b"}, "write kafka.bootstrap.servers"),
-        ({"path": "x"}, "there is no option path"),
+        ({"path": "x"}, "there is no option 'path'"),
         ({"kafka.linger": "5"}, "did you mean 'kafka.linger.ms'?"),
         ({"policy": "spark-snik"}, "did you mean 'spark-sink'?"),
         (
@@ -125,7 +125,7 @@ def test_s07_transactional_id_is_refused_and_says_why():
 )
 def test_s45_producer_setting_without_its_prefix_is_refused(name):
     """Spark's own sink passes over it silently."""
-    said = f"option {name} does nothing without its prefix: write kafka.{name}"
+    said = f"option {name!r} does nothing without its prefix: write kafka.{name}"
     assert said in refused({name: "x"})
 
 

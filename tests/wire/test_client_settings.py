@@ -176,12 +176,13 @@ def test_all_names_of_both_clients_are_known():
         ("Security.Protocol", "; did you mean 'security.protocol'?"),
         ("sasl.pasword", "; did you mean 'sasl.password'?"),
         ("xyzzy", ""),
+        ("acks ", "; did you mean 'acks'?"),
     ],
 )
 def test_name_that_no_client_has_is_refused(name, hint):
     """Passed over, a connection would be in plaintext."""
     given = {"bootstrap.servers": "h", name: "SSL"}
-    text = f"{name}: Kafka's client has no such setting{hint}"
+    text = f"{name!r}: Kafka's client has no such setting{hint}"
     with pytest.raises(errors.ClientConfigurationError) as caught:
         read_settings(given, make)
     assert text == caught.value.summary
@@ -209,7 +210,7 @@ def test_guard_refuses_a_setting_that_its_client_has_not(client, config, name, m
     made = client()
     with pytest.raises(errors.ClientConfigurationError) as caught:
         guard(made, config=config)
-    said = f"guard(): config: {name}: Kafka's client has no such setting; "
+    said = f"guard(): config: {name!r}: Kafka's client has no such setting; "
     assert f"{said}did you mean {meant!r}?" == caught.value.summary
     getattr(made, "close", lambda: None)()
 

@@ -143,7 +143,18 @@ async def read_lag(
         for name, each in committed.items()
         if question.is_meant(each)
     }
-    return LagReport(groups, join.now, broker_errors, sees_all)
+    return LagReport(
+        groups, join.now, broker_errors, sees_all, _committed_topics(committed)
+    )
+
+
+def _committed_topics(committed: Answers) -> frozenset[str]:
+    return frozenset(
+        place.topic
+        for each in committed.values()
+        if isinstance(each, Committed)
+        for place in each.places
+    )
 
 
 def _positions(

@@ -151,7 +151,8 @@ def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
     if said is None:
         return
     if unknown := re.search(r'No such configuration property: "([^"]+)"', said):
-        raise _refuse(unknown[1], _unknown(unknown[1]))
+        name = f"kafka.{unknown[1]}"
+        raise refuse(f"{name!r}: {_unknown(unknown[1])}", setting=name)
     for name, value in settings.items():
         alone = _complaint({**_BESIDE.get(name, {}), name: value})
         if alone is not None:

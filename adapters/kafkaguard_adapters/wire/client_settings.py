@@ -31,6 +31,7 @@ ALIASES: Final = {
     "ssl.truststore.certificates": "ssl.ca.pem",
 }
 _ENTRY: Final = re.compile(r"((?:\\.|[^\\=:\s])+)(\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)
+_LINE: Final = re.compile(r"line \d+")
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -44,7 +45,10 @@ class SettingError(ValueError):
     """
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name}: {why}")
+        place = (
+            name if _LINE.fullmatch(name) else repr(name)
+        )  # shows a space at its end
+        super().__init__(f"{place}: {why}")
         self.name = name
         self.why = why
 

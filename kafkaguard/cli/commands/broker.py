@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from contextlib import contextmanager
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,11 +16,13 @@ from kafkaguard._common.text import plain
 from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.numbers import BROKERS, PARTITIONS
-from kafkaguard.cli.output import PlainTable, console
+from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.testing import ClusterError, KafkaCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from kafkaguard.testing.cluster.broker import Broker
 
 _LOOK_EVERY_S = 0.5
 _PARTS_OF_A_GRANT = 4
@@ -143,7 +146,8 @@ def broker(
     """Run a real Kafka broker on free loopback ports until Ctrl-C.
 
     The first start downloads Kafka (43 MB) and keeps it. When the command ends, however
-    it ends, the brokers end and their data is removed.
+    it ends, the brokers end and their data is removed. Of a broker that ends by itself
+    the log is kept.
 
     Exit code: 0 ended by Ctrl-C or SIGTERM, 1 all brokers ended by themselves, 2 the
     broker could not be started.
@@ -155,10 +159,10 @@ def broker(
             _create(cluster, compacted_topics, {"cleanup.policy": "compact"})
             _grant(cluster, grants)
             _tell(cluster, [*topics, *compacted_topics], as_json=as_json)
-            _wait_until_all_ended(cluster)
+            endings = _wait_until_all_ended(cluster)
     except KeyboardInterrupt:
         return
-    raise click.ClickException("all brokers have stopped by themselves")
+    raise click.ClickException("\n".join([*endings, _GO_ON]))
 
 
 @contextmanager
@@ -254,6 +258,36 @@ def _tables(cluster: KafkaCluster, topics: list[str]) -> Iterator[str | PlainTab
     yield f"Kafka {cluster.version} is ready at {at} - Ctrl-C ends it."
 
 
-def _wait_until_all_ended(cluster: KafkaCluster) -> None:
-    while any(each.is_running for each in cluster.brokers):
+def _wait_until_all_ended(cluster: KafkaCluster) -> list[str]:
+    """Wait for the end of each broker; return how each ended, with a copy of its log.
+
+    While other brokers run, each end is printed at once.
+    """
+    endings: dict[int, str] = {}
+    while True:
+        for each in cluster.brokers:
+            if each.id not in endings and not each.is_running:
+                endings[each.id] = _ending(each)
+                if len(endings) < len(cluster.brokers):
+                    say(endings[each.id], err=True)
+        if len(endings) == len(cluster.brokers):
+            return [endings[node] for node in sorted(endings)]
         time.sleep(_LOOK_EVERY_S)
+
+
+def _ending(node: Broker) -> str:
+    """Say how a broker ended; keep its log, since the cluster removes its own."""
+    code = node.exit_code or 0
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    with NamedTemporaryFile(
+        prefix=f"kafkaguard-broker-{node.id}-", suffix=".log", delete=False
+    ) as kept:
+        kept.write(node.log.read_bytes())
+    return f"broker {node.id} ({node.address}) {how}; its log is kept in {kept.name}"
+
+
+_GO_ON = (
+    "No broker is left, and the data is removed: run the command again for an empty "
+    "cluster. To kill a broker and start it again with its data, use "
+    "kafkaguard.testing.KafkaCluster in Python: cluster.broker(0).kill(), then .start()"
+)

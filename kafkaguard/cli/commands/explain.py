@@ -80,6 +80,7 @@ def explain(  # noqa: PLR0913 - one for each option
     found = _find(_given(error))
     context: dict[str, Any] = {
         "api": request_name(api) or found.api,
+        "client": found.client,
         "null_key": null_key,
         "idempotent": idempotent,
         "transactional": transactional,
@@ -196,11 +197,23 @@ def _as_dict(
         "name": cls.name,
         "meaning": _meaning(found),
         "note": found.note,
+        "caution": _CAUTIONS.get(found.client or ""),
         "class": cls.__name__,
         "families": _families(cls),
         "verdict": _verdict_dict(verdict),
         "depends": [{"when": when, **_verdict_dict(v)} for when, v in others],
     }
+
+
+#: What a client's own error hides, and how to find out more.
+_CAUTIONS = {
+    "aiokafka": (
+        "aiokafka raises UnknownError for every code that it does not know (63 of "
+        "Kafka's 137, such as 87 INVALID_RECORD), so the broker may have answered "
+        "another code. A frequent cause is a record without a key for a compacted "
+        "topic. Guard the client (kafkaguard.guard), or look at the broker's log."
+    ),
+}
 
 
 def _verdict_dict(verdict: Verdict) -> dict[str, Any]:
@@ -251,6 +264,8 @@ def _print(
         (f"why        {verdict.rule.scenario}",),
         (f"rule       {verdict.rule.id} ({verdict.rule.source})",),
     ]
+    if found.client in _CAUTIONS:
+        lines.insert(2, (f"caution    {_CAUTIONS[found.client]}",))
     if found.note is not None:
         lines.insert(2, (f"shown      {plain(found.note)}",))
     if tries is not None:

@@ -11,6 +11,7 @@ import click
 from rich.live import Live
 
 from kafkaguard._cluster.lag import NO_SUCH_GROUP, LagReason
+from kafkaguard._common.closest import did_you_mean
 from kafkaguard.cli.connecting import ask, connect, connection_options, tell
 from kafkaguard.cli.lag_picture import check_writable, lag_picture
 from kafkaguard.cli.lag_table import as_data, table
@@ -139,7 +140,7 @@ def lag(  # noqa: PLR0913 - one for each option
         plot.write_text(_plot(history), encoding="utf-8")
         say(f"wrote {plot}", err=True)
     last = history[-1]
-    for text in (*remarks(last), *_hidden(last)):
+    for text in (*remarks(last), *_hidden(last, topics)):
         say(text, err=True)
     missing = _missing(last, groups, topics) or _unmeasured(last, limit)
     if _too_far(last, limit):
@@ -203,25 +204,39 @@ def _missing(
         if report.sees_all_groups or not report.complete:
             return []
         return [f"there is no group with a commit, {hidden}"]
-    seen = {
-        place.topic
-        for group in report.groups.values()
-        for place, each in group.partitions.items()
-        if each.reason is not LagReason.GONE
-    }
     unknown = [n for n in groups if report.groups[n].state == NO_SUCH_GROUP]
     return [f"there is no group {name}, {hidden}" for name in unknown] + [
-        f"topic {name}: there is none, or no such group has read it"
+        f"{text}{did_you_mean(name, report.committed_topics - {name})}"
         for name in topics
-        if name not in seen
+        if (text := _missing_topic(report, groups, name))
     ]
 
 
-def _hidden(report: LagReport) -> list[str]:
+def _missing_topic(report: LagReport, groups: tuple[str, ...], name: str) -> str | None:
+    """Say why the report has no lag of a topic; None if it has, or has an error."""
+    reasons = {
+        each.reason
+        for group in report.groups.values()
+        for each in group.partitions.values()
+        if each.topic == name
+    }
+    if reasons == {LagReason.GONE}:
+        hidden = "or this user may not see it (the operation Describe)"
+        return f"there is no topic {name}, {hidden}"
+    if reasons or groups:
+        return None
+    which = "" if report.complete else " whose offsets could be read"
+    if report.sees_all_groups is False:
+        which = " that this user may Describe"
+    return f"no group{which} has committed offsets for topic {name}"
+
+
+def _hidden(report: LagReport, topics: tuple[str, ...]) -> list[str]:
     """Say that a list of all groups is one of those that this user may see."""
     if report.sees_all_groups is False and report.groups:
         return ["these are the groups that this user may Describe; there may be others"]
-    if report.sees_all_groups and not report.groups and report.complete:
+    is_empty = report.complete and not report.groups and not topics
+    if report.sees_all_groups and is_empty:
         return ["the cluster has no group with a commit"]
     return []
 

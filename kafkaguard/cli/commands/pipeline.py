@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkaguard.cli.group import Problem
+from kafkaguard.cli.group import Problem, SuggestingGroup
 from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.cli.progress import Progress
 from kafkaguard.cli.spark_session import NotStarted, connector, java_home, spark_session
@@ -47,7 +47,7 @@ class Interrupted(Problem):
     exit_code = 130
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def pipeline() -> None:
     """Run a pipeline file: from a source, with Spark, into a topic."""
 

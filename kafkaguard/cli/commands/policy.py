@@ -11,7 +11,7 @@ import yaml
 from click.shell_completion import CompletionItem
 
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard.cli.group import Problem
+from kafkaguard.cli.group import Problem, SuggestingGroup
 from kafkaguard.cli.lag_picture import check_writable
 from kafkaguard.cli.numbers import ROWS, RUNS
 from kafkaguard.cli.output import PlainTable, console, say
@@ -25,6 +25,7 @@ from kafkaguard_policies import (
     preset_text,
     presets,
 )
+from kafkaguard_policies.reading.sources import ENDINGS
 
 _WRONG_INPUT = Problem.exit_code
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -45,7 +46,7 @@ def _complete(
     return [*map(CompletionItem, names)] or [CompletionItem(begun, type="file")]
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def policy() -> None:
     """Check, show, preview and compare retry policies.
 
@@ -79,7 +80,7 @@ def _checked(source: str) -> dict[str, Any]:
     except PolicyError as error:
         problems = [
             {
-                "file": p.source,
+                "file": p.source or _file_of(error),
                 "line": p.line,
                 "path": list(p.path),
                 "message": p.message,
@@ -100,6 +101,11 @@ def _checked(source: str) -> dict[str, Any]:
             for use, obeyed in USES.items()
         },
     }
+
+
+def _file_of(error: PolicyError) -> str | None:
+    """Return the file that cannot be used; None for presets and the environment."""
+    return error.source if error.source.endswith(ENDINGS) else None
 
 
 def _uses_table(uses: dict[str, dict[str, list[str]]]) -> PlainTable:
@@ -124,21 +130,42 @@ def _verdict_line(result: dict[str, Any]) -> str:
 @click.argument("source", required=False, shell_complete=_complete)
 @_JSON
 def show(source: str | None, *, as_json: bool) -> None:
-    """Print all settings of SOURCE; without SOURCE, list the presets."""
+    """Print all settings of SOURCE; without SOURCE, list the presets.
+
+    The output is a policy file, with the policy's id in a comment. With --json the id
+    is the key policy_id, which a policy file cannot have.
+    """
     if source is None:
         _list_presets(as_json=as_json)
     elif not as_json and source in presets():
         click.echo(preset_text(source).rstrip())
     else:
         loaded = _load(source)
-        content = {**loaded.model_dump(mode="json"), "policy_id": loaded.policy_id}
-        click.echo(_text(content, as_json=as_json))
+        click.echo(_as_json(loaded) if as_json else _as_file(loaded))
 
 
-def _text(content: dict[str, Any], *, as_json: bool) -> str:
-    if as_json:
-        return json.dumps(content, indent=2)
-    return yaml.safe_dump(content, sort_keys=False).rstrip()
+def _as_json(loaded: RetryPolicy) -> str:
+    content = {**loaded.model_dump(mode="json"), "policy_id": loaded.policy_id}
+    return json.dumps(content, indent=2)
+
+
+def _as_file(loaded: RetryPolicy) -> str:
+    """Write a policy as a file that loads as the same policy."""
+    content = loaded.model_dump(mode="json")
+    letters = loaded.dead_letter.model_dump(mode="json", exclude={"limit"})
+    limit = loaded.dead_letter.limit
+    letters["limit"] = limit and limit.model_dump(mode="json", exclude_none=True)
+    content["dead_letter"] = _with_words(letters)
+    content["overrides"] = [
+        each.model_dump(mode="json", exclude_defaults=True) for each in loaded.overrides
+    ]
+    settings = yaml.safe_dump(_with_words(content), sort_keys=False).rstrip()
+    return f"# policy_id: {loaded.policy_id}\n{settings}"
+
+
+def _with_words(settings: dict[str, Any]) -> dict[str, Any]:
+    """Write ``none`` for each setting that is absent."""
+    return {k: "none" if value is None else value for k, value in settings.items()}
 
 
 def _list_presets(*, as_json: bool) -> None:
@@ -183,7 +210,8 @@ def preview(
     if action.upper() not in Action.__members__:
         raise Problem(f"no action {action!r}; there are {', '.join(Action)}")
     try:
-        drawn = _load(source).preview(
+        loaded = _load(source)
+        drawn = loaded.preview(
             action=Action(action.upper()), seed=seed, runs=runs, limit=limit
         )
     except ValueError as error:
@@ -191,9 +219,12 @@ def preview(
     if svg is not None:
         svg.write_text(drawn.to_svg(), encoding="utf-8")
     if as_json:
-        click.echo(drawn.to_json())
+        told = {**drawn.to_dict(), "warnings": doubts(loaded)}
+        click.echo(json.dumps(told, indent=2))
     else:
         say(drawn)
+        for text in doubts(loaded):
+            say(f"warning: {text}")
 
 
 @policy.command()

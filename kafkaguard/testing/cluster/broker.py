@@ -60,6 +60,14 @@ class Broker:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def exit_code(self) -> int | None:
+        """The exit code of its last process, None while it runs.
+
+        A process that a signal killed has the negative number of the signal.
+        """
+        return None if self._process is None else self._process.poll()
+
+    @property
     def is_serving(self) -> bool:
         """Whether its process is there and not paused."""
         return self.is_running and not self._paused

@@ -16,7 +16,8 @@ def doubts(policy: PolicyDocument) -> tuple[str, ...]:
     Returns:
         A sentence for each: both settings, what happens, and what would work.
     """
-    return (*_no_retry(policy), *_no_probe(policy), *_own_letters(policy))
+    checks = (_no_retry, _no_probe, _own_letters, _no_letters, _no_factor, _no_budget)
+    return tuple(text for check in checks for text in check(policy))
 
 
 def _no_retry(policy: PolicyDocument) -> Iterator[str]:
@@ -53,6 +54,40 @@ def _own_letters(policy: PolicyDocument) -> Iterator[str]:
                 f"dead_letter.topic itself: a record that it refuses has no dead "
                 f"letter and fails; name another topic, or give that override "
                 f"on_reject: raise"
+            )
+
+
+def _no_letters(policy: PolicyDocument) -> Iterator[str]:
+    default = type(policy).model_fields["dead_letter"].default
+    if policy.dead_letter == default or "dead_letter" in policy.ways_of_rejecting:
+        return
+    yield (
+        f"dead_letter has no effect with on_reject: {policy.on_reject}: no record "
+        f"becomes a dead letter; give on_reject: dead_letter, or leave dead_letter out"
+    )
+
+
+def _no_factor(policy: PolicyDocument) -> Iterator[str]:
+    parts = {"backoff": policy.backoff} | {
+        f"overrides[{index}].backoff": each.backoff
+        for index, each in enumerate(policy.overrides)
+        if each.backoff is not None
+    }
+    for place, part in parts.items():
+        default = type(part).model_fields["factor"].default
+        if part.kind != "exponential" and part.factor != default:
+            yield (
+                f"{place}.factor ({part.factor:g}) has no effect with kind: "
+                f"{part.kind}; give kind: exponential, or leave factor out"
+            )
+
+
+def _no_budget(policy: PolicyDocument) -> Iterator[str]:
+    for index, override in enumerate(policy.overrides):
+        if policy.budget is None and override.cost is not None:
+            yield (
+                f"overrides[{index}].cost ({override.cost:g}) has no effect with "
+                f"budget: none; give a budget, or leave cost out"
             )
 
 

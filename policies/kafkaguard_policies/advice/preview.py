@@ -59,12 +59,15 @@ class Preview:
         """Return an SVG picture of the schedule."""
         from kafkaguard_policies.advice.schedule_picture import schedule_picture
 
-        title = f"{self.policy} ({self.policy_id}) after {self.action}"
+        title = f"{self.policy} ({self.policy_id}), if the verdict is {self.action}"
         return schedule_picture(title, self.rows, self.deadline, self.ending)
 
     def __str__(self) -> str:
         """Return a table."""
-        head = f"{self.policy} ({self.policy_id}), after {self.action}, in seconds"
+        head = (
+            f"{self.policy} ({self.policy_id}): waits in seconds, if the verdict is "
+            f"{self.action}"
+        )
         if self.ending is not None:
             return f"{head}\n{self.ending}"
         columns = (

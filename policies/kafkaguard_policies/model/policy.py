@@ -130,7 +130,10 @@ class Budget(Part):
     @classmethod
     def _holds_one(cls, value: float) -> float:
         if value < 1:
-            raise ValueError("a bucket of less than 1 token allows no retry: use null")
+            raise ValueError(
+                "a bucket of less than 1 token allows no retry: for no bucket write "
+                "budget: none"
+            )
         return value
 
 

@@ -34,9 +34,15 @@ class Problem:
         file = "" if self.source is None else f"{self.source}: "
         line = file if self.line is None else f"{file}line {self.line}: "
         where = "".join(
-            f"[{key}]" if isinstance(key, int) else f".{key}" for key in self.path
+            f"[{key}]" if isinstance(key, int) else f".{_shown(key)}"
+            for key in self.path
         ).lstrip(".")
         return f"{line}{where}: {self.message}" if where else f"{line}{self.message}"
+
+
+def _shown(key: str) -> str:
+    """Quote a key whose spaces or empty text nobody would see."""
+    return key if key and key.isprintable() and " " not in key else repr(key)
 
 
 class PolicyError(ValueError):
@@ -56,8 +62,20 @@ class PolicyError(ValueError):
 
     def __str__(self) -> str:
         """Return all problems, one in each line."""
+        match self.problems:
+            # Such as a file that cannot be read: the message names the source.
+            case [Problem(message, (), None)] if self.source in message:
+                return message
         listed = "".join(f"\n  {problem}" for problem in self.problems)
-        return f"the policy in {self.source} cannot be used:{listed}"
+        place = _PLACES.get(self.source, f"in {self.source}")
+        return f"the policy {place} cannot be used:{listed}"
+
+
+#: Where a policy without a name of its own is written.
+_PLACES = {
+    "dict": "given as a mapping of settings",
+    "environment": "in the environment variables",
+}
 
 
 def problems_of(

@@ -20,7 +20,8 @@ from kafkaguard_policies.retry_policy import RetryPolicy
 
 _PRESETS = files("kafkaguard_policies") / "presets"
 _MAX_DEPTH = 10
-_ENDINGS = (".yaml", ".yml", ".toml")
+#: How the names of policy files end.
+ENDINGS = (".yaml", ".yml", ".toml")
 
 
 def presets() -> tuple[str, ...]:
@@ -83,7 +84,7 @@ def load_policy(source: RetryPolicy | Mapping[str, Any] | str | Path) -> RetryPo
 
 def _read(source: str, folder: Path | None) -> tuple[Document, Path | None]:
     """Read a file or a preset; return it with the folder for ``extends``."""
-    if not source.endswith(_ENDINGS):
+    if not source.endswith(ENDINGS):
         _refuse_other_ending(source, folder or Path())
         return _preset(source), None
     path = (folder or Path()) / source

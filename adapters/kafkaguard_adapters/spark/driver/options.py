@@ -51,10 +51,10 @@ def from_options(options: Mapping[str, str]) -> SinkSettings:
 
 def _unknown(name: str) -> str:
     if name in known_names("java", "librdkafka"):
-        return f"option {name} does nothing without its prefix: write kafka.{name}"
+        return f"option {name!r} does nothing without its prefix: write kafka.{name}"
     hint = did_you_mean(name, _OWN) or did_you_mean(name, [_SERVERS])
     known = ", ".join(_OWN)
-    return f"there is no option {name}{hint}; the options are {known} and kafka.*"
+    return f"there is no option {name!r}{hint}; the options are {known} and kafka.*"
 
 
 def _text(_name: str, value: str) -> str:

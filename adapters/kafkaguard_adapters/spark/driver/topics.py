@@ -275,12 +275,17 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
         KafkaGuardError: A topic is missing, no broker answers, or a topic is not as
             declared.
     """
-    topics = kept_for(settings.client).find(
-        settings.topics,
-        timeout=settings.patience_s or ANSWER_TIMEOUT_S,
-        keep_s=keep_s,
-        old_timeout=ANSWER_TIMEOUT_S if settings.patience_s else None,
-    )
+    try:
+        topics = kept_for(settings.client).find(
+            settings.topics,
+            timeout=settings.patience_s or ANSWER_TIMEOUT_S,
+            keep_s=keep_s,
+            old_timeout=ANSWER_TIMEOUT_S if settings.patience_s else None,
+        )
+    except _OF_A_TOPIC as error:
+        if error.topic is None or error.topic != settings.dead_letter_topic:
+            raise
+        raise _about_letters(error) from None
     if settings.topic:
         topics[settings.topic] = as_declared(topics[settings.topic], settings.compacted)
     if settings.dead_letter_topic and topics[settings.dead_letter_topic].compacted:
@@ -291,6 +296,21 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
             setting=DEAD_LETTER,
         )
     return topics
+
+
+_OF_A_TOPIC = (e.UnknownTopicOrPartitionError, e.TopicAuthorizationFailedError)
+
+
+def _about_letters(error: e.KafkaGuardError) -> e.KafkaGuardError:
+    """Add why the write needs a topic that the caller may not have named."""
+    need = "it is the dead-letter topic that the policy needs (dead_letter.topic)"
+    return errors.make(
+        error.code or type(error),
+        "; ".join(filter(None, (error.summary or error.broker_message, need))),
+        topic=error.topic,
+        api=error.api,
+        verdict=error.verdict,
+    )
 
 
 def as_declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:

@@ -41,6 +41,24 @@ def _expanded(value: str) -> str:
         raise ValueError("write ${NAME} for a variable, and $$ for a dollar") from None
 
 
+def _filled(value: str) -> str:
+    """Put in environment variables, and refuse a value of which nothing is left.
+
+    The host of an address may be what is missing, as in ``${HOST}:9092``.
+    """
+    filled = _expanded(value)
+    if filled.strip(" ,") and not _NO_HOST.search(filled):
+        return filled
+    names = dict.fromkeys(Template(value).get_identifiers())
+    empty = [name for name in names if not os.environ[name].strip()]
+    if empty:
+        are = "variable {} is" if len(empty) == 1 else "variables {} are"
+        raise ValueError(f"the environment {are.format(' and '.join(empty))} empty")
+    if not filled.strip(" ,"):
+        raise ValueError("must not be empty")
+    return filled
+
+
 def _expression(value: str) -> str:
     """Refuse a variable in an SQL expression, where it is not replaced."""
     if found := _VARIABLE.search(value):
@@ -53,6 +71,7 @@ def _expression(value: str) -> str:
 
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+_NO_HOST = re.compile(r"(?:^|,)\s*:")
 OnMalformed = Literal["raise", "dead_letter"]
 Option = Annotated[str, BeforeValidator(_as_option)]
 Expanded = Annotated[Option, AfterValidator(_expanded)]
@@ -66,7 +85,7 @@ PolicyText = Annotated[
     Field(union_mode="left_to_right"),
     BeforeValidator(_policy),
 ]
-ExpandedPath = Annotated[Text, AfterValidator(_expanded), Field(min_length=1)]
+ExpandedPath = Annotated[Text, AfterValidator(_filled), Field(min_length=1)]
 
 
 class Source(Part):
@@ -106,7 +125,7 @@ class Select(Part):
 class Sink(Part):
     """Where records go."""
 
-    bootstrap_servers: Expanded
+    bootstrap_servers: Annotated[Option, AfterValidator(_filled)]
     """The brokers' addresses."""
     topic: Text | None = None
     """The topic. Default: as ``select.topic`` says."""
