@@ -84,7 +84,7 @@ class Driver(_Driver[T]):
     """Runs a plain function."""
 
     def run(self) -> T:
-        """Driver until it succeeds or is given up."""
+        """Make attempts until one succeeds or the call ends."""
         if not self._began:
             self.attempt()
         if self.step.kind == "again":
@@ -131,7 +131,7 @@ class AsyncDriver(_Driver[T]):
     """Runs a coroutine function."""
 
     async def run(self) -> T:
-        """Driver until it succeeds or is given up."""
+        """Make attempts until one succeeds or the call ends."""
         if not self._began:
             await self.attempt()
         if self.step.kind == "again":

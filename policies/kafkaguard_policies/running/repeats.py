@@ -31,7 +31,7 @@ _PARTITIONS: Final = re.compile(
 def says_done(error: Exception, verdict: Verdict) -> bool:
     """Return whether an answer to a repeated change means that it was made before.
 
-    A number of partitions is refused for other reasons too; the text tells.
+    A number of partitions is refused for other reasons too, so the text is checked.
     """
     if verdict.rule.id not in DONE_BEFORE:
         return False
