@@ -133,7 +133,8 @@ class ConsumerContract:
 
         Without `assign` it has no partitions yet. It reads from the earliest offset,
         and commits nothing by itself unless `auto_commit` is given (seconds). `factory`
-        says whether the guard builds the client; `kind` is the class, `on_event` a hook.
+        says whether the guard builds the client. `kind` is the class, `on_event` a
+        hook.
         """
         raise NotImplementedError
 
