@@ -164,7 +164,7 @@ class Attempts:
         return True
 
     def handed_over(self, topic: str) -> None:
-        """Record a hand-over of a topic; later failures draw and pay anew."""
+        """Record a hand-over; later failures of the topic draw a wait and pay again."""
         self._draws.pop(topic, None)
         self._paid.discard(topic)
         self._barred.discard(topic)

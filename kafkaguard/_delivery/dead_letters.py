@@ -193,7 +193,7 @@ def letter(
 
     Args:
         record: The refused record; its key and its other headers are kept.
-        error: Why.
+        error: Why it was refused.
         topic: The dead-letter topic.
         limit: The largest batch of that topic in bytes, or None if unknown.
         errors: Makes the client's errors.

@@ -72,7 +72,7 @@ class ClientLife:
         """Record that building failed; the next attempt follows after a pause.
 
         Args:
-            error: Why.
+            error: Why building failed.
             now: The time.
             is_final: No further attempt until a send requests one.
         """

@@ -134,7 +134,7 @@ class Fates:
 
         Args:
             record: The record, which was not written.
-            error: Why.
+            error: Why it failed.
             now: The time.
         """
         ruling = self._ruling(error)

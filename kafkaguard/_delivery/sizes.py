@@ -15,7 +15,7 @@ BATCH_HEADER_BYTES = 61
 #: Attributes, and the deltas of time and offset, which are 0 in the first record.
 FIXED_BYTES = 3
 _BITS_A_BYTE = 7
-#: A number that is not below one of these needs one more byte.
+#: From each of these numbers on, the encoding is one byte longer.
 NUMBER_STEPS = (1 << 6, 1 << 13, 1 << 20, 1 << 27)
 
 

@@ -35,7 +35,7 @@ class BreakerOpenError(ClientNotConnectedError):
     name = "BREAKER_OPEN"
 
     def __str__(self) -> str:
-        """Say since when the breaker is open, and when it lets a probe through."""
+        """Describe since when the breaker is open, and when a probe is allowed."""
         place = f" [{self.place}]" if self.place else ""
         said = self.summary or self.broker_message
         return f"{self.name}{place}: {said}; nothing was sent"

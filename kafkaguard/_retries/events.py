@@ -95,7 +95,7 @@ class GiveUpEvent(Event):
     """There will be no other attempt.
 
     Attributes:
-        reason: Why.
+        reason: Why the call or record is given up.
         attempts: The number of attempts.
         elapsed: Seconds since the first attempt began.
         error: Kafka's name of the last error.
@@ -114,7 +114,7 @@ class RejectEvent(Event):
 
     Attributes:
         error: Kafka's name of the error.
-        on_reject: What the policy does with such a record.
+        on_reject: What the policy does with the record.
     """
 
     name: ClassVar[str] = "kafkaguard.reject"

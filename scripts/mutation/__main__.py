@@ -211,7 +211,7 @@ def _report(
 
 
 def _share(name: str | None, fresh: Counter[str], total: Counter[str]) -> float:
-    """Return the share of changes, in a room or in all, not noticed and not accepted."""
+    """Return the share of changes that are neither noticed nor accepted."""
     if name is None:
         return fresh.total() / max(1, total.total())
     return fresh[name] / total[name]

@@ -48,7 +48,7 @@ class Workspace:
         return self.folder / f"broker-{node}.properties"
 
     def spawn(self, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-        """Start a process that ignores Ctrl-C and appends its output to a log."""
+        """Start a process that Ctrl-C does not reach; its output is added to a log."""
         with log.open("ab") as output:
             process = subprocess.Popen(
                 ["/bin/sh", "-c", _ANNOUNCED, "sh", *command],

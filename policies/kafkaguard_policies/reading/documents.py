@@ -63,7 +63,7 @@ def parse(text: str, source: str) -> Document:
 
 
 def read_document(text: str, source: str) -> Document:
-    """Read a document; TOML if ``source`` ends in ``.toml``, else YAML.
+    """Read a document: TOML if ``source`` ends in ``.toml``, otherwise YAML.
 
     Raises:
         PolicyError: It is not well-formed, or is not a mapping.
