@@ -321,7 +321,11 @@ class Fates:
         self._hold(letter)
 
     def _room(self, topic: str, error: KafkaGuardError) -> int | None:
-        """Return the size limit of a dead letter in its topic."""
+        """Return the size limit of a dead letter in bytes, or None.
+
+        If the client compresses batches, the topic's limit counts only for records that
+        were too large, because other letters may fit when they are compressed.
+        """
         most, client = self._limits.most(topic), self._traits.largest_request
         if self._traits.compresses and error.code != MESSAGE_TOO_LARGE:
             most = None

@@ -45,7 +45,7 @@ _BUG = 70
 class LazyGroup(click.Group):
     """A group that shows its commands without importing them."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
         """Return the names of the commands."""
         return sorted(COMMANDS)
 
@@ -67,7 +67,7 @@ class LazyGroup(click.Group):
 
     def format_commands(
         self,
-        ctx: click.Context,  # noqa: ARG002 - click's
+        ctx: click.Context,  # noqa: ARG002 - click passes it
         formatter: click.HelpFormatter,
     ) -> None:
         """Write the list of commands."""
@@ -163,7 +163,7 @@ def _run(arguments: list[str], *, debug: bool) -> int:
         return problem.exit_code
     except OSError:
         raise
-    except Exception as bug:  # noqa: BLE001 - a person gets a line, and the way to more
+    except Exception as bug:  # noqa: BLE001 - users get one line, and how to get more
         return _report_bug(bug, as_json="--json" in arguments, debug=debug)
     return done if isinstance(done, int) else 0
 

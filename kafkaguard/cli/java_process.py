@@ -48,7 +48,7 @@ def java_ends() -> Iterator[None]:
     except BaseException:
         for process in started:
             _end(process)
-        if getattr(SparkContext._gateway, "proc", None) in started:  # noqa: SLF001 - PySpark has no other word for it
+        if getattr(SparkContext._gateway, "proc", None) in started:  # noqa: SLF001 - PySpark has no public name for it
             SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - likewise
         raise
     finally:

@@ -106,7 +106,7 @@ def _start(builder: SparkSession.Builder, log: Path) -> SparkSession:
 
 
 def _reason(log: str) -> str | None:
-    """Find the line of Spark's output with the reason, which is not the last line."""
+    """Find the reason in Spark's output, whose last line is a stack frame."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     told = [
         line for line in lines if not line.startswith(("at ", "...", *_EMPTY_WORDS))

@@ -147,7 +147,7 @@ class Delay:
     before: bool = False
     exclusive: ClassVar[bool] = False
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
         """Add to the delay."""
         if self.before:
             plan.delay_before += self.seconds
@@ -168,7 +168,7 @@ class Throttle:
     seconds: float
     exclusive: ClassVar[bool] = False
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
         """Set ``throttle_time_ms``."""
         plan.throttle = self.seconds
         return plan.layout is not None
@@ -187,7 +187,7 @@ class Break:
     damage: Callable[[bytes], bytes] | None = None
     exclusive: ClassVar[bool] = True
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
         """Record how; the first breakage counts."""
         if plan.breakage is not None:
             return False
@@ -207,7 +207,7 @@ class Empty:
     written: bool = True
     exclusive: ClassVar[bool] = True
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
         """Empty the answer."""
         plan.empty = True
         plan.made_here = plan.made_here or not self.written
@@ -225,7 +225,7 @@ class Edit:
     function: Callable[[Any], None]
     exclusive: ClassVar[bool] = False
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
         """Record the function."""
         plan.edits.append(self.function)
         return plan.layout is not None
@@ -242,7 +242,7 @@ class Down:
     seconds: float
     exclusive: ClassVar[bool] = True
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
         """Record for how long."""
         plan.down = self.seconds
         return True
@@ -265,7 +265,7 @@ class Versions:
     high: int
     exclusive: ClassVar[bool] = False
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
         """Close the connection of a request in another version, as a broker does."""
         if self.low <= plan.request.version <= self.high:
             return False

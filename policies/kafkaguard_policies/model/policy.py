@@ -83,8 +83,8 @@ class Backoff(Part):
     """The longest wait, unless the broker asks for a longer one."""
     jitter: Literal["none", "full", "equal"] = "full"
     """Draw each wait between 0 and its full length (``full``) or between half and full
-    length (``equal``), or do not change it (``none``). ``decorrelated`` waits are random
-    by themselves, so their default is ``none``."""
+    length (``equal``), or do not change it (``none``). ``decorrelated`` waits are
+    random by themselves, so their default is ``none``."""
     honour_throttle: StrictBool = True
     """Wait at least as long as the broker's ``throttle_time_ms`` asks."""
 

@@ -79,7 +79,7 @@ class PolicyWatcher:
                 self.policy = load_policy(self.source)
             except PolicyError as error:
                 problem = str(error)
-            except Exception as error:  # noqa: BLE001 - said once, not at every look
+            except Exception as error:  # noqa: BLE001 - reported once, not at every check
                 problem = f"{self.source} cannot be read: {error!r}"
             if (self.policy, problem) == (old, self._problem):
                 return None

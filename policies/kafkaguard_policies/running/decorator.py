@@ -29,7 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def retry(  # noqa: PLR0913 - what is known about the calls, by name
+def retry(  # noqa: PLR0913 - facts about the calls, by name
     policy: RetryPolicy | PolicyWatcher | Mapping[str, Any] | str = "default",
     *,
     api: str | None = None,

@@ -121,7 +121,7 @@ class Driver(_Driver[T]):
     def _repaired(self) -> bool:
         try:
             _check_repair(self._due_repair())
-        except Exception as error:  # noqa: BLE001 - it is told, with the last failure
+        except Exception as error:  # noqa: BLE001 - reported with the last failure
             self.step = self._call.repair_failed(error)
             return False
         return True
@@ -176,7 +176,7 @@ class AsyncDriver(_Driver[T]):
                 async with asyncio.timeout(self._call.attempt_timeout):
                     answer = await answer
             _check_repair(answer)
-        except Exception as error:  # noqa: BLE001 - it is told, with the last failure
+        except Exception as error:  # noqa: BLE001 - reported with the last failure
             self.step = self._call.repair_failed(error)
             return False
         return True

@@ -64,7 +64,7 @@ def tell_done(
         return
     try:
         answer = (found or None) if confirm is None else confirm()
-    except Exception:  # noqa: BLE001 - the look is the caller's
+    except Exception:  # noqa: BLE001 - the check is the caller's
         _log.exception("an earlier attempt has made it, and confirm() raised")
         return
     if answer is False or isinstance(answer, str):

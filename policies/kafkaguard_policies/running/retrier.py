@@ -63,7 +63,7 @@ class Retrier:
         random: Returns random numbers from 0 to below 1.
     """
 
-    def __init__(  # noqa: PLR0913 - everything that is not its own is handed in
+    def __init__(  # noqa: PLR0913 - clock, sleep and randomness are arguments
         self,
         policy: RuledPolicy,
         context: CallContext | None = None,
