@@ -257,7 +257,7 @@ class Judge:
         )
 
     def _refused(self, refusal: Refusal, known: Known) -> KafkaGuardError:
-        # An answer about this record alone is more exact than the facts about the topic.
+        # An answer about this record alone is more exact than facts about the topic.
         is_vague = refusal.blame == "unknown" and not known.alone
         context: dict[str, Any] = {
             "null_key": refusal.null_key,

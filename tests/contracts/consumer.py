@@ -249,7 +249,7 @@ class ConsumerContract:
     def test_a_partition_that_waits_is_in_the_lag(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
-        """`lag()` without a group is about the assignment, by position and by commit."""
+        """`lag()` without a group is about the assignment: by position and commit."""
         fill(kafka_cluster, kafka_topic, 10)
         with self.open(
             kafka_faults.bootstrap_servers, assign=three(kafka_topic), group=kafka_topic
