@@ -26,8 +26,8 @@ _GRACE_S: Final = 10
 def java_ends() -> Iterator[None]:
     """End the Java that PySpark starts in the block: if the block fails, or at exit.
 
-    The process is killed 10 s after SIGTERM. If PySpark already has a Java, it starts
-    none, and the existing one stays.
+    The process gets SIGTERM, and is killed if it has not ended after 10 s. If PySpark
+    already has a Java, it starts none, and the existing one stays.
     """
     from pyspark import SparkContext
 
