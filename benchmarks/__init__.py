@@ -1,1 +1,1 @@
-"""What guarding costs, measured. ``python -m benchmarks [NAME ...]``."""
+"""Benchmarks of what guarding costs: ``python -m benchmarks [NAME ...]``."""

@@ -1,7 +1,7 @@
-"""Run the benchmarks that are named, or all.
+"""Run the named benchmarks, or all.
 
-Ratios of one run are what counts: two runs on a busy machine cannot be compared. A
-benchmark fails when it misses its limit.
+Compare only ratios of one run, because two runs on a busy machine differ. A benchmark
+fails if it misses its limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import benchmarks
 
 
 def main() -> int:
-    """Run them; return 1 if one of them missed its limit."""
+    """Run the benchmarks; return 1 if one of them missed its limit."""
     there = sorted(
         module.name
         for module in pkgutil.iter_modules(benchmarks.__path__)

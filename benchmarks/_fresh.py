@@ -1,7 +1,7 @@
-"""Measuring in fresh processes.
+"""Measure in fresh processes.
 
-How a process happens to lie in memory, and what its compilers have seen so far, is
-worth more than some differences that are measured here. So: the median of several.
+The memory layout of a process and the state of its compilers matter more than some of
+the measured differences. So the result is the median of several processes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ RUNS = 5
 
 
 def in_fresh_processes(function, *args, runs=RUNS):
-    """Call a function in one process after the other; return what each returned."""
+    """Call a function in several processes in turn; return all results."""
     spawn = get_context("spawn")
     with ProcessPoolExecutor(1, spawn, max_tasks_per_child=1) as pool:
         return [pool.submit(function, *args).result() for _ in range(runs)]

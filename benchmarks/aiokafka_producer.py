@@ -1,9 +1,9 @@
 """What guarding aiokafka's producer costs, on a real broker.
 
-A bare and a guarded producer stand in one event loop and take turns: 5,000 records of
-100 bytes with a key, from the first ``send`` until all futures have their outcome, in
-CPU time of the process, since the broker's share differs from run to run. In short
-turns, so that both meet the same machine; and in fresh processes.
+A bare and a guarded producer take turns in one event loop: 5,000 records of 100 bytes
+with a key, from the first ``send`` until all futures have their outcome. The measure is
+the CPU time of the process, because the broker's share differs from run to run. Turns
+are short, so that both see the same machine; and the processes are fresh.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafkaguard import guard
 from kafkaguard.testing import KafkaCluster
 
 RECORDS = 5_000
-#: In each of the processes, 200,000 records of each kind in all.
+#: Pairs in each process; in all 200,000 records of each kind.
 PAIRS = 9
 WARM_UP = 2
 VALUES = [b"%0100d" % n for n in range(1000)]
@@ -32,7 +32,7 @@ LIMIT = 1.05
 
 
 async def cost(producer, topic):
-    """Return the CPU microseconds of one record, until all are delivered."""
+    """Return the CPU time of one record in microseconds, until all are delivered."""
     gc.collect()
     start = time.process_time()
     futures = [
@@ -44,7 +44,7 @@ async def cost(producer, topic):
 
 
 async def compare(servers, topic):
-    """Return the costs of both kinds, in turn, each first half of the time."""
+    """Return the costs of both kinds, measured in turns of changing order."""
     config = {
         "bootstrap_servers": servers,
         "enable_idempotence": True,
@@ -66,7 +66,7 @@ async def compare(servers, topic):
 
 
 def measure(servers, topic):
-    """Compare in this process."""
+    """Compare both kinds in this process."""
     return asyncio.run(compare(servers, topic))
 
 

@@ -1,8 +1,8 @@
 """What guarding confluent-kafka's producer costs, on a real broker.
 
-200,000 records of 100 bytes with delivery callbacks, from the first ``produce`` until
-``flush`` returns; bare and guarded in turn, in fresh processes. And the memory of those
-that wait in the queue, in a process for each kind.
+The time is that of 200,000 records of 100 bytes with delivery callbacks, from the first
+``produce`` until ``flush`` returns; bare and guarded in turn, in fresh processes. The
+memory is that of the records in the queue, in a process for each kind.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def make(kind, servers, topic):
 
 
 def seconds(kind, servers, topic):
-    """Return the seconds until all records are delivered and told."""
+    """Return the seconds until all records are delivered and reported."""
     producer = make(kind, servers, topic)
     producer.produce(topic, b"first")
     producer.flush()
@@ -70,7 +70,7 @@ def seconds(kind, servers, topic):
 
 
 def measure(servers, topic):
-    """Return the seconds of both kinds, in turn."""
+    """Return the seconds of both kinds, measured in turn."""
     return [
         (seconds("bare", servers, topic), seconds("guarded", servers, topic))
         for _ in range(PAIRS)
@@ -78,7 +78,7 @@ def measure(servers, topic):
 
 
 def memory(kind, records):
-    """Return the bytes that a record in the queue takes in this process."""
+    """Return the bytes of memory of one record in the queue, in this process."""
     producer = make(kind, NOWHERE, "t")
     more = {"headers": {"trace": b"1"}} if records == "headers" else {}
     before = resident()
@@ -88,13 +88,13 @@ def memory(kind, records):
 
 
 def resident():
-    """Return the bytes of memory that this process takes."""
+    """Return the bytes of memory of this process."""
     pages = Path("/proc/self/statm").read_text().split()[1]
     return int(pages) * 4096
 
 
 def memory_in_a_process(kind, records):
-    """Run ``memory`` where nothing else takes any."""
+    """Run ``memory`` in a process of its own."""
     code = (
         "import os; from benchmarks.confluent_producer import memory; "
         f"print(memory({kind!r}, {records!r}), flush=True); os._exit(0)"

@@ -1,9 +1,9 @@
-"""What guarding costs a loop that polls, on a real broker, for all three clients.
+"""What guarding costs a polling loop, on a real broker, for all three clients.
 
-A bare and a guarded consumer stand in one process, read the same topic and take turns.
-Their turns are short and in a new order each time, so that both meet the same machine;
-ten turns of each make a pair. What is compared is the CPU time of the thread that
-polls: a busy machine does not disturb it.
+A bare and a guarded consumer take turns in one process and read the same topic. The
+turns are short and in a new order each time, so that both see the same machine; ten
+turns of each make a pair. The measure is the CPU time of the polling thread, which does
+not depend on other load of the machine.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kafkaguard.testing import KafkaCluster
 
 PAIRS = 9
 TURNS = 10
-#: Records of a turn: such that a pair is long enough for what is done now and then.
+#: Records of a turn, so many that a pair also contains the client's periodic work.
 RECORDS = {"confluent-kafka": 5_000, "kafka-python": 1_000, "aiokafka": 1_000}
 VALUE = b"v" * 100
 LIMIT = 1.05
 
 
 def fill(servers, topic):
-    """Write the records, and one turn more to begin with."""
+    """Write the records, with one more turn to warm up."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": servers, "queue.buffering.max.messages": 2_000_000}
     )
@@ -64,7 +64,7 @@ def confluent_polling(client, count):
 
 
 class Wrapped:
-    """What any wrapper costs: a function that calls ``poll`` and looks for an error."""
+    """The least wrapper: a function that calls ``poll`` and checks for an error."""
 
     def __init__(self, client):
         poll_client = client.poll
@@ -116,7 +116,7 @@ def confluent(servers, topic, records):
         "group.id": "benchmark",
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "fetch.queue.backoff.ms": 10,  # one rests while the other one reads
+        "fetch.queue.backoff.ms": 10,  # one pauses while the other one reads
     }
     kinds = both(lambda: confluent_kafka.Consumer(config), config=config)
     kinds["wrapped"] = Wrapped(confluent_kafka.Consumer(config))

@@ -1,4 +1,4 @@
-"""What a verdict costs, and what importing kafkaguard does."""
+"""What a verdict costs, and what ``import kafkaguard`` costs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def microseconds(statement, **names):
 
 
 def import_milliseconds():
-    """Return the median of what `import kafkaguard` adds to a bare Python."""
+    """Return the median time that `import kafkaguard` adds to a bare Python."""
     extra = []
     for _ in range(15):
         bare, full = (_seconds("pass"), _seconds("import kafkaguard"))

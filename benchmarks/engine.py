@@ -1,4 +1,4 @@
-"""What a guarded call costs, beside tenacity, stamina and redress, in one run."""
+"""What a guarded call costs, compared with tenacity, stamina and redress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROUNDS = 40
 
 
 class Metrics:
-    """A hook that counts, as an exporter of metrics does."""
+    """A hook that counts, like an exporter of metrics."""
 
     def __init__(self):
         self.calls = 0
@@ -36,15 +36,15 @@ class Metrics:
 
 
 def bare():
-    """Do nothing, as the thing that is guarded."""
+    """Do nothing; the function that is guarded."""
 
 
 async def abare():
-    """Do nothing, as the coroutine that is guarded."""
+    """Do nothing; the coroutine that is guarded."""
 
 
 class OnceFailing:
-    """Fails at every other call."""
+    """A function that fails at every second call."""
 
     def __init__(self, error):
         self.error = error
@@ -58,7 +58,7 @@ class OnceFailing:
 
 
 def per_call(fn, calls):
-    """Return the time of a call in microseconds of this process."""
+    """Return the CPU time of a call in microseconds."""
     repeat = [None] * calls
     start = time.process_time()
     for _ in repeat:
@@ -67,7 +67,7 @@ def per_call(fn, calls):
 
 
 def per_await(fn, calls):
-    """Return the time of an awaited call in microseconds of this process."""
+    """Return the CPU time of an awaited call in microseconds."""
 
     async def loop():
         repeat = [None] * calls
@@ -80,7 +80,7 @@ def per_await(fn, calls):
 
 
 def measured(measure, fns, calls):
-    """Return the best of several rounds for each; all take part in each round."""
+    """Return the best of several rounds for each function; each round has all."""
     rounds = [
         {n: measure(f, calls // ROUNDS) for n, f in fns.items()} for _ in range(ROUNDS)
     ]
@@ -141,7 +141,7 @@ RETRIER = Retrier(RetryPolicy())
 
 
 def one_failure():
-    """Measure one failure and then success, with sleeping stubbed."""
+    """Measure one failure and then a success, without sleeping."""
     reads = Retrier(
         RetryPolicy(budget=None), CallContext(api="Fetch"), sleep=lambda _: None
     )

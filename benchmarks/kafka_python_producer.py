@@ -1,8 +1,8 @@
-"""What guarding kafka-python's producer costs a send, on a real broker.
+"""What guarding costs a send of kafka-python's producer, on a real broker.
 
-The CPU time of the thread that sends, while the client's own thread rests: together
-they differ by 10 per cent from one producer to the next of the same kind. And in short
-blocks that take turns, so that all meet the same machine.
+The measure is the CPU time of the sending thread while the client's own thread is idle;
+the time of both threads differs by 10 % between two producers of the same kind. Short
+blocks take turns, so that all producers see the same machine.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from kafkaguard.testing import KafkaCluster
 BLOCK = 50
 BLOCKS = 50
 WARM_UP = 10
-#: Of each kind in a process: where one lies in memory is worth 3 per cent.
+#: Producers of each kind in a process, because a producer's place in memory makes a
+#: difference of 3 %.
 PRODUCERS = 8
 VALUE = b"v" * 100
 KEYS = {
     "with a key": [b"%010d" % n for n in range(BLOCK)],
     "without a key": [None] * BLOCK,
 }
-#: All between two flushes fits into one batch, which nobody sends before.
+#: All records between two flushes fit into one batch, which is sent by the flush only.
 AT_REST = {"linger_ms": 20_000, "batch_size": 500_000}
 KINDS = {
     "bare": KafkaProducer,
@@ -44,12 +45,12 @@ LIMITS = {"rescue off": 1.05, "rescue on": 1.10}
 
 
 def shuffled(producers):
-    """Return (kind, producer) in a new order."""
+    """Return (kind, producer) pairs in a new order."""
     return random.sample(list(producers.items()), len(producers))
 
 
 def send_cost(producer, topic, keys):
-    """Return the microseconds that the sending thread works for one send."""
+    """Return the CPU time of the sending thread for one send, in microseconds."""
     start = time.thread_time()
     for key in keys:
         producer.send(topic, VALUE, key)
@@ -57,14 +58,14 @@ def send_cost(producer, topic, keys):
 
 
 def turn_over(producers):
-    """Send what waits, and leave nothing to collect."""
+    """Flush all producers, and collect garbage."""
     for producer in producers.values():
         producer.flush(30)
     gc.collect()
 
 
 def compare(producers, topic, keys):
-    """Return each kind's median cost; the first blocks do not count."""
+    """Return each kind's median cost, without the first blocks."""
     costs = {kind: [] for kind in producers}
     for block in range(WARM_UP + BLOCKS):
         if block % 10 == 0:
@@ -75,7 +76,7 @@ def compare(producers, topic, keys):
 
 
 def measure(config, topic, keys):
-    """Return for each kind the costs of several producers."""
+    """Return the costs of several producers of each kind."""
     found = {kind: [] for kind in KINDS}
     for _ in range(PRODUCERS):
         producers = {kind: make(**config) for kind, make in shuffled(KINDS)}
@@ -97,7 +98,7 @@ def measure_all(bootstrap_servers, topic):
 
 
 def ratio_of(run, name, kind):
-    """Return the median ratio of a process's producers to the bare ones beside them."""
+    """Return the median ratio of a kind's producers to bare ones, in one process."""
     pairs = zip(run[name, kind], run[name, "bare"], strict=True)
     return statistics.median(mine / bare for mine, bare in pairs)
 

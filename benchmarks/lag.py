@@ -1,9 +1,9 @@
-"""Lag of 10 groups on 1,000 partitions in one call, against the common recipe.
+"""Lag of 10 groups on 1,000 partitions in one call, compared with the common recipe.
 
-And what a report on 10,000 partitions leaves behind in memory: nothing.
+It also checks that a report on 10,000 partitions leaves nothing in memory.
 
-The recipe: ``committed`` for a group's partitions, then ``get_watermark_offsets`` for
-each partition, as confluent-kafka's users write it.
+The recipe is what users of confluent-kafka write: ``committed`` for a group's
+partitions, then ``get_watermark_offsets`` for each partition.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def main():
         consumers = [consumer_of(bootstrap, group) for group in groups]
         settings = {"bootstrap.servers": bootstrap}
         with guard(factory=AdminClient, config=settings) as admin:
-            one_call(admin, groups)  # connections are up, for both
+            one_call(admin, groups)  # opens the connections, for both ways
             consumers[0].list_topics(timeout=30)
             ratios = []
             for _ in range(ROUNDS):
@@ -101,7 +101,7 @@ def main():
 
 
 def memory():
-    """Return 1 if reports on 10,000 partitions leave something behind."""
+    """Return 1 if reports on 10,000 partitions leave objects in memory."""
     with KafkaCluster(brokers=3) as cluster:
         bootstrap = cluster.bootstrap_servers
         for _ in range(TOPICS_OF_1000):

@@ -1,6 +1,6 @@
-"""What the fault proxy costs: a million records through it, and without it.
+"""What the fault proxy costs: a million records with and without it.
 
-The target is half of the direct connection's throughput, in one run.
+The target is half of the direct connection's throughput, in the same run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _POLL_EVERY = 10_000
 
 
 def produce(servers: str, topic: str) -> float:
-    """Produce a million records, wait for all, and return records a second."""
+    """Produce a million records, wait for all, and return records per second."""
     producer = Producer(
         {"bootstrap.servers": servers, "queue.buffering.max.messages": RECORDS}
     )

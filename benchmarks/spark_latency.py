@@ -1,4 +1,4 @@
-"""A stream of small batches: what each takes, guarded and with Spark's own sink."""
+"""The time of a stream's small batches, guarded and with Spark's own sink."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kafkaguard.testing import KafkaCluster
 ROWS = 50
 WARM_UP, MEASURED = 15, 40
 PARTITIONS = 2
-#: The most that a batch may take, as a multiple of what it takes with Spark's own sink.
+#: The longest time of a batch, as a multiple of the time with Spark's own sink.
 LIMITS = {"data source": 1.5, "foreach_batch": 2.5}
 _PATIENCE_S = 240
 
 
 def batches(spark):
-    """Make small batches, one after the other, of keys and values."""
+    """Make a stream of small batches with keys and values."""
     source = spark.readStream.format("rate-micro-batch")
     rows = source.option("rowsPerBatch", ROWS).option("numPartitions", 1).load()
     number = F.col("value").cast("string")
@@ -50,7 +50,7 @@ def writer_of(kind, spark, cluster):
 
 
 def milliseconds(writer, folder):
-    """Run a stream for some batches; return the median of what each took to add."""
+    """Run a stream for some batches; return their median ``addBatch`` time."""
     writer = writer.option("checkpointLocation", str(folder))
     query = writer.trigger(processingTime="0 seconds").start()
     try:

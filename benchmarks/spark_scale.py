@@ -1,4 +1,4 @@
-"""One, three and ten million records: time grows as they do, and memory does not."""
+"""One, three and ten million records: time grows linearly, memory does not grow."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from kafkaguard.testing import KafkaCluster
 
 MILLIONS = (1, 3, 10)
 PARTITIONS = 4
-#: What the largest may take of the smallest: time for each record, and memory.
+#: The largest allowed ratio of the largest to the smallest write, for the time of each
+#: record and for memory.
 MOST = 1.3
 _LOOK_S = 0.2
-#: The processes that are looked at, by a part of their command line.
+#: The measured processes, by a part of their command line.
 KINDS = {"workers": "pyspark.daemon", "JVM": "SparkSubmit"}
 
 
 def children():
-    """List this process and all that it has started."""
+    """List this process and all its child processes."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -43,14 +44,14 @@ def children():
 
 
 def megabytes(folder):
-    """Say how much memory of its own a process has."""
+    """Return the private memory of a process."""
     pages = (folder / "statm").read_text().split()
     own = int(pages[1]) - int(pages[2])
     return own * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 class Watch:
-    """Looks at the memory of each kind of process, from time to time."""
+    """Measures the memory of each kind of process repeatedly."""
 
     def __init__(self):
         self.most = dict.fromkeys(KINDS, 0.0)
@@ -82,7 +83,7 @@ class Watch:
 
 
 def write(spark, cluster, millions):
-    """Write so many records; return seconds for a million, and the memory."""
+    """Write millions of records; return the seconds for a million, and the memory."""
     topic, dead = cluster.create_topic(partitions=PARTITIONS), cluster.create_topic()
     number = F.col("id").cast("string")
     df = spark.range(millions * 1_000_000, numPartitions=PARTITIONS).select(
@@ -100,9 +101,9 @@ def write(spark, cluster, millions):
 
 
 def main() -> bool:
-    """Print the table; return True if the largest takes more than its share."""
+    """Print the table; return True if the largest write exceeds the ratio."""
     with spark_session("benchmark") as spark, KafkaCluster() as cluster:
-        write(spark, cluster, 1)  # the first write of a Spark is another matter
+        write(spark, cluster, 1)  # the first write of a Spark is slower
         found = {millions: write(spark, cluster, millions) for millions in MILLIONS}
     table = Table(title="write with dead letters, records of 110 bytes")
     for heading in ("Million", "Seconds a million", *(f"{kind}, MB" for kind in KINDS)):

@@ -1,8 +1,8 @@
-"""The guarded Spark sinks against Spark's own: a million records, cold and warm.
+"""The guarded Spark sinks compared with Spark's own: a million records, cold and warm.
 
-Cold is the first write of a fresh Spark, as most jobs are; warm is one Spark that goes
-on writing a cached frame. Each figure is the median of pairs that were written one
-after the other, with the smallest and the largest: a machine is never quiet.
+Cold is the first write of a fresh Spark, as in most jobs. Warm is one Spark that writes
+a cached frame again and again. Each figure is the median of pairs of consecutive
+writes, with the smallest and the largest, because a machine is never quiet.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROWS = 1_000_000
 PARTITIONS = 4
 ROUNDS = 7
 OWN = "Spark's own"
-#: The most that each may take, as a multiple of Spark's own sink.
+#: The longest time of each way, as a multiple of Spark's own sink.
 COLD = {"data source": 0.8}
 WARM = {"data source": 1.0, "write, dead letters": 1.1, "guard_sink": 1.05}
 
@@ -48,7 +48,7 @@ def records(spark):
 
 
 def write(kind, df, cluster, topic, dead):
-    """Write a frame in one of the ways that are compared."""
+    """Write a frame in one of the compared ways."""
     servers = cluster.bootstrap_servers
     policy = {"extends": "spark-sink", "dead_letter": {"topic": dead}}
     if kind == "write, dead letters":
@@ -84,7 +84,7 @@ def first_write(kind):
 
 
 def rounds():
-    """Write in each way, again and again, in one Spark."""
+    """Write repeatedly in each way, in one Spark."""
     kinds = [OWN, *WARM]
     with session() as spark, KafkaCluster() as kafka:
         df = records(spark).cache()

@@ -1,8 +1,8 @@
-"""Install the wheel as the documentation says, and try what it promises then.
+"""Install the wheel as the documentation says, and test what the page promises.
 
-Each extra alone, and each combination that README or docs name, is installed into an
-empty environment outside the checkout, in the newest versions that are allowed.
-``installs/`` holds the programs that are run there.
+Each extra alone, and each combination in README or docs, is installed into an empty
+environment outside the checkout, in the newest allowed versions. ``installs/`` contains
+the programs that are run there.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from pathlib import Path
 from kafkaguard.testing import KafkaCluster
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Pages on which a reader finds what to install.
+#: Pages that say what to install.
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
 PAGES += (ROOT / "examples").glob("*.py")
 _TIMEOUT_S = 400
-#: These would let an environment see more than what was installed into it.
+#: Variables that would give an environment more packages than were installed into it.
 _LEAKS = ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_HOME", "VIRTUAL_ENV")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A command, what it must print, and its exit code."""
+    """A command, the text that it must print, and its exit code."""
 
     command: str
     says: str = ""
     code: int = 0
 
 
-#: What is tried, by the extras that are installed; what takes longest stands first.
+#: The runs by the installed extras; the longest ones come first.
 INSTALLS: dict[str, list[Run]] = {
     "cli": [
         Run("kafkaguard explain 87", "INVALID_RECORD"),
@@ -89,7 +89,7 @@ INSTALLS: dict[str, list[Run]] = {
     "prometheus": [Run("python prometheus.py")],
     "otel": [Run("python otel.py")],
 }
-#: Packages that a page names beside the extras.
+#: Packages that a page names together with the extras.
 BESIDE = {"aiokafka,confluent,testing": "pytest-asyncio"}
 
 
@@ -102,7 +102,7 @@ def untried() -> set[str]:
 
 
 def check(wheel: Path) -> list[str]:
-    """Try everything, two at a time, beside the wheel; return what failed."""
+    """Try all installations, two at a time; return the failures."""
     if missing := untried():
         return [f"not in the table of {__file__}: {', '.join(sorted(missing))}"]
     for step in _building():
@@ -117,7 +117,7 @@ def check(wheel: Path) -> list[str]:
 
 
 def _try(extras: str, wheel: Path, servers: str) -> list[str]:
-    """Install and run; return what failed, each with the environment's name."""
+    """Install and run; return the failures, each with the environment's name."""
     started = time.monotonic()
     name = f"kafkaguard[{extras}]" if extras else "kafkaguard"
     folder = wheel.with_name(extras or "none")
@@ -139,14 +139,14 @@ def _extras() -> dict[str, list[str]]:
 
 
 def _building() -> list[Run]:
-    """Make wheels of what the index has as a source package only: pip keeps them."""
+    """Return steps that build wheels of source-only packages, which pip caches."""
     needed = {need for extra in ("spark", "demo") for need in _extras()[extra]}
     pip = f"{sys.executable} -m pip wheel --quiet --no-deps --wheel-dir ."
     return [Run(f"{pip} '{need}'") for need in needed if need.startswith("pyspark")]
 
 
 def _installing(packages: str) -> list[Run]:
-    # Not the user's cache: where the index cannot revalidate it only grows.
+    # Not the user's cache, which only grows if the index cannot revalidate.
     uv = f"{sys.executable} -m uv --quiet --cache-dir ../uv"
     into = "--find-links .. --python venv/bin/python"
     return [
@@ -162,7 +162,7 @@ def _environment(folder: Path, servers: str) -> dict[str, str]:
 
 
 def _write_programs(folder: Path) -> None:
-    """Put there what is run: programs of ours, and blocks of the pages."""
+    """Write the programs to run: kafkaguard's own, and blocks of the pages."""
     shutil.copytree(Path(__file__).with_name("installs"), folder)
     shutil.copy(ROOT / "examples/test_with_faults.py", folder)
     readme, testing = ROOT / "README.md", ROOT / "docs/testing.md"
@@ -182,12 +182,12 @@ def _blocks(page: Path, language: str) -> list[str]:
 
 
 def _block(page: Path, language: str, word: str) -> str:
-    """Find the first block that has a word in it."""
+    """Find the first block that contains a word."""
     return next(block for block in _blocks(page, language) if word in block)
 
 
 def _run(step: Run, folder: Path, environment: dict[str, str]) -> str | None:
-    """Run a command; return what is wrong with what came of it."""
+    """Run a command; return what is wrong with its result, or None."""
     command = step.command.replace("$KAFKA", environment.get("KAFKA", ""))
     try:
         done = subprocess.run(

@@ -1,8 +1,8 @@
-"""Build the wheel, look into it, and use it from outside the checkout.
+"""Build the wheel, check its content, and use it outside the checkout.
 
-An installed wheel shows what an editable install hides: files that are not packed,
-entry points that do not resolve, imports that only work in the checkout, packages that
-another extra happens to bring.
+An installed wheel shows problems that an editable install hides: missing files, entry
+points that do not resolve, imports that only work in the checkout, packages that are
+installed only because of another extra.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def build(folder: Path) -> Path:
 
 
 def check_contents(wheel: Path) -> None:
-    """Hold what is in the wheel against what must be there, and nothing else."""
+    """Check that the wheel contains exactly the files that it must contain."""
     names = set(zipfile.ZipFile(wheel).namelist())
     tops = {name.partition("/")[0] for name in names}
     packages = {top for top in tops if not top.endswith(".dist-info")}
@@ -47,7 +47,7 @@ def check_contents(wheel: Path) -> None:
 
 
 def main() -> None:
-    """Build, look, try."""
+    """Build the wheel, check it, and use it."""
     with tempfile.TemporaryDirectory() as folder:
         wheel = build(Path(folder))
         check_contents(wheel)

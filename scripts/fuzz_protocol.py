@@ -1,8 +1,8 @@
-"""Throw mutated bytes at every message: each is read, or refused with an offset.
+"""Decode mutated bytes as each message: they are decoded, or refused with an offset.
 
-``make fuzz`` runs a million. libFuzzer (atheris) watches which branches an input takes,
-ends the run at the first exception that is no ProtocolError, and bounds the time of an
-input and the memory of the process.
+``make fuzz`` runs a million inputs. libFuzzer (atheris) watches which branches an input
+takes, ends the run at the first exception that is not a ProtocolError, and limits the
+time of an input and the memory of the process.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ FORMS = list(forms())
 
 
 def test_one_input(data: bytes) -> None:
-    """Let the first two bytes choose the form of the rest."""
+    """Check an input, whose first two bytes select the message and the version."""
     FORMS[int.from_bytes(data[:2], "big") % len(FORMS)].check(data[2:])
 
 
 def main() -> None:
-    """Write a sample of each form, and let libFuzzer mutate them."""
+    """Write a sample of each message, and let libFuzzer mutate the samples."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1_000_000)
     options = parser.parse_args()

@@ -1,8 +1,8 @@
-"""Run the producers' contract with guarded and with bare clients, and write the page.
+"""Run the producers' contract with guarded and bare clients, and write the page.
 
-``python scripts/generate_client_matrix.py`` makes docs/producer_contract.md: scenario
-by client. It refuses to where a guarded client breaks the contract. Each run needs a
-broker and takes some minutes; ``--keep FOLDER`` keeps what they found for the next one.
+``python scripts/generate_client_matrix.py`` makes docs/producer_contract.md: scenarios
+by client. It fails if a guarded client breaks the contract. Each run needs a broker and
+takes some minutes; ``--keep FOLDER`` keeps the results for the next call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "producer_contract.md"
-#: Of each client: where its contract is inherited, and by which classes.
+#: For each client: the module and the classes that inherit the contract.
 CLIENTS = {
     "kafka-python": (
         "tests.kafka_python.test_kafka_python_contract",
@@ -37,7 +37,7 @@ CLIENTS = {
         ("TestAiokafka", "TestAiokafkaTransactions"),
     ),
 }
-#: The contract, part by part.
+#: The classes of the contract, by module.
 PARTS = {
     "producer": ("ProducerContract", "CallbacksContract", "ExpiryContract"),
     "attempts": ("AttemptsContract",),
@@ -46,7 +46,7 @@ PARTS = {
     "cases": ("CasesContract",),
     "instrumentation": ("InstrumentationContract",),
 }
-#: Seconds in which a scenario of a bare client must end.
+#: Seconds within which a scenario of a bare client must end.
 BARE_S = 10
 HANGS = "hangs"
 HEAD = """\
@@ -75,7 +75,7 @@ What a guarded producer does, in words: [Producers](producer.md).
 
 
 def scenarios() -> Iterator[tuple[str, str, str]]:
-    """List part, name and first sentence of each scenario, in the order of the code."""
+    """List part, name and docstring's first line of each scenario, in code order."""
     for part, classes in PARTS.items():
         module = import_module(f"tests.contracts.{part}")
         for name in classes:
@@ -88,7 +88,7 @@ def scenarios() -> Iterator[tuple[str, str, str]]:
 def bare(
     client: Any = None, *, factory: Any = None, config: Any = None, **_: Any
 ) -> Any:
-    """Stand in for ``guard()``: the client as it is."""
+    """Replace ``guard()``: return the bare client."""
     if factory is None:
         return _lenient(client)
     try:
@@ -98,7 +98,7 @@ def bare(
 
 
 def _lenient(client: Any) -> Any:
-    """Let aiokafka's client be given the times that a guarded one takes."""
+    """Let aiokafka's client accept the time arguments of a guarded one."""
     if hasattr(client, "send_and_wait"):
         stop, flush = client.stop, client.flush
         client.stop, client.flush = lambda *_: stop(), lambda *_: flush()
@@ -106,11 +106,11 @@ def _lenient(client: Any) -> Any:
 
 
 class Recorder:
-    """Notes what became of each scenario, at once: one that hangs ends the process.
+    """Records the result of each scenario at once; a hanging one ends the process.
 
     Args:
-        target: Where it is kept; what is there already is not run again.
-        is_bare: The clients are not guarded.
+        target: The file of results; scenarios with a result are not run again.
+        is_bare: Whether the clients are not guarded.
     """
 
     def __init__(self, target: Path, *, is_bare: bool) -> None:
@@ -122,18 +122,18 @@ class Recorder:
         self._is_bare = is_bare
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Take the guard away; leave out what was run before."""
+        """Replace the guard for bare clients; skip scenarios that were run before."""
         items[:] = [each for each in items if each.originalname not in self._done]
         if self._is_bare:
             for module in {item.module for item in items}:
                 module.guard = bare
 
     def pytest_runtest_setup(self, item: Any) -> None:
-        """Note that a scenario has begun, in case that nobody comes back from it."""
+        """Record that a scenario has begun, in case it hangs."""
         self._note(item.originalname, self.found.get(item.originalname, HANGS))
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
-        """Note how a scenario ended; of several, the first failure counts."""
+        """Record the result of a scenario; the first failure counts."""
         name = item.originalname
         if call.excinfo is not None:
             if self.found[name] in (HANGS, "✓"):
@@ -147,7 +147,7 @@ class Recorder:
 
 
 def said(error: BaseException) -> str:
-    """Say in a word how a test has failed."""
+    """Describe in a word how a test failed."""
     text = str(error)
     name = type(error).__name__
     if name == "AttributeError" and "attribute" in text:
@@ -180,7 +180,7 @@ def run(client: str, *, is_bare: bool, target: Path) -> None:
 
 
 def results(folder: Path) -> dict[tuple[str, bool], dict[str, str]]:
-    """Run what was not run yet, in processes of its own, and read what it found."""
+    """Run the missing scenarios, in processes of their own; return all results."""
     found = {}
     for client in CLIENTS:
         for is_bare in (False, True):
@@ -191,7 +191,7 @@ def results(folder: Path) -> dict[tuple[str, bool], dict[str, str]]:
 
 
 def run_all(client: str, target: Path, *, is_bare: bool) -> None:
-    """Run a client's contract; anew after a scenario that hangs, without that one."""
+    """Run a client's contract; after a hanging scenario, run again without it."""
     options = ["--bare"] if is_bare else []
     command = [sys.executable, __file__, "--run", client, str(target), *options]
     before = -1
@@ -206,7 +206,7 @@ def _kept(target: Path) -> dict[str, str]:
 
 
 def words(test: str) -> str:
-    """Turn the name of a test into words."""
+    """Convert the name of a test to words."""
     return test.removeprefix("test_").replace("_", " ")
 
 
@@ -243,7 +243,7 @@ def page(found: dict[tuple[str, bool], dict[str, str]]) -> str:
 
 
 def main() -> None:
-    """Run, and write the page."""
+    """Run the contract, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     parser.add_argument("--run", nargs=2, metavar=("CLIENT", "FILE"))

@@ -1,8 +1,8 @@
-"""Write how clients name errors: the classes of aiokafka, the words of librdkafka.
+"""Write how clients name errors: aiokafka's classes and librdkafka's texts.
 
-``kafkaguard explain`` knows them then also where these clients are not installed.
-``python scripts/generate_client_words.py`` writes them, ``--check`` compares and exits
-with 1 when they differ.
+So ``kafkaguard explain`` knows them even if these clients are not installed. ``python
+scripts/generate_client_words.py`` writes the file; ``--check`` compares it and exits
+with 1 if it differs.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ PATH = ROOT / "kafkaguard/cli/client_words.json"
 
 
 def classes() -> dict[str, int]:
-    """Name the numbered classes of aiokafka that kafka-python does not have."""
+    """Return the numbered classes of aiokafka that kafka-python does not have."""
     known = {cls.__name__ for cls in kafka_errors.kafka_errors.values()}
     numbered = aiokafka_errors.kafka_errors.items()
     return {c.__name__: code for code, c in numbered if c.__name__ not in known}
 
 
 def phrases() -> dict[str, int]:
-    """Ask librdkafka what it prints for each code; "Err-..." where it has no words."""
+    """Return librdkafka's text for each code; "Err-..." means that it has no text."""
     words = {KafkaError(code).str(): code for code in [*BY_CODE, *LOCAL_CODES]}
     return {text: code for text, code in words.items() if not text.startswith("Err")}
 
 
 def text() -> str:
-    """Return what must be in the file."""
+    """Return the content of the file."""
     words = {"classes": classes(), "phrases": phrases()}
     return json.dumps(words, indent=1, sort_keys=True) + "\n"
 

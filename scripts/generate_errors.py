@@ -1,7 +1,7 @@
-"""Write the generated modules from the broker's own enums, read out of its jar.
+"""Write the generated modules from the broker's own enums, read from its jar.
 
-``python scripts/generate_errors.py`` writes them, ``--check`` compares and exits with 1
-when they differ. Reflection runs over py4j, so a Java runtime is enough.
+``python scripts/generate_errors.py`` writes them; ``--check`` compares them and exits
+with 1 if they differ. Reflection uses py4j, so a Java runtime is enough.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ERRORS_PATH = ROOT / "kafkaguard/errors/_generated.py"
 TEXTS_PATH = ROOT / "kafkaguard/errors/_java_texts.py"
 APIS_PATH = ROOT / "kafkaguard/_verdicts/apis.py"
 
-# KIP-1050 names a group that Java's classes do not show.
+# KIP-1050 names a group that is not in Java's classes.
 OUR_GROUPS = {"TRANSACTION_ABORTABLE": "AbortableError"}
 TRUNKS = {"RetriableException": "RetriableError"}
 CONFIGURATION = "InvalidConfigurationException"
@@ -51,7 +51,7 @@ class Row:
 
 
 def read_jar() -> tuple[list[Row], list[tuple[int, str]]]:
-    """Ask the enums ``Errors`` and ``ApiKeys`` what they hold."""
+    """Read the enums ``Errors`` and ``ApiKeys``."""
     jars = kafka_jars(VERSION)
     port = launch_gateway(
         classpath=f"{jars}/*", java_path=str(java()), die_on_exit=True
@@ -127,7 +127,7 @@ class ErrorClasses:
         )
 
     def parent_of(self, ancestors: tuple[str, ...]) -> str:
-        """Return our class for the nearest Java ancestor, writing it if need be."""
+        """Return the class for the closest Java ancestor; write it if missing."""
         named = [a for a in ancestors if a not in IGNORED_ANCESTORS]
         if not named:
             return "FatalError"
@@ -177,7 +177,7 @@ def errors_module(rows: list[Row]) -> str:
 
 
 def texts_module(rows: list[Row]) -> str:
-    """Write what Java says where a broker gives no text of its own."""
+    """Write Java's texts, for brokers that give no text of their own."""
     known = {row.text.rstrip(".").strip(): row.code for row in rows}
     table = "".join(f"    {text!r}: {code},\n" for text, code in sorted(known.items()))
     return (
@@ -191,7 +191,7 @@ def texts_module(rows: list[Row]) -> str:
 
 
 def apis_module(apis: list[tuple[int, str]]) -> str:
-    """Write the request names by their keys."""
+    """Write the request names by API key."""
     table = "".join(f'    {key}: "{name}",\n' for key, name in apis)
     return (
         HEADER.format(
@@ -207,7 +207,7 @@ def apis_module(apis: list[tuple[int, str]]) -> str:
 
 
 def formatted(text: str) -> str:
-    """Lay the text out as the project's formatter does."""
+    """Format the text with the project's formatter."""
     command = [sys.executable, "-m", "ruff", "format", "-", "--stdin-filename", "x.py"]
     run = subprocess.run(
         command, input=text, capture_output=True, text=True, check=True, timeout=60
@@ -216,7 +216,7 @@ def formatted(text: str) -> str:
 
 
 def generate() -> dict[Path, str]:
-    """Return the path and the text of every generated module."""
+    """Return the text of each generated module, by path."""
     rows, apis = read_jar()
     return {
         ERRORS_PATH: formatted(errors_module(rows)),
@@ -226,7 +226,7 @@ def generate() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write the modules, or with ``--check`` say which are out of date."""
+    """Write the modules, or with ``--check`` print which are out of date."""
     texts = generate()
     stale = [p for p, text in texts.items() if not p.exists() or p.read_text() != text]
     if "--check" in sys.argv:

@@ -1,8 +1,8 @@
 """Draw the pictures of the documentation, from the code and from real output.
 
 ``python scripts/generate_pictures.py`` draws them all; ``--check`` compares and exits
-with 1 if one is out of date. What needs a broker or Spark is drawn from what was
-recorded; ``--record`` runs the demo and a group that falls behind, and records both.
+with 1 if one is out of date. Pictures that need a broker or Spark are drawn from
+recordings. ``--record`` runs the demo and a group that falls behind, and records both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GOOD, _ASIDE, _LOST, _LINE = "#2c7fb8", "#fdae61", "#d7191c", "#4a6fa5"
 
 
 def pictures() -> dict[str, str]:
-    """Draw every picture; return the documents by file name."""
+    """Draw all pictures; return the documents by file name."""
     return {
         "demo.svg": demo_chart(json.loads((RECORDED / "demo.json").read_text())),
         "explain.svg": terminal("kafkaguard explain 87", explained()),
@@ -53,7 +53,7 @@ def pictures() -> dict[str, str]:
 
 
 def explained() -> str:
-    """Return what the command prints, with its styles."""
+    """Return the output of the command, with its styles."""
     kept = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
     done = subprocess.run(
         [sys.executable, "-m", "kafkaguard", "explain", "87"],
@@ -67,11 +67,11 @@ def explained() -> str:
 
 
 def terminal(command: str, output: str, width: int = 110) -> str:
-    """Draw a terminal in which a command has printed something."""
+    """Draw a terminal with a command and its output."""
     screen = Console(record=True, width=width, file=io.StringIO())
     screen.print(Text(f"$ {command}", "bold green"))
     screen.print(Text.from_ansi(output.rstrip()))
-    # A picture must not fetch a font from elsewhere.
+    # A picture must not download a font.
     form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     drawn = screen.export_svg(
         title="", theme=MONOKAI, code_format=form, unique_id="terminal"
@@ -80,7 +80,7 @@ def terminal(command: str, output: str, width: int = 110) -> str:
 
 
 def demo_chart(demo: dict[str, Any]) -> str:
-    """Draw what became of the flights: a bar for each way to write them."""
+    """Draw the outcomes of the flights: a bar for each way to write them."""
     left, wide, high, top = 150, 560, 34, 62
     before, after = demo["unguarded"], demo["guarded"]
     once = demo["flights"] - demo["keyless"] - before["lost"]
@@ -139,7 +139,7 @@ def demo_chart(demo: dict[str, Any]) -> str:
 
 
 def layers() -> str:
-    """Draw the layers that import-linter holds, from its settings."""
+    """Draw the layers from the settings of import-linter."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contracts = settings["tool"]["importlinter"]["contracts"]
     rows = next(each for each in contracts if each["type"] == "layers")["layers"]
@@ -186,7 +186,7 @@ def layers() -> str:
 
 
 def record() -> None:
-    """Run the demo, and a group that falls behind and catches up; keep what came."""
+    """Run the demo, and groups that fall behind; save the results."""
     RECORDED.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [sys.executable, "-m", "kafkaguard", "demo", "--json"],
@@ -200,7 +200,7 @@ def record() -> None:
 
 
 def record_lag() -> None:
-    """Let one group follow a topic, one stop for a while and one never come back."""
+    """Record three groups: one follows a topic, one pauses, and one stops for good."""
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
     from kafkaguard import guard

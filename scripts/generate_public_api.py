@@ -1,4 +1,4 @@
-"""Write down every public name with its signature, so that a change of it is seen.
+"""Write all public names with their signatures, so that changes are visible.
 
 ``python scripts/generate_public_api.py`` writes the list. With ``--check`` it compares
 the list and exits with 1 if it is out of date.
@@ -26,7 +26,7 @@ MODULES = (
 
 
 def listed() -> str:
-    """Return the list: a line for each name, and for each member of a class."""
+    """Return the list, with a line for each name and each member of a class."""
     lines = []
     for path in MODULES:
         module = import_module(path)
@@ -38,7 +38,7 @@ def listed() -> str:
 
 
 def _lines(name: str, value: Any) -> list[str]:
-    """Describe a name; only our own classes show their members."""
+    """Describe a name; only kafkaguard's own classes show their members."""
     if not inspect.isclass(value):
         return [f"{name}{_signature(value)}"]
     if issubclass(value, enum.Enum):
@@ -57,7 +57,7 @@ def _lines(name: str, value: Any) -> list[str]:
 
 
 def _signature(value: Any) -> str:
-    """Return the parameters: their names, kinds and defaults, without types."""
+    """Return the parameters with names, kinds and defaults, without types."""
     value = getattr(value, "__func__", value)
     if not callable(value):
         return ""
@@ -71,7 +71,7 @@ def _signature(value: Any) -> str:
 
 
 def _plain(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Replace a default that differs from process to process by three dots."""
+    """Replace a default that differs between processes by three dots."""
     default = parameter.default
     if default is inspect.Parameter.empty or isinstance(
         default, str | int | float | tuple | type(None)
@@ -81,7 +81,7 @@ def _plain(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def main() -> int:
-    """Write the list, or with ``--check`` say that it is out of date."""
+    """Write the list, or with ``--check`` print whether it is out of date."""
     text = listed()
     if PATH.exists() and PATH.read_text() == text:
         return 0

@@ -1,8 +1,8 @@
-"""Write the table of all verdicts: every code, every request, the contexts that matter.
+"""Write the table of all verdicts: all codes, all requests, the relevant contexts.
 
-``python scripts/generate_verdicts.py`` writes it, ``--check`` compares and exits with 1
-when it differs. A changed rule shows as changed lines of the table, so a person sees
-all that it changes before it is merged. The documentation shows the same file.
+``python scripts/generate_verdicts.py`` writes the table; ``--check`` compares it and
+exits with 1 if it differs. A changed rule changes lines of the table, so a reviewer
+sees all effects before the merge. The documentation shows the same file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ UNKNOWN_CODE = 999
 Api = str | None
 APIS: tuple[Api, ...] = (None, *API_KEYS)
 
-#: The words that contexts are made of: how the error was said, and what was known.
+#: The words of contexts: how the error was reported, and what was known.
 SAID = {
     "answer": "the bare code, as it stands in a broker's answer",
     "reported": "an exception or a delivery report of a client",
@@ -123,7 +123,7 @@ GROUPS: dict[str, frozenset[Api]] = {
     "other changes": CHANGES - ADMIN - {None, "Produce", "EndTxn"},
     "the rest": frozenset(APIS) - CHANGES,
 }
-#: A set of requests is drawn as a group without some as long as these are few.
+#: A set of requests is written as a group without some, if at most so many are missing.
 MOST_MISSING = 5
 OTHERWISE = "otherwise"
 
@@ -148,7 +148,7 @@ HEADINGS = "| Requests | Contexts | Next step | Written | Rule |"
 
 
 class Subject(NamedTuple):
-    """What a verdict is about: a code, or a condition of a client without one."""
+    """The subject of a verdict: a code, or a client's condition without a code."""
 
     code: int | None
     error_class: type[e.KafkaGuardError]
@@ -160,7 +160,7 @@ class Subject(NamedTuple):
         return f"{code}{self.error_class.name}"
 
     def said_in(self, context: str) -> Any:
-        """Return what ``classify`` is handed; None: it cannot be said that way."""
+        """Return the argument for ``classify``; None if this context is impossible."""
         said = _said(context)
         from_broker = self.code is not None and self.code >= -1
         if said == "answer":
@@ -186,7 +186,7 @@ def _said(context: str) -> str:
 
 
 def subjects() -> list[Subject]:
-    """Return every code, an unknown one, and every condition."""
+    """Return all codes, an unknown one, and all conditions."""
     codes = [*BY_CODE, 0, UNKNOWN_CODE]
     local = sorted(LOCAL_CODES, reverse=True)
     conditions = (getattr(e, name) for name in _special.__all__)
@@ -197,7 +197,7 @@ def subjects() -> list[Subject]:
 
 
 def verdict(subject: Subject, api: Api, context: str) -> Verdict | None:
-    """Ask ``classify``; None where the subject cannot be said in that context."""
+    """Call ``classify``; None if the context is impossible for the subject."""
     said = subject.said_in(context)
     if said is None:
         return None
@@ -208,7 +208,7 @@ def verdict(subject: Subject, api: Api, context: str) -> Verdict | None:
 
 
 def not_told_apart(subject: Subject) -> list[list[Api]]:
-    """Group the requests that no rule tells apart: one of each needs to be asked."""
+    """Group the requests that no rule distinguishes; one of each group is enough."""
     rules = [rule.apis for rule in RULES if rule.apis and _speaks_of(rule, subject)]
     groups = defaultdict(list)
     for api in APIS:
@@ -224,7 +224,7 @@ def _speaks_of(rule: Rule, subject: Subject) -> bool:
 
 
 def decisions(subject: Subject) -> dict[Api, dict[str, str]]:
-    """Return what is decided about a subject, by request and context."""
+    """Return the decisions about a subject, by request and context."""
     found: dict[Api, dict[str, str]] = {}
     for group in not_told_apart(subject):
         decided = {}
@@ -237,14 +237,14 @@ def decisions(subject: Subject) -> dict[Api, dict[str, str]]:
 
 
 def in_words(subject: Subject, answer: Verdict) -> str:
-    """Return action, written and rule, and the class where a rule gives another."""
+    """Return action, written and rule, and the class if a rule sets another one."""
     refined = answer.error_class is not subject.error_class
     cls = f" as {answer.error_class.__name__}" if refined else ""
     return f"{answer.action} | {answer.written} | {answer.rule.id}{cls}"
 
 
 def rows(subject: Subject) -> list[str]:
-    """Draw what is decided about a subject: what is special first, then the rest."""
+    """Return the rows for a subject: special decisions first, then the rest."""
     found = decisions(subject)
     special, rest = defaultdict(list), defaultdict(list)
     for api, decided in found.items():
@@ -295,13 +295,13 @@ def _contexts(contexts: Collection[str]) -> str:
 
 
 def exceptions() -> list[Any]:
-    """Return one of each exception that has no code, of clients and of Python."""
+    """Return one instance of each exception without a code, of clients and Python."""
     found: list[Any] = []
     for package in (kafka.errors, aiokafka.errors):
         for _, cls in sorted(vars(package).items()):
             is_error = isinstance(cls, type) and issubclass(cls, package.KafkaError)
             if is_error and getattr(cls, "errno", None) is None:
-                found.append(cls.__new__(cls))  # some want more than a text
+                found.append(cls.__new__(cls))  # some need more than a text
     return [
         *found,
         *_told_by_text(),
@@ -318,7 +318,7 @@ def exceptions() -> list[Any]:
 
 
 def _told_by_text() -> Iterator[Exception]:
-    """Yield exceptions whose text tells what they are, and others of their class."""
+    """Yield exceptions whose text decides their meaning, and others of their class."""
     for package in (kafka.errors, aiokafka.errors, builtins):
         for name, texts in TEXTS.items():
             cls = getattr(package, name, None)
@@ -327,7 +327,7 @@ def _told_by_text() -> Iterator[Exception]:
 
 
 def exception_rows() -> list[str]:
-    """Draw what exceptions are read as, and the next step where nothing is named."""
+    """Return the rows for exceptions: their meaning, and the next step."""
     drawn = []
     for error in exceptions():
         signal = signal_of(error)
@@ -363,7 +363,7 @@ def page() -> str:
 
 
 def main() -> int:
-    """Write the page, or with ``--check`` say that it is out of date."""
+    """Write the page, or with ``--check`` print whether it is out of date."""
     text = page()
     stale = not PATH.exists() or PATH.read_text() != text
     if stale and "--check" in sys.argv:

@@ -1,7 +1,7 @@
-"""Measure what bare and guarded consumers do about a partition that cannot be read.
+"""Measure how bare and guarded consumers handle a partition that cannot be read.
 
-One of three partitions is refused while all are written to. The table in
-docs/consumers.md is made of it: ``python scripts/measure_consumers.py``.
+One of three partitions is refused while all are written to. ``python
+scripts/measure_consumers.py`` writes the table in docs/consumers.md.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ BEFORE_S, FAULT_S, AFTER_S = 2.0, 5.0, 8.0
 
 
 class Case(NamedTuple):
-    """What one partition is answered, from the second second on."""
+    """The answer to reads of one partition, after the first second."""
 
     name: str
     code: int
-    #: How often; None: for five seconds.
+    #: How often it is answered; None: for five seconds.
     times: int | None = None
 
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Seen(NamedTuple):
-    """What a consumer did."""
+    """What a consumer did and read."""
 
     refused: int
     missed: int
@@ -58,12 +58,12 @@ class Seen(NamedTuple):
 
 
 def bare(factory: Any, config: dict[str, Any]) -> Any:
-    """Do not guard it."""
+    """Build a bare consumer."""
     return factory(config) if "group.id" in config else factory(**config)
 
 
 def guarded(factory: Any, config: dict[str, Any]) -> Any:
-    """Guard it."""
+    """Build a guarded consumer."""
     return guard(factory=factory, config=config)
 
 
@@ -129,7 +129,7 @@ CLIENTS = {
 
 
 def measure(cluster: KafkaCluster, read: Any, make: Make, case: Case) -> Seen:
-    """Read under load, with the fault from the second second on."""
+    """Read under load, with the fault after the first second."""
     topic = cluster.create_topic(partitions=3)
     done = threading.Event()
     written = [0, 0, 0]
@@ -170,7 +170,7 @@ def measure(cluster: KafkaCluster, read: Any, make: Make, case: Case) -> Seen:
 
 
 def told(seen: Seen) -> str:
-    """Say what a consumer did."""
+    """Describe what a consumer did."""
     if seen.raised:
         return f"raises {seen.raised}"
     return f"{seen.refused:,} refused reads, {seen.missed} missed, {seen.twice:,} twice"
@@ -182,7 +182,7 @@ def row(case: Case, name: str, alone: Seen, ours: Seen) -> str:
 
 
 def main() -> None:
-    """Measure, and write the table into the page."""
+    """Measure all cases, and write the table into the page."""
     rows = [
         "| the partition is answered | client | bare | guarded |\n",
         "| --- | --- | --- | --- |\n",

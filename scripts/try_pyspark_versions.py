@@ -1,7 +1,7 @@
-"""Run the Spark tests on other versions of PySpark, and print what came of it.
+"""Run the Spark tests on other versions of PySpark, and print the results.
 
-Each version gets a virtual environment with PySpark alone; everything else comes from
-the environment that runs this.
+Each version has a virtual environment with only PySpark; all other packages come from
+the environment that runs this script.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Each version with that of Spark's own Kafka sink, which some tests compare with.
+#: Each version, with the version of Spark's own Kafka sink for comparisons in tests.
 VERSIONS = {"4.0.0": "4.0.0", "4.1.1": "4.1.1", "4.2.1": "4.2.0"}
 TESTS = ("tests/spark", "tests/cli/test_pipeline_input.py")
-#: What PySpark 4.0 has no API for: streams of a data source that takes Arrow batches.
+#: Tests that PySpark 4.0 has no API for: streams of a data source with Arrow batches.
 NOT_IN_4_0 = (
     "test_stream_dead_letters",
     "test_listener_hands",
@@ -36,7 +36,7 @@ _INSTALL_S, _TESTS_S = 900, 5400
 
 
 def environment(folder: Path, version: str) -> Path:
-    """Make the environment of a version where it is not there; return its Python."""
+    """Make the environment of a version if it is missing; return its Python."""
     home = folder / version
     python = home / "bin/python"
     if not python.exists():
@@ -49,7 +49,7 @@ def environment(folder: Path, version: str) -> Path:
 
 
 def tried(python: Path, version: str, tests: list[str]) -> tuple[int, int]:
-    """Run the tests; return how many there were, and how many did not pass."""
+    """Run the tests; return the number of tests, and how many did not pass."""
     sink = VERSIONS.get(version, version)
     left_out = NOT_IN_4_0 if version.startswith("4.0.") else ()
     more = ["-k", f"not ({' or '.join(left_out)})"] if left_out else []
@@ -69,7 +69,7 @@ def tried(python: Path, version: str, tests: list[str]) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Try the versions that are named, or all."""
+    """Try the named versions, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("versions", nargs="*", default=[*VERSIONS])
     parser.add_argument("--folder", type=Path, help="keeps the environments")

@@ -1,9 +1,9 @@
 """Try the lowest and the newest versions of the three clients with each Python.
 
 Each row of the table is a virtual environment outside the checkout and a run of a few
-tests: errors, verdicts, and for each client some of the tests that every producer and
-every consumer must pass, on a real broker. For a Python that is not on this machine, uv
-says whether the package index has wheels of everything.
+tests: errors, verdicts, and for each client some tests of the producers' and consumers'
+contracts on a real broker. For a Python that is not on this machine, uv checks whether
+the package index has wheels of all packages.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ TOOLS = (
     *(f"opentelemetry-instrumentation-{client}" for client in CLIENTS),
     "opentelemetry-sdk",
 )
-#: Without a broker; then, for each client, what matters most of the tests that every
-#: producer and every consumer inherits.
+#: Tests without a broker; then, for each client, the most important tests of the
+#: producers' and consumers' contracts.
 TESTS = (
     *("tests/errors/test_errors.py", "tests/verdicts/test_classify.py"),
     "tests/adapters/test_dual_errors.py",
@@ -80,13 +80,13 @@ def lowest() -> list[str]:
 
 
 def interpreter(version: str) -> str | None:
-    """Find a Python of this version: on the path, or one that pyenv built."""
+    """Find a Python of this version on the path, or one that pyenv built."""
     built = (Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python")
     return next(map(str, built), None) or shutil.which(f"python{version}")
 
 
 def run(*command: str, seconds: float = _INSTALL_S) -> tuple[int, str]:
-    """Run a command in the checkout; return its exit code and what it printed."""
+    """Run a command in the checkout; return its exit code and its output."""
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "policies", ROOT / "adapters")))
     done = subprocess.run(
         command,
@@ -107,7 +107,7 @@ def uv(*arguments: str) -> tuple[int, str]:
 
 
 def look_up(version: str, pins: list[str], folder: Path) -> tuple[list[str], str]:
-    """Ask whether everything has a wheel for a Python that is not here."""
+    """Check whether all packages have a wheel for a Python that is not installed."""
     constraints = folder / "constraints.txt"
     constraints.write_text("\n".join(pins))
     extras = [word for extra in EXTRAS for word in ("--extra", extra)]
@@ -131,7 +131,7 @@ def versions(listed: str) -> list[str]:
 
 
 def test(python: str, pins: list[str], folder: Path) -> tuple[list[str], str]:
-    """Install into an environment and run the tests there."""
+    """Install into an environment, and run the tests there."""
     inside = str(folder / "venv/bin/python")
     needs = (f"{ROOT}[{','.join(EXTRAS)}]", *TOOLS, *pins)
     for step in (
@@ -162,7 +162,7 @@ def test(python: str, pins: list[str], folder: Path) -> tuple[list[str], str]:
 
 
 def main() -> None:
-    """Try every row, and print the table for docs/versions.md."""
+    """Try all rows, and print the table for docs/versions.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=PYTHONS, help="these Pythons")
     only = parser.parse_args().only

@@ -26,7 +26,7 @@ class LagReason(StrEnum):
     NO_GROUP = "no group"
     """The group does not exist, or this user may not describe it."""
     NO_COMMIT = "no commit"
-    """The group never committed here, the commit has expired, or it is a marker."""
+    """The group never committed here, or its commit has expired or is a marker."""
     NO_LEADER = "no leader"
     """The partition is offline, so its end is not known."""
     GONE = "gone"
@@ -78,7 +78,7 @@ _GRAVITY = tuple(LagState)
 NO_SUCH_GROUP = "unknown"
 _WITHOUT_MEMBERS = frozenset({"Empty", "Dead", NO_SUCH_GROUP})
 _NO_TELLING = frozenset(LagReason) - {LagReason.NO_COMMIT, LagReason.LEFT}
-#: Clocks of machines differ: a timestamp up to this many seconds ahead counts as now.
+#: A timestamp up to this many seconds ahead counts as now, because clocks differ.
 _CLOCKS_DIFFER_S = 1.0
 
 
@@ -305,7 +305,7 @@ def _from_position(lag: PartitionLag, position: int | None) -> PartitionLag:
         lag=left,
         reason=None,
         has_record=has_record,
-        next_timestamp=None,  # those of the committed offset
+        next_timestamp=None,  # the known time facts are about the committed offset
         time_lag=None,
         time_reason=None,
     )
@@ -367,7 +367,7 @@ class LagReport:
 
 
 def group_state(earlier: GroupLag | None, now: GroupLag) -> LagState:
-    """Return the most severe state of a group's partitions."""
+    """Return the state of a group: the most severe one of its partitions."""
     if now.error is not None or now.reason in _NO_TELLING:
         return LagState.ERROR
     states = partition_states(earlier, now).values()

@@ -151,7 +151,7 @@ class LogDirsReport:
             partition: Only this partition. Default: all.
 
         Returns:
-            None where the report is not complete: what is missing may hold more.
+            None if the report is not complete, because missing parts may have more.
         """
         if not self.complete:
             return None
@@ -167,7 +167,7 @@ class LogDirsReport:
         Some servers list a ``remote://`` directory once for each broker.
 
         Returns:
-            None where the report is not complete: what is missing may hold more.
+            None if the report is not complete, because missing parts may have more.
         """
         if not self.complete:
             return None
@@ -181,7 +181,7 @@ class LogDirsReport:
 
 
 def _sum(sizes: Iterable[int | None]) -> int | None:
-    """Sum sizes; None where one of them is not known."""
+    """Sum sizes; None if one of them is unknown."""
     total = 0
     for size in sizes:
         if size is None:
@@ -197,14 +197,14 @@ def _is_meant(replica: Replica, topic: str, partition: int | None) -> bool:
 def read_answer(
     broker: int, version: int, answer: Any, make: Make = make
 ) -> BrokerLogDirs:
-    """Judge a broker's answer.
+    """Make a report from a broker's answer.
 
-    A broker always has a directory, so an answer without any is an error that it does
-    not tell. Below version 3, where there is no place for a top-level error, that is
-    how it denies the request.
+    A broker always has a directory, so an answer without one hides an error. Below
+    version 3, which has no field for a top-level error, a broker denies the request in
+    this way.
 
     Args:
-        broker: Its id.
+        broker: The broker's id.
         version: The version that was sent.
         answer: ``DescribeLogDirsResponse`` of kafka-python's protocol engine.
         make: Makes the errors.
@@ -240,11 +240,11 @@ _ADVICE = {ClusterAuthorizationFailedError.code: _GRANT}
 def read_failure(
     broker: int, version: int | None, error: KafkaGuardError
 ) -> BrokerLogDirs:
-    """Judge the lack of an answer.
+    """Make a report from the lack of an answer.
 
     Args:
         broker: The broker's id.
-        version: The version that was sent; None: nothing was.
+        version: The version that was sent; None if nothing was sent.
         error: Why there is no answer.
     """
     is_old = version is not None and version < FIRST_WITH_ERROR
@@ -257,7 +257,7 @@ def read_failure(
 
 
 def read_absence(broker: int, make: Make = make) -> BrokerLogDirs:
-    """Judge a broker that belongs to the cluster and cannot be asked.
+    """Make a report for a broker that belongs to the cluster but cannot be asked.
 
     Args:
         broker: The broker's id.

@@ -1,8 +1,8 @@
-"""Numbers from a broker or a client: a negative one is a marker.
+"""Numbers from a broker or a client, of which negative ones are markers.
 
--1 is Kafka's "unknown", -2 to -6 are special times, -1001 is librdkafka's. A broker
-accepts any of them as a committed offset. So every offset, size and time from outside
-is checked here, and a marker becomes None.
+-1 is Kafka's "unknown", -2 to -6 are special times, -1001 is a marker of librdkafka. A
+broker accepts any of them as a committed offset. So all offsets, sizes and times from
+brokers and clients are checked here, and a marker becomes None.
 """
 
 from __future__ import annotations

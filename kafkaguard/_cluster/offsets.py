@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
-#: Special times, and the lowest version of ListOffsets that knows each; a lower version
-#: reads it as an ordinary time (KIP-734, KIP-405, KIP-1005, KIP-1023).
+#: Special times, and the lowest version of ListOffsets that knows each. A lower version
+#: takes it for an ordinary time (KIP-734, KIP-405, KIP-1005, KIP-1023).
 SPECIAL_TIMES = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, -4: 8, -5: 9, -6: 11}
 #: From this version of ListOffsets on there is an isolation level.
 FIRST_WITH_ISOLATION = 2

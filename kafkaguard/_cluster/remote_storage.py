@@ -1,6 +1,6 @@
 """Detect consumers that make no progress although there are records (KIP-1007).
 
-Clients hide a Fetch error of a tiered partition and retry forever. So it must be
+Clients hide a Fetch error of a tiered partition and retry forever. So the error is
 inferred from a position that does not move, and confirmed by a Fetch of the guard.
 """
 

@@ -39,8 +39,8 @@ def _pair_of(value: Any) -> tuple[Any, ...]:
     return getattr(value, "topic", None), getattr(value, "partition", None)
 
 
-#: Makes an error from a code or a class, a text and a place; each client's ``errors``
-#: has one.
+#: Makes an error from a code or a class, a text, and topic and partition. Each client's
+#: ``errors`` module has such a function.
 Make = Callable[..., KafkaGuardError]
 
 

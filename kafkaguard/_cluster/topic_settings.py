@@ -1,4 +1,4 @@
-"""Settings of topics, read in one place from what a broker tells."""
+"""Settings of topics, read from a broker's answer."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 _CLEANUP: Final = "cleanup.policy"
 _REMOTE: Final = "remote.storage.enable"
-#: The setting that bounds a batch of a topic.
+#: The setting that limits the size of a batch.
 _LARGEST: Final = "max.message.bytes"
-#: All that is asked for.
+#: All requested settings.
 NAMES: Final = (_CLEANUP, _REMOTE, _LARGEST)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """What a topic is set to, as far as anything here depends on it.
+    """The settings of a topic that kafkaguard uses.
 
     Attributes:
-        compacted: ``cleanup.policy`` contains ``compact``; None: not known.
-        tiered: ``remote.storage.enable`` is true; None: not known.
-        max_message_bytes: The largest batch that it takes; None: not known.
+        compacted: ``cleanup.policy`` contains ``compact``; None if unknown.
+        tiered: ``remote.storage.enable`` is true; None if unknown.
+        max_message_bytes: The largest batch that it accepts; None if unknown.
     """
 
     compacted: bool | None = None
@@ -34,15 +34,15 @@ class TopicSettings:
 
     @property
     def facts(self) -> TopicFacts:
-        """What a verdict may rest on."""
+        """The facts that a verdict may depend on."""
         return TopicFacts(compacted=self.compacted, tiered=self.tiered)
 
 
 def read(values: Mapping[str, str | None]) -> TopicSettings:
-    """Read the values that a broker told of a topic.
+    """Read the settings of a topic that a broker returned.
 
     Args:
-        values: The value of each setting by Kafka's name; brokers before 3.6 have no
+        values: The values by Kafka's names of the settings; brokers before 3.6 have no
             ``remote.storage.enable``.
     """
     policy, largest = values.get(_CLEANUP), values.get(_LARGEST)

@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkaguard._common.arguments import port
 
-#: The port of a broker where none is given.
+#: The port of a broker if none is given.
 DEFAULT_PORT: Final = 9092
 _ADDRESS: Final = re.compile(
     r"(?:(?i:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?"
@@ -16,9 +16,9 @@ _ADDRESS: Final = re.compile(
 
 
 def read_address(text: str) -> tuple[str, int] | None:
-    """Read ``host:port``, ``SSL://host:port`` or ``[::1]:9092``; None: it is none.
+    """Parse ``host:port``, ``SSL://host:port`` or ``[::1]:9092``; None if invalid.
 
-    The port is 9092 where none is given.
+    The default port is 9092.
     """
     found = _ADDRESS.fullmatch(text)
     number = found and port(found["port"] or str(DEFAULT_PORT))

@@ -1,8 +1,8 @@
-"""Checks of callers' arguments.
+"""Checks of arguments that callers give.
 
-Each function returns the value in the form that is worked with, or refuses it with one
-sentence: the argument, what it takes, and the type of what was given (never its value
-where that could be a record or a secret).
+Each function returns the value in the form that the code uses, or raises an error with
+one sentence: the argument, the accepted types, and the type of the given value (never a
+value that could be a record or a secret).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LONGEST_PORT: Final = 5
 
 
 def port(text: str, *, lowest: int = 1) -> int | None:
-    """Read a TCP port; None: there is no such port."""
+    """Parse a TCP port; None if there is no such port."""
     if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_PORT):
         return None
     number = int(text)
@@ -30,10 +30,10 @@ def wrong_type(argument: str, wanted: str, given: Any) -> TypeError:
 
 
 def names(argument: str, given: Any) -> tuple[str, ...] | None:
-    """Read a name or several; None means what the call says that it means.
+    """Read one or several names; the caller defines the meaning of None.
 
     Raises:
-        TypeError: It is neither, or a name is no text.
+        TypeError: The value is neither, or a name is not a string.
     """
     if given is None:
         return None
@@ -49,10 +49,10 @@ def names(argument: str, given: Any) -> tuple[str, ...] | None:
 
 
 def ids(argument: str, given: Any) -> tuple[int, ...] | None:
-    """Read a list of whole numbers, as the ids of brokers; None: all.
+    """Read a list of whole numbers, such as broker ids; None: all.
 
     Raises:
-        TypeError: It is none.
+        TypeError: The value is no such list.
     """
     if given is None:
         return None
@@ -68,11 +68,11 @@ def ids(argument: str, given: Any) -> tuple[int, ...] | None:
 def whole_number(
     argument: str, given: Any, lowest: int = -(2**63), highest: int = 2**63 - 1
 ) -> int:
-    """Read a whole number, by default any that Kafka's int64 holds.
+    """Read a whole number, by default any that fits Kafka's int64.
 
     Raises:
-        TypeError: It is none.
-        ValueError: It is out of bounds.
+        TypeError: The value is not a whole number.
+        ValueError: The value is out of bounds.
     """
     if not isinstance(given, Integral) or isinstance(given, bool):
         raise wrong_type(argument, "a whole number (int)", given)
@@ -83,11 +83,11 @@ def whole_number(
 
 
 def milliseconds(argument: str, given: Any) -> int:
-    """Read a time as Kafka has it, in milliseconds; parts of one are dropped.
+    """Read a time in milliseconds, as Kafka has it, and round it down.
 
     Raises:
-        TypeError: It is not a number.
-        ValueError: It is more than Kafka's int64 holds, or has no end.
+        TypeError: The value is not a number.
+        ValueError: The value does not fit Kafka's int64, or is not finite.
     """
     if not isinstance(given, Real) or isinstance(given, bool):
         raise wrong_type(argument, "milliseconds (int or float)", given)
@@ -97,10 +97,10 @@ def milliseconds(argument: str, given: Any) -> int:
 
 
 def items(argument: str, given: Any, wanted: str) -> Iterable[Any]:
-    """Return what can be gone through item by item; a text is one thing.
+    """Return an iterable; a string counts as one item and is refused.
 
     Raises:
-        TypeError: It cannot.
+        TypeError: The value is not iterable, or is a string.
     """
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise wrong_type(argument, wanted, given)
@@ -108,10 +108,10 @@ def items(argument: str, given: Any, wanted: str) -> Iterable[Any]:
 
 
 def mapping(argument: str, given: Any, wanted: str) -> Mapping[Any, Any]:
-    """Return what is a mapping.
+    """Return a mapping.
 
     Raises:
-        TypeError: It is none.
+        TypeError: The value is not a mapping.
     """
     if not isinstance(given, Mapping):
         raise wrong_type(argument, wanted, given)
@@ -119,11 +119,11 @@ def mapping(argument: str, given: Any, wanted: str) -> Mapping[Any, Any]:
 
 
 def seconds(argument: str, given: Any) -> float:
-    """Read a time to wait.
+    """Read a time to wait, in seconds.
 
     Raises:
-        TypeError: It is not a number.
-        ValueError: It is not above 0, or has no end.
+        TypeError: The value is not a number.
+        ValueError: The value is not above 0, or is not finite.
     """
     if not isinstance(given, Real) or isinstance(given, bool):
         raise wrong_type(argument, "seconds (int or float)", given)
@@ -134,10 +134,10 @@ def seconds(argument: str, given: Any) -> float:
 
 
 def one_of(argument: str, given: Any, known: Iterable[Any]) -> Any:
-    """Return what is one of some words.
+    """Return the value, which must be one of the known words.
 
     Raises:
-        ValueError: It is not; the text lists them.
+        ValueError: It is not one of them; the text lists them.
     """
     listed = tuple(known)
     if given in listed:
@@ -147,10 +147,10 @@ def one_of(argument: str, given: Any, known: Iterable[Any]) -> Any:
 
 
 def hook(argument: str, given: Any) -> Any:
-    """Return a function to be called later; None: there is none.
+    """Return a function to be called later, or None.
 
     Raises:
-        TypeError: It cannot be called.
+        TypeError: The value is not callable.
     """
     if given is not None and not callable(given):
         raise wrong_type(argument, "a function", given)

@@ -1,4 +1,4 @@
-"""The closest known name to a misspelt one."""
+"""Find the closest known name to a misspelt one."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: How alike two names are that may be the same (1: they are).
+#: The least similarity of two names that may mean the same; 1 is equality.
 _ALIKE: Final = 0.7
-#: Letters that are enough to tell a name by its beginning.
+#: A beginning with this many letters is enough to find a name.
 _BEGINNING: Final = 3
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """Find the known name that is most like a word; None: none is like it.
+    """Find the known name that is most similar to a word; None if none is.
 
-    Case, ``-`` and ``_`` make no difference, and the beginning of a name will do.
+    Case, ``-`` and ``_`` are ignored, and the beginning of a name is enough.
     """
     typed = _plain(word)
     length = max(len(typed), _BEGINNING)
@@ -32,7 +32,7 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Ask for the closest name, as the end of a sentence; empty if there is none."""
+    """Propose the closest name, as the end of a sentence; empty if there is none."""
     near = closest(word, known)
     return "" if near is None else f"; did you mean {near!r}?"
 

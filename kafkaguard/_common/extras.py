@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Final
 
-#: What writing from Spark needs: the extra ``spark``. Spark asks for pandas, too.
+#: The packages of the extra ``spark``, to write from Spark. Spark itself needs pandas.
 SPARK: Final = ("pyspark", "pyarrow", "pandas", "confluent_kafka")
 
 
@@ -13,12 +13,12 @@ def require(what: str, extra: str, *packages: str) -> None:
     """Check that packages are installed, without importing them.
 
     Args:
-        what: What needs them.
-        extra: The extra that brings them, as ``spark`` or ``cli,spark``.
-        packages: The names they are imported by.
+        what: What needs the packages.
+        extra: The extra that installs them, such as ``spark`` or ``cli,spark``.
+        packages: Their import names.
 
     Raises:
-        ModuleNotFoundError: Some are not installed; names them and the extra.
+        ModuleNotFoundError: Some are not installed; the text names them and the extra.
     """
     if missing := [name for name in packages if find_spec(name) is None]:
         raise ModuleNotFoundError(

@@ -8,11 +8,11 @@ from kafkaguard._common.text import plain
 
 
 def element(tag: str, *content: str, **attributes: object) -> str:
-    """Make an element; ``_`` in the name of an attribute stands for ``-``.
+    """Make an element; ``_`` in an attribute's name becomes ``-``.
 
     Args:
-        tag: Its name.
-        content: What is within it: elements, or text that is escaped already.
+        tag: The element's name.
+        content: Its content: elements, or text that is already escaped.
         attributes: Its attributes; numbers are rounded to a tenth.
     """
     given = "".join(map(_attribute, attributes, attributes.values()))
@@ -20,15 +20,15 @@ def element(tag: str, *content: str, **attributes: object) -> str:
 
 
 def text(x: float, y: float, words: str, **attributes: object) -> str:
-    """Make a text that begins, or by ``text_anchor`` ends, at a point.
+    """Make a text that begins at a point, or ends there with ``text_anchor``.
 
-    What XML has no character for, as an escape sequence, is written out.
+    Characters that XML does not allow, such as escape sequences, are written out.
     """
     return element("text", escape(plain(words)), x=x, y=y, **attributes)
 
 
 def picture(width: int, height: int, *elements: str) -> str:
-    """Make a document with a white ground and these elements on it."""
+    """Make a document with a white background and these elements."""
     ground = element("rect", width="100%", height="100%", fill="white")
     document = element(
         "svg",

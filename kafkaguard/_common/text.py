@@ -1,14 +1,14 @@
-"""Text from outside, escaped: names, paths, texts of brokers.
+"""Escape text from outside: names, paths, texts of brokers.
 
-A group may be called ``[/red]`` or hold an escape sequence, a line break or a mark that
-turns the writing direction. A terminal, a log or a picture would act on it.
+A group's name may be ``[/red]`` or contain an escape sequence, a line break or a mark
+that reverses the writing direction. A terminal, a log or a picture would interpret it.
 """
 
 from __future__ import annotations
 
 
 def plain(text: object) -> str:
-    r"""Return text on one line, with each character that cannot be seen written out.
+    r"""Return text on one line, with all invisible characters written out.
 
     >>> plain("\x1b[31mred")
     '\\x1b[31mred'
@@ -20,7 +20,7 @@ def plain(text: object) -> str:
 
 
 def plain_lines(text: object) -> str:
-    """Do the same line by line, for text of our own that has several."""
+    """Do the same for each line of kafkaguard's own text, and keep the line breaks."""
     return "\n".join(map(plain, str(text).split("\n")))
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Do not read this partition until it is freed; doing so twice changes nothing."""
+    """Do not read this partition until it is freed; a second Hold changes nothing."""
 
     place: TopicPartition
 
@@ -27,21 +27,21 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class AskFacts:
-    """Ask for the topic's settings; then call ``facts_found``."""
+    """Look up the topic's settings; then call ``facts_found``."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
 class AskRange:
-    """Ask for the partition's first offset and end; then call ``range_found``."""
+    """Look up the partition's first offset and end; then call ``range_found``."""
 
     place: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Read at this position on a connection of the guard; then call ``probed``."""
+    """Fetch at this position on the guard's own connection; then call ``probed``."""
 
     place: TopicPartition
     position: int | None
@@ -49,7 +49,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class LetReset:
-    """Leave the next answer "out of range" of this partition to the client."""
+    """Let the client handle this partition's next answer "out of range"."""
 
     place: TopicPartition
 
@@ -64,7 +64,7 @@ class Raise:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Hand this event to ``on_event``."""
+    """Call ``on_event`` with this event."""
 
     event: Event
 

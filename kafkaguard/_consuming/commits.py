@@ -1,8 +1,8 @@
-"""A commit that the caller waits for: what is repeated, and the final error.
+"""A commit that the caller waits for: which partitions are retried, and the error.
 
-A broker answers a commit partition by partition, and keeps what it accepted. So only
-the partitions that were refused are tried again, while they are still owned. A group
-that has moved on is never answered with the same commit (REJOIN).
+A broker answers a commit for each partition separately, and keeps the offsets that it
+accepted. So only refused partitions are retried, while the consumer still owns them.
+After a rebalance (REJOIN) the same commit is never repeated.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 Kind = Literal["sync", "async", "auto"]
 
 OFFSET_COMMIT: Final = "OffsetCommit"
-#: Seconds: no wait is shorter.
+#: The shortest wait, in seconds.
 FLOOR_S: Final = 0.1
 _MAY_PASS: Final = frozenset({Action.CONFIGURE, Action.REJECT, Action.IN_DOUBT})
-#: What these say is true of all partitions.
+#: An error with one of these actions is about all partitions.
 _ABOUT_THE_GROUP: Final = frozenset({Action.REJOIN, Action.RECREATE, Action.FENCED})
 _SEVERITY = {action: rank for rank, action in enumerate(Action)}
 
@@ -39,9 +39,9 @@ class Again:
     """Commit these partitions once more.
 
     Attributes:
-        places: Which.
-        wait: Seconds to wait before.
-        is_alone: Each in a commit of its own.
+        places: The partitions.
+        wait: Seconds to wait before the commit.
+        is_alone: Whether each partition has a commit of its own.
     """
 
     places: frozenset[TopicPartition]
@@ -50,7 +50,7 @@ class Again:
 
 
 class OneForAll(dict["TopicPartition", "KafkaGuardError"]):
-    """One error for a whole commit: the client does not say which partitions it is of.
+    """One error for a whole commit: the client does not say which partitions failed.
 
     Some of them may be committed.
     """
@@ -67,8 +67,8 @@ def failed_event(
 
     Args:
         policy: The policy in force.
-        errors: What was refused, at least one.
-        kind: Who made the commit.
+        errors: The error of each refused partition, at least one.
+        kind: How the commit was made.
         client: The client library.
     """
     error = max(errors.values(), key=lambda each: _SEVERITY[each.verdict.action])
@@ -84,10 +84,11 @@ def failed_event(
 
 
 def may_pass(errors: Mapping[TopicPartition, KafkaGuardError]) -> bool:
-    """Return whether a consumer may read on after a commit of its own that failed.
+    """Return whether a consumer may continue after its automatic commit failed.
 
-    It is told, and the next one may succeed. What the client retries or rejoins for
-    is its own to see, and one that is fenced must stop.
+    If so, the failure is only reported, because the next commit may succeed. If not,
+    the client must see the error: it retries, rejoins the group, or must stop because
+    it is fenced.
     """
     return {each.verdict.action for each in errors.values()} <= _MAY_PASS
 
@@ -98,8 +99,8 @@ class CommitRun:
     Args:
         policy: How long to wait between attempts.
         random: Returns random numbers from 0 to below 1.
-        places: What is to be committed.
-        until: When the caller wants it to end, on the clock of ``now``.
+        places: The partitions to commit.
+        until: When the caller wants the commit to end, on the clock of ``now``.
         client: The client library.
     """
 
@@ -118,9 +119,9 @@ class CommitRun:
         self._client = client
         self._tries = 0
         self._wait = 0.0
-        #: What is to be committed.
+        #: The partitions to commit.
         self.places = self._open = frozenset(places)
-        #: Why partitions are not committed, so far.
+        #: The error of each partition that is not committed yet.
         self.errors: dict[TopicPartition, KafkaGuardError] = {}
 
     def answered(
@@ -132,13 +133,14 @@ class CommitRun:
         """Record an answer.
 
         Args:
-            errors: What was refused; all else that was asked is committed.
-            owned: What the consumer is assigned; None: it takes no part in a group's
-                assignment, so all are its own.
+            errors: The refused partitions; all others in the request are committed.
+            owned: The consumer's assignment; None: it takes no part in a group's
+                assignment, so it owns all partitions.
             now: The time.
 
         Returns:
-            What to do again; None: it is over, and ``errors`` is the outcome.
+            What to commit again. None: the commit is over, and ``errors`` has its
+            outcome.
         """
         if isinstance(errors, OneForAll) and self._is_unclear(errors):
             self.errors.update(errors)
@@ -162,12 +164,12 @@ class CommitRun:
         return Again(self._open, self._wait)
 
     def _is_unclear(self, errors: Mapping[TopicPartition, KafkaGuardError]) -> bool:
-        """Return whether asking for each partition alone can say more."""
+        """Return whether a commit of each partition alone can tell which one failed."""
         actions = {self._ruling(error).action for error in errors.values()}
         return len(errors) > 1 and not actions & _ABOUT_THE_GROUP
 
     def event(self) -> CommitFailedEvent:
-        """Return the event that the commit failed."""
+        """Make the event for the failed commit."""
         return failed_event(self._policy, self.errors, kind="sync", client=self._client)
 
     def _ruling(self, error: KafkaGuardError) -> Ruling:

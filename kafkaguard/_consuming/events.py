@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionEvent(Event):
-    """What all events about one partition have.
+    """The base class of events about one partition.
 
     Attributes:
         topic: The topic.
-        partition: The partition; -1: the whole topic.
+        partition: The partition; -1 for the whole topic.
         position: The offset of the next record to read; None if unknown.
     """
 
@@ -30,12 +30,12 @@ class PartitionEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionWaitsEvent(PartitionEvent):
-    """A partition cannot be read and waits alone; told once until it goes on.
+    """A partition cannot be read and waits; other partitions are read. Sent once.
 
     Attributes:
-        error: What a read of it is answered.
-        action: What the verdict says to do.
-        wait: Seconds until the next try.
+        error: The error of the read.
+        action: The action of the policy's ruling.
+        wait: Seconds until the next read.
     """
 
     name: ClassVar[str] = "kafkaguard.partition_waits"
@@ -46,7 +46,7 @@ class PartitionWaitsEvent(PartitionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionResumesEvent(PartitionEvent):
-    """A partition that waited is read again.
+    """A partition that waited can be read again.
 
     Attributes:
         waited: Seconds since the first refusal.
@@ -60,12 +60,12 @@ class PartitionResumesEvent(PartitionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFailedEvent(PartitionEvent):
-    """A read failed for good; polling raises it, or hands it over in a message.
+    """A read failed for good; poll raises the error or returns it in a message.
 
     Attributes:
-        error: What the read was answered.
-        action: What the verdict says to do.
-        raised: Whether polling raises it. False: it is in the message that
+        error: The error of the read.
+        action: The action of the policy's ruling.
+        raised: Whether poll raises the error. False: it is in the message that
             confluent-kafka returns (``message.error()``).
     """
 
@@ -77,15 +77,15 @@ class ReadFailedEvent(PartitionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetResetEvent(PartitionEvent):
-    """A broker says that a position is out of range; compared with the log.
+    """A broker answered that a position is out of range; it was compared with the log.
 
     Attributes:
-        earliest: The first offset that is there.
+        earliest: The first existing offset.
         latest: The end of the log.
-        lost: How many offsets were removed before they were read; 0 where the position
-            is beyond the end.
-        outcome: ``"kept"``: the position is within the log after all, and is read
-            again. ``"reset"``: the client resets it as its own setting says.
+        lost: How many offsets were removed before they were read; 0 if the position is
+            beyond the end.
+        outcome: ``"kept"``: the position is within the log, and is read again.
+            ``"reset"``: the client resets it according to its own setting.
             ``"raised"``: the policy says ``on_offset_reset: raise``.
     """
 
@@ -98,14 +98,15 @@ class OffsetResetEvent(PartitionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFailedEvent(Event):
-    """A commit failed, for these partitions.
+    """A commit failed for some partitions.
 
     Attributes:
-        errors: By partition; empty where the client tells no partition.
-        error: The gravest of them.
+        errors: The errors by partition; empty if the client names no partition.
+        error: The most severe error.
         action: What the verdict says to do.
-        kind: ``"sync"``: the caller's ``commit`` raises it. ``"async"``: a commit that
-            nobody waits for. ``"auto"``: the client's own.
+        kind: ``"sync"``: the caller's ``commit`` raises the error. ``"async"``: the
+            caller did not wait for the commit. ``"auto"``: the client's automatic
+            commit.
     """
 
     name: ClassVar[str] = "kafkaguard.commit_failed"

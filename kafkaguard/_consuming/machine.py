@@ -1,12 +1,12 @@
-"""The state machine of one consumer: which partition waits, and until when.
+"""The state machine of one consumer: which partitions wait, and until when.
 
-No I/O, no clock, no client. The driver hands it facts (a read was refused, a partition
-stands still, a question was answered) with the time, and carries out its commands.
+The machine has no I/O, clock or client. The driver reports facts with the time (a read
+was refused, a partition makes no progress, a look-up was answered), and executes the
+commands.
 
-A partition that cannot be read goes through an episode: refused, held for the policy's
-backoff, freed to try again, refused again ... until a read succeeds. It is told once at
-the start and once at the end, however often it was tried. Other partitions are never
-touched.
+A partition that cannot be read has an episode: its read is refused, it is held for the
+policy's backoff, freed to try again, refused again, until a read succeeds. There is one
+event at the start of an episode and one at its end. Other partitions are not affected.
 """
 
 from __future__ import annotations
@@ -49,56 +49,56 @@ if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import TopicFacts, Verdict
     from kafkaguard.errors import KafkaGuardError
 
-#: Seconds: no partition waits for less, whatever the policy's backoff.
+#: The shortest wait of a partition in seconds, whatever the policy's backoff.
 FLOOR_S: Final = 0.1
 Outcome = Literal["kept", "reset", "raised"]
 
 FETCH: Final = "Fetch"
 LIST_OFFSETS: Final = "ListOffsets"
 METADATA: Final = "Metadata"
-#: In an event or a command that is about a whole topic.
+#: The partition in an event or a command about a whole topic.
 NO_PARTITION: Final = -1
 OUT_OF_RANGE: Final = 1
 _DENIED: Final = 29
-#: After these a client that hands its errors over is raised for.
+#: With one of these actions, poll also raises an error that a message contains.
 _ENDS: Final = frozenset({Action.CONFIGURE, Action.RECREATE, Action.FENCED})
-#: On a topic that is not tiered these may be a fault that waiting does not mend, so
-#: they are tried as often as the policy says; then polling raises them.
+#: On a topic that is not tiered, waiting may not help against these codes. So the read
+#: is tried as often as the policy says; then poll raises the error.
 _TRIED_A_FEW_TIMES: Final = frozenset({-1, 2})
-#: What these mean depends on whether the topic is tiered (KIP-1007).
+#: The meaning of these codes depends on whether the topic is tiered (KIP-1007).
 _DEPENDS_ON_FACTS: Final = frozenset({-1, 9})
 
 
 class Policy(Protocol):
-    """What the machine needs of a policy."""
+    """What the machine needs from a policy."""
 
     @property
     def name(self) -> str:
-        """A name for people."""
+        """The name, for logs and events."""
 
     @property
     def policy_id(self) -> str:
-        """What stands for its content."""
+        """The hash of the policy's content."""
 
     @property
     def on_offset_reset(self) -> Literal["as_client", "raise"]:
-        """What to do about a position that is out of the log's range."""
+        """What to do if a position is out of range."""
 
     def ruling(
         self, verdict: Verdict, context: CallContext, error: object = None
     ) -> Ruling:
-        """Say what it says about a failure."""
+        """Return what the policy says about a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a read was answered.
+    """The refusal of a read.
 
     Attributes:
         code: The error code.
         api: The request: ``"Fetch"`` or ``"ListOffsets"``.
-        position: The offset that was to be read; None if unknown.
-        error: The error, where the client made one without a code of a broker (its
+        position: The requested offset; None if unknown.
+        error: The error, if the client made one without a broker's code (its
             connection broke).
     """
 
@@ -110,7 +110,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class _Episode:
-    """A partition that cannot be read at the moment."""
+    """The state of a partition that cannot be read."""
 
     since: float
     refusal: Refusal
@@ -120,7 +120,7 @@ class _Episode:
     due: float = math.inf
     is_held: bool = False
     is_told: bool = False
-    #: The client does not say how its reads end: only a probe of our own does.
+    #: The client does not report the results of its reads, so only a probe ends this.
     is_probed: bool = False
 
 
@@ -129,11 +129,12 @@ class ConsumerMachine:
 
     Args:
         policy: How long to wait, and what to do about resets.
-        make: Makes errors that are the client's, too.
+        make: Makes errors of the client's classes too.
         random: Returns random numbers from 0 to below 1.
         client: The client library.
-        shows_answers: Whether the client shows what each read is answered. If not, only
-            probes do, and a hold is a pause, which the user's own pauses share.
+        shows_answers: Whether the client reports the result of each read. If not, only
+            probes show it, and a hold is the client's ``pause``, which the user may
+            also call.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class ConsumerMachine:
         self._user_paused: set[TopicPartition] = set()
         self._denied: frozenset[str] = frozenset()
         self._standing = StandingReaders()
-        #: When ``tick`` has something to do.
+        #: When ``tick`` must be called next.
         self.next_due: float = math.inf
 
     # --- what it knows ----------------------------------------------------------------
@@ -167,11 +168,11 @@ class ConsumerMachine:
 
     @property
     def user_paused(self) -> frozenset[TopicPartition]:
-        """What the user has paused."""
+        """The partitions that the user has paused."""
         return frozenset(self._user_paused)
 
     def is_waiting(self, place: TopicPartition) -> bool:
-        """Return whether a partition cannot be read at the moment."""
+        """Return whether a partition waits because it cannot be read."""
         return place in self._episodes
 
     # --- reads ------------------------------------------------------------------------
@@ -188,7 +189,7 @@ class ConsumerMachine:
     def answered(
         self, place: TopicPartition, position: int | None, now: float
     ) -> list[Command]:
-        """Record that a read succeeded; free of charge where nothing waits."""
+        """Record that a read succeeded; cheap if the partition does not wait."""
         episode = self._episodes.get(place)
         if episode is None or episode.is_probed:
             return []
@@ -209,7 +210,7 @@ class ConsumerMachine:
         return commands
 
     def _open(self, place: TopicPartition, refusal: Refusal, now: float) -> _Episode:
-        """Begin an episode, or go on with it."""
+        """Begin an episode, or continue it."""
         error = self._judge(place, refusal)
         episode = self._episodes.get(place)
         if episode is None:
@@ -239,7 +240,7 @@ class ConsumerMachine:
     def _wait(
         self, place: TopicPartition, episode: _Episode, now: float
     ) -> list[Command]:
-        """Hold a partition for as long as the policy says, and say why."""
+        """Hold a partition for the policy's wait, and report why."""
         ruling = self._ruling(episode.error)
         self._hold(episode, ruling, now)
         hold = Hold(place)
@@ -254,7 +255,7 @@ class ConsumerMachine:
     def _say(
         self, place: TopicPartition, episode: _Episode, ruling: Ruling
     ) -> list[Command]:
-        """Tell once that a partition waits; raise what waiting does not mend."""
+        """Report once that a partition waits; raise errors that do not pass."""
         error = episode.error
         if ruling.action not in RETRIABLE_ACTIONS or (
             error.code in _TRIED_A_FEW_TIMES
@@ -310,7 +311,7 @@ class ConsumerMachine:
         position: int | None,
         now: float,
     ) -> list[Command]:
-        """A partition can be read again."""
+        """End the episode of a partition that can be read again."""
         del self._episodes[place]
         self._forget_facts(place.topic)
         commands = self._free(place, episode) if episode.is_held else []
@@ -330,10 +331,10 @@ class ConsumerMachine:
         )
 
     def denied(self, topics: Collection[str]) -> list[Command]:
-        """Record which topics of the consumer's may not even be looked up.
+        """Record which of the consumer's topics it may not Describe.
 
-        There is no read of them that could be refused, so the next poll raises it,
-        again and again; it is told once.
+        The client never reads such a topic, so no read is refused. Instead each next
+        poll raises the error. The event is sent once.
         """
         commands: list[Command] = []
         for topic in sorted(topics):
@@ -353,10 +354,10 @@ class ConsumerMachine:
     def handed_over(
         self, place: TopicPartition | None, error: KafkaGuardError
     ) -> list[Command]:
-        """Record an error that the client hands over in place of a record.
+        """Record an error that the client returned in a message.
 
-        It stays there, unless the client is of no use until a human or a new client
-        mends it.
+        The error stays in the message. In addition the next poll raises it if the
+        client cannot work until a human corrects something or a new client is built.
         """
         ruling = self._ruling(error)
         if ruling.action is Action.IGNORE:
@@ -376,7 +377,7 @@ class ConsumerMachine:
     def facts_found(self, topic: str, facts: TopicFacts | None) -> list[Command]:
         """Record a topic's settings; None: they are not available.
 
-        What was refused meanwhile is judged again, and told.
+        Refusals since the look-up began are judged again and reported.
         """
         self._asked.discard(topic)
         self._facts[topic] = facts
@@ -390,7 +391,7 @@ class ConsumerMachine:
         return commands
 
     def _forget_facts(self, topic: str) -> None:
-        """Settings may change; they are asked for again in the next episode."""
+        """Forget a topic's settings, which may change before the next episode."""
         if not any(place.topic == topic for place in self._episodes):
             self._facts.pop(topic, None)
 
@@ -441,7 +442,7 @@ class ConsumerMachine:
     def range_unknown(
         self, place: TopicPartition, error: KafkaGuardError, now: float
     ) -> list[Command]:
-        """Record that nobody can say where the log begins and ends."""
+        """Record that the look-up of the log's first offset and end failed."""
         episode = self._episodes.get(place)
         if episode is None or episode.refusal.code != OUT_OF_RANGE:
             return []
@@ -455,9 +456,9 @@ class ConsumerMachine:
     def _let_reset(
         self, place: TopicPartition, episode: _Episode, now: float
     ) -> list[Command]:
-        """Leave it to the client; the next read that succeeds ends the episode.
+        """Let the client reset the position; the next successful read ends the episode.
 
-        A client that does not show its reads is taken to succeed.
+        If the client does not report its reads, the episode ends at once.
         """
         if episode.is_probed:
             return [LetReset(place), *self._end(place, episode, None, now)]
@@ -466,9 +467,9 @@ class ConsumerMachine:
         return [LetReset(place), *self._free(place, episode)]
 
     def moved(self, place: TopicPartition, position: int, now: float) -> list[Command]:
-        """Record that the user has set the position of a client that shows no reads.
+        """Record that the user has set a position in a client that reports no reads.
 
-        What was wrong with the old one is over.
+        An episode because the old position was out of range ends.
         """
         episode = self._episodes.get(place)
         if episode is None or episode.refusal.code != OUT_OF_RANGE:
@@ -496,10 +497,10 @@ class ConsumerMachine:
     def stand(
         self, readers: Mapping[TopicPartition, Reader], now: float
     ) -> list[Command]:
-        """Record where all readers are, of a client that swallows what it is answered.
+        """Record the positions of a client that hides the results of its reads.
 
         Returns:
-            Probes for those that stand still before the end of their log.
+            Probes for partitions without progress that are not at the end of the log.
         """
         free = {
             place: reader
@@ -512,15 +513,15 @@ class ConsumerMachine:
     def probed(
         self, place: TopicPartition, refusal: Refusal | None, now: float
     ) -> list[Command]:
-        """Record what a probe was answered; None: the position can be read.
+        """Record the result of a probe; None: the position can be read.
 
-        Also what waiting does not mend is told and raised: the client may say so once,
-        or not at all. An answer that comes after a rebalance counts for nothing.
+        Errors that do not pass are also reported and raised, because the client may
+        report them only once or never. A result after a rebalance is ignored.
         """
         is_wanted = self._standing.looked(place, now)
         episode = self._episodes.get(place)
         if episode is None:
-            # Out of range: the client says so itself, or resets it.
+            # The client itself reports OFFSET_OUT_OF_RANGE, or resets the position.
             if refusal is None or refusal.code in (None, OUT_OF_RANGE) or not is_wanted:
                 return []
         elif refusal is None:
@@ -539,10 +540,11 @@ class ConsumerMachine:
     # --- assignment and the user's own pauses -----------------------------------------
 
     def assigned(self, places: Collection[TopicPartition]) -> list[Command]:
-        """Record the whole assignment: what is not in it is forgotten.
+        """Record the whole assignment, and forget all other partitions.
 
         Returns:
-            Holds for what still waits: a rebalance may have lifted them.
+            Holds for the partitions that still wait, because a rebalance may have ended
+            the client's pauses.
         """
         gone = [place for place in self._episodes if place not in places]
         commands: list[Command] = []
@@ -565,7 +567,7 @@ class ConsumerMachine:
         """Record that the user resumes partitions.
 
         Returns:
-            Those that the client may resume; the others still wait.
+            The partitions that the client may resume; the others still wait.
         """
         resumed = list(places)
         self._user_paused.difference_update(resumed)

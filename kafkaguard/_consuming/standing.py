@@ -1,7 +1,7 @@
 """Detect consumers without progress, for clients that hide the errors of reads.
 
-librdkafka tries a partition that cannot be read again and again, and says nothing. So
-it is inferred from a position that does not move, and confirmed by a probe.
+librdkafka retries a partition that cannot be read, and does not report it. So the
+problem is inferred from a position that does not move, and confirmed by a probe.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 #: Seconds without progress until a probe is made.
 PATIENCE_S: Final = 1.0
-#: Seconds between two probes of a reader that stands still for no reason, at most.
+#: The longest time in seconds between two probes of a reader without progress.
 GAP_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Where a reader is.
+    """The position of a partition's reader.
 
     Attributes:
-        position: The offset of the next record; None: it has read nothing yet.
-        end: The end of the log, as the client last heard; None: it never did.
+        position: The offset of the next record; None: nothing was read yet.
+        end: The end of the log that the client last received; None: none yet.
     """
 
     position: int | None
@@ -34,7 +34,7 @@ class Reader:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether there is nothing to read, as far as the client knows."""
+        """Whether nothing is left to read, as far as the client knows."""
         if self.position is None or self.end is None:
             return False
         return self.position >= self.end
@@ -49,7 +49,7 @@ class _Watch:
 
 
 class StandingReaders:
-    """Says which readers are to be looked at."""
+    """Decides which readers must be probed."""
 
     def __init__(self) -> None:
         self._watches: dict[TopicPartition, _Watch] = {}
@@ -57,10 +57,10 @@ class StandingReaders:
     def note(
         self, readers: Mapping[TopicPartition, Reader], now: float
     ) -> list[TopicPartition]:
-        """Record where all readers are; others are forgotten.
+        """Record the positions of all readers, and forget other partitions.
 
         Returns:
-            Those that have stood still for long enough to ask why.
+            The partitions that must be probed, after too long without progress.
         """
         for place in self._watches.keys() - readers.keys():
             del self._watches[place]
@@ -80,10 +80,10 @@ class StandingReaders:
             del self._watches[place]
 
     def looked(self, place: TopicPartition, now: float) -> bool:
-        """Record that a reader was looked at; the next look comes later each time.
+        """Record the result of a probe; the time until the next one is doubled.
 
         Returns:
-            Whether that look was still wanted.
+            Whether the probe was still wanted.
         """
         watch = self._watches.get(place)
         if watch is None:

@@ -1,8 +1,9 @@
-"""The attempts and waits of a policy, for records that certainly were not written.
+"""The policy's attempts and waits for records that were certainly not written.
 
-Each record has its own attempts and its own deadline, counted from the call. Records of
-a topic that fail between two hand-overs share the cause: they are one more request for
-the cluster, so they draw one wait and take one token of the budget together.
+Each record has its own attempts and its own deadline, which counts from the call of
+``send``. Records of a topic that fail between two hand-overs are sent again together,
+as one more request to the cluster. So together they draw one wait and take tokens of
+the budget once.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
     from kafkaguard._retries.machine import Ruling
     from kafkaguard.errors import KafkaGuardError
 
-#: The policy leaves it to the client.
+#: The policy makes no attempts beyond those of the client.
 NEVER = Step("stop")
 
 
 class Shared(NamedTuple):
-    """What all that send again to a cluster share.
+    """Limits that all producers of a cluster share when they send records again.
 
     Attributes:
-        budget: What attempts may add to its load; None: there is no such bound.
-        breaker: Knows whether it keeps failing; None: nobody looks.
-        pauses: Records wait while the breaker is open; else they fail.
-        seconds: For how long the policy tries at most, in all.
-        random: Gives numbers from 0 to below 1.
+        budget: Limits the load that retries add to the cluster; None: no limit.
+        breaker: The circuit breaker of the cluster; None: there is none.
+        pauses: Whether records wait while the breaker is open. If False, they fail.
+        seconds: The longest time that the policy tries one record, in all.
+        random: Returns random numbers from 0 to below 1.
     """
 
     budget: RetryBudget | None = None
@@ -47,12 +48,13 @@ class Shared(NamedTuple):
 
 
 class Attempts:
-    """Says whether a record is sent again, and after what wait.
+    """Decides whether a record is sent again, and after which wait.
 
     Args:
-        traits: What the client can do and tell.
-        shared: What is shared with others; None: nothing is sent again by a policy.
-        tell: Tells the hooks of an event about a topic.
+        traits: What the client can do and can report.
+        shared: The limits shared with other producers. None: the policy makes no
+            attempts.
+        tell: Reports an event about a topic to the hooks.
     """
 
     def __init__(
@@ -62,25 +64,26 @@ class Attempts:
         self._shared = shared or Shared()
         self._is_off = shared is None or traits.transactional
         self._tell = tell
-        #: By topic: the random number of what has failed since the last hand-over.
+        #: By topic: the random number for all failures since the last hand-over.
         self._draws: dict[str, float] = {}
-        #: Topics whose next hand-over is paid; those that the breaker lets fail.
+        #: Topics whose next hand-over has taken its token of the budget.
         self._paid: set[str] = set()
+        #: Topics whose records fail because the breaker is open.
         self._barred: set[str] = set()
         self._topic = ""
 
     @property
     def seconds(self) -> float:
-        """For how long the policy tries at most; 0: not beyond the client."""
+        """The longest time that the policy tries a record; 0: only the client tries."""
         return 0.0 if self._is_off else self._shared.seconds
 
     def allows(self, ruling: Ruling) -> bool:
-        """Tell whether a policy has attempts left when the client's time is over."""
+        """Return whether the policy has attempts after the client's time is over."""
         has_more = not self._is_off and ruling.max_attempts > 1
         return has_more and ruling.deadline > self._traits.delivery_timeout
 
     def extend(self, record: Record, ruling: Ruling) -> None:
-        """Give a record that waits for another client the policy's time."""
+        """Give a record that waits for a new client the policy's time."""
         if record.attempts is None and self.allows(ruling):
             until = self._since(record) + ruling.deadline + self._traits.margin
             record.due = max(record.due, self._bounded(until, record.due))
@@ -88,12 +91,12 @@ class Attempts:
     def failed(
         self, record: Record, error: KafkaGuardError, ruling: Ruling, now: float
     ) -> Step:
-        """Take in that a record was not written, and say what is next.
+        """Record that a record was not written, and decide the next step.
 
         Args:
-            record: Which.
-            error: Why.
-            ruling: What the policy says about it.
+            record: The record.
+            error: Why it was not written.
+            ruling: What the policy says about the error.
             now: The time.
         """
         if not self.allows(ruling):
@@ -125,7 +128,7 @@ class Attempts:
         return step
 
     def _begin(self, topic: str, now: float) -> None:
-        """Take in the first failure of a topic since its last hand-over."""
+        """Record the first failure of a topic since its last hand-over."""
         shared = self._shared
         self._draws[topic] = shared.random()
         if shared.breaker is not None:
@@ -134,12 +137,15 @@ class Attempts:
                 self._barred.add(topic)
 
     def _since(self, record: Record) -> float:
-        """Return when the application has handed a record over."""
+        """Return when the application called ``send`` for a record."""
         traits = self._traits
         return record.first_due - traits.delivery_timeout - traits.margin
 
     def _bounded(self, until: float, start: float) -> float:
-        """Bound a time: what is on its way, and the attempt, end with the client's."""
+        """Limit an infinite deadline to two delivery timeouts after ``start``.
+
+        One is for what is in flight, one for the next attempt.
+        """
         if until < math.inf:
             return until
         return start + 2 * self._traits.delivery_timeout
@@ -148,7 +154,7 @@ class Attempts:
         return self._draws[self._topic]
 
     def take(self, cost: float) -> bool:
-        """Pay for the next hand-over of a topic, once for all of its records."""
+        """Take tokens for the topic's next hand-over, once for all of its records."""
         budget = self._shared.budget
         if budget is None or self._topic in self._paid:
             return True
@@ -158,7 +164,7 @@ class Attempts:
         return True
 
     def handed_over(self, topic: str) -> None:
-        """Take note that records of a topic are handed over; what fails is new."""
+        """Record a hand-over; later failures of the topic draw a wait and pay again."""
         self._draws.pop(topic, None)
         self._paid.discard(topic)
         self._barred.discard(topic)
@@ -166,7 +172,7 @@ class Attempts:
     # --- the breaker ------------------------------------------------------------------
 
     def wait(self, topic: str, now: float) -> float:
-        """Return for how many seconds the breaker keeps a topic's attempt back."""
+        """Return the seconds that a topic's next attempt waits for the breaker."""
         if topic not in self._draws or not self._shared.pauses:
             return 0.0
         return self._ask(now)
@@ -180,7 +186,7 @@ class Attempts:
         return wait
 
     def succeeded(self, now: float) -> None:
-        """Take note of a batch that the broker took."""
+        """Record that the broker accepted a batch."""
         budget, breaker = self._shared.budget, self._shared.breaker
         if budget is not None:
             budget.succeeded()
@@ -193,12 +199,12 @@ class Attempts:
 
 
 def describe(step: Step, machine: Machine, policy: str) -> str:
-    """Say why a record is not sent again.
+    """Describe why a record is not sent again.
 
     Args:
-        step: What :meth:`Attempts.failed` has answered.
-        machine: The attempts.
-        policy: Its name.
+        step: The result of :meth:`Attempts.failed`.
+        machine: The record's attempts.
+        policy: The policy's name.
     """
     count = machine.attempts
     times = "1 attempt was" if count == 1 else f"{count} attempts were"

@@ -78,7 +78,7 @@ class Books:
 
     @property
     def _since(self) -> int:
-        """How many records have had their outcome since the last report."""
+        """The number of records that got their outcome since the last report."""
         return self._delivered + sum(self._counts.values())
 
     @property

@@ -1,8 +1,8 @@
 """Commands of the delivery machine, which a driver executes.
 
-A driver executes commands in order, without its lock. Commands marked *reply* may take
-long; the driver reports their result by calling the named method. At most one such
-command for a topic, and one for the client, is running.
+A driver executes commands in order, without its lock. A command marked *reply* may take
+long; the driver reports its result by calling the named method. At any time at most one
+such command is running for each topic, and one for the client.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """Have the client fail what waits behind a failed batch, and was never sent.
+    """Let the client fail the batches behind a failed batch that were never sent.
 
-    It comes back as ``failed``: else it would overtake what is sent again. Batches that
-    wait are those of the same place.
+    They are batches of the same topic and partition. The client reports them as
+    ``failed``; otherwise they would overtake the records that are sent again.
     """
 
     behind: Batch
@@ -84,9 +84,9 @@ class HearOut:
 class Stop:
     """Stop the dead client; it reports its remaining batches as ``failed``.
 
-    *Reply*: ``stopped``, once no send is running that began before the hold: its record
-        would reach the successor before older records. Then no batch of the client is
-        open.
+    *Reply*: ``stopped``, once no send is running that began before the hold; the record
+        of such a send would reach the successor before older records. Then no batch of
+        the client is open.
     """
 
 
@@ -121,14 +121,14 @@ class AskLimit:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """A record has its final outcome: complete its future, run its callbacks."""
+    """Complete the future of a record and run its callbacks: its outcome is final."""
 
     record: Record
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetFacts:
-    """The known facts of a topic are wrong: look them up again."""
+    """Look up the facts about a topic again, because the known ones are wrong."""
 
     topic: str
 

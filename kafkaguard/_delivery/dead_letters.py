@@ -1,4 +1,4 @@
-"""Dead letters: the reasons, and the headers that say them.
+"""Dead letters: the reasons, and the headers that contain them.
 
 A dead letter can be sent to its topic again and refused again, any number of times. Its
 headers are then replaced, not extended.
@@ -41,7 +41,7 @@ FIRST_PARTITION = f"{PREFIX}first_partition"
 #: A header without a name, with its position from 0.
 NAMELESS = f"{PREFIX}header."
 
-#: The bytes that are kept of a value that is too large for the dead-letter topic.
+#: How many bytes of a value are kept if it is too large for the dead-letter topic.
 CUT_BYTES = 1024
 
 #: The headers that each refusal replaces.
@@ -105,8 +105,8 @@ def reason_headers(
         dialect: The kind of headers.
 
     Returns:
-        Names and values; of kafkaguard's own all names begin with ``kafkaguard.``, and
-        the values are UTF-8.
+        Names and values. In kafkaguard's own dialect all names begin with
+        ``kafkaguard.``, and the values are UTF-8.
     """
     if dialect != "own":
         return foreign_headers(
@@ -193,7 +193,7 @@ def letter(
 
     Args:
         record: The refused record; its key and its other headers are kept.
-        error: Why.
+        error: Why it was refused.
         topic: The dead-letter topic.
         limit: The largest batch of that topic in bytes, or None if unknown.
         errors: Makes the client's errors.
@@ -248,7 +248,7 @@ def fitting(
     Args:
         value: The record's value.
         key: Its key, which is kept.
-        headers: Its headers, which are kept, too.
+        headers: Its headers, which are kept too.
         why: The headers with the reason.
         limit: The largest batch of the dead-letter topic in bytes. Default: unknown, so
             nothing is cut.

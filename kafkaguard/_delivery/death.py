@@ -23,8 +23,8 @@ class ClientLife:
         cause: The error that killed it.
         where: The partition whose answer killed it, if there was one.
         locking_out: The last batch of a dead client that can still be written. It is
-            kept when the successor dies, too, because that may not have written to all
-            partitions.
+            also kept when the successor dies, because the successor may not have
+            written to all partitions.
         error: Why the last attempt to build a successor failed.
         not_before: The time of the next attempt to build, while it is paused.
     """
@@ -46,7 +46,7 @@ class ClientLife:
 
     @property
     def may_answer(self) -> bool:
-        """Whether answers to batches that it gave up may still arrive."""
+        """Whether answers to batches that the client gave up may still arrive."""
         return self.state in (ClientState.HEARING, ClientState.STOPPING)
 
     def happens(self, event: ClientEvent) -> None:
@@ -54,7 +54,7 @@ class ClientLife:
         self.state = CLIENTS.after(self.state, event)
 
     def die(self, cause: BaseException, where: Place | None) -> None:
-        """Record its death."""
+        """Record that the client is dead."""
         self.happens(ClientEvent.DIED)
         self.cause, self.where, self._has_doubt = cause, where, False
 
@@ -72,7 +72,7 @@ class ClientLife:
         """Record that building failed; the next attempt follows after a pause.
 
         Args:
-            error: Why.
+            error: Why building failed.
             now: The time.
             is_final: No further attempt until a send requests one.
         """
@@ -83,7 +83,7 @@ class ClientLife:
         self.not_before = now + pause
 
     def epitaph(self) -> str:
-        """Return what killed it: code and partition."""
+        """Return what killed the client: code and partition."""
         code = getattr(self.cause, "errno", None)
         said = type(self.cause).__name__ + ("" if code is None else f" ({code})")
         if self.where is None:

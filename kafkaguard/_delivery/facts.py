@@ -54,8 +54,9 @@ class Traits:
         hears_late: It receives answers to batches that it has given up, so these wait
             for :class:`AskAnswers`.
         replaceable: A successor can be built.
-        takes_back: What waits behind a failed batch can be taken from it again.
-        margin: Seconds beyond ``delivery_timeout`` in which it keeps that by itself.
+        takes_back: Batches that wait behind a failed batch can be taken back from it.
+        margin: Seconds after ``delivery_timeout`` within which the client itself fails
+            an expired record.
     """
 
     client: str
@@ -143,9 +144,9 @@ class Batch:
 
     @property
     def waits(self) -> bool:
-        """Whether it waits in a client that is well, for a leader or a connection.
+        """Whether it waits, in a working client, for a leader or a connection.
 
-        Asked for when its time is over, by which a client gives a batch up by itself.
+        Called when its time is over. By then a client gives up such a batch by itself.
         """
         return False
 
@@ -218,9 +219,9 @@ class Answer:
     """A late answer to a batch that the client had given up.
 
     Attributes:
-        base_offset: The offset of its first record, or None if it was not written or
-            that is unknown.
-        refusals: The refusals of its records that failed.
+        base_offset: The offset of the batch's first record; None if the batch was not
+            written, or the offset is unknown.
+        refusals: The refusals of the batch's failed records.
     """
 
     base_offset: int | None = None

@@ -1,4 +1,4 @@
-"""The end of a record that has failed: held, dead-lettered, dropped, or settled."""
+"""What happens to a failed record: held, dead-lettered, dropped, or settled."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ class Fates:
         policy: The policy.
         errors: Makes the client's errors.
         books: Counts the outcomes.
-        limits: What topics take.
+        limits: The size limits of topics.
         emit: Gives a command to the driver.
-        hold: Lets a record wait until its topic's next round, which begins no sooner
-            than at the time that may be given, too.
-        shorten: Told of a batch of which nothing is left to settle.
+        hold: Lets a record wait for its topic's next round. Its optional second
+            argument is the earliest time of that round.
+        shorten: Called with a batch whose records are all settled.
 
     Attributes:
-        attempts: What the policy says of attempts and waits.
-        open: The records.
+        attempts: The policy's attempts and waits.
+        open: The records that are not settled.
         transaction_failure: The first failure of a record of a transaction.
-        has_hole: A record of a transaction failed on its way.
+        has_hole: A record of a transaction failed in flight.
     """
 
     attempts: Attempts
@@ -98,7 +98,7 @@ class Fates:
     # --- which records there are ------------------------------------------------------
 
     def take_in(self, record: Record) -> None:
-        """Know a record from now on."""
+        """Add a record."""
         self.open[record] = None
         if not record.is_letter:
             self._by_token[record.token] = record
@@ -117,13 +117,13 @@ class Fates:
         record.token = token
 
     def happens(self, record: Record, event: RecordEvent) -> None:
-        """Let a record go on to its next state."""
+        """Change a record to its next state."""
         record.state = RECORDS.after(record.state, event)
 
     # --- what becomes of one ----------------------------------------------------------
 
     def send_again(self, record: Record) -> None:
-        """Let a record wait to be sent again, with the topic's next round."""
+        """Let a record wait to be sent again in its topic's next round."""
         self.happens(record, RecordEvent.HOLD)
         topic = record.place.topic
         self.tell(RetryEvent, topic, number=2, wait=0.0, action=Action.RETRY)
@@ -133,8 +133,8 @@ class Fates:
         """Let a record wait for its next attempt, if the policy has one.
 
         Args:
-            record: One that was not written.
-            error: Why.
+            record: The record, which was not written.
+            error: Why it failed.
             now: The time.
         """
         ruling = self._ruling(error)
@@ -161,13 +161,13 @@ class Fates:
         return self.attempts.failed(record, error, self._ruling(error), now)
 
     def allows(self, error: KafkaGuardError) -> bool:
-        """Tell whether a record that has failed so is tried again by the policy."""
+        """Return whether the policy retries a record that failed with this error."""
         return may_pass(error) and self.attempts.allows(self._ruling(error))
 
     def wait_after(
         self, call: Record, error: KafkaGuardError, now: float
     ) -> float | None:
-        """Return for how long a call waits for its next try; None: there is none."""
+        """Return the seconds until a call's next attempt, or None if there is none."""
         step = self._step(call, error, now)
         topic = call.place.topic
         self.attempts.handed_over(topic)
@@ -177,7 +177,7 @@ class Fates:
         return step.wait
 
     def give_time(self, record: Record, error: KafkaGuardError) -> None:
-        """Give a record that waits for others the time of the policy, if it is more."""
+        """Give a waiting record the policy's time, if that is longer."""
         self.attempts.extend(record, self._ruling(error))
 
     def ask_size(self, record: Record) -> None:
@@ -186,13 +186,13 @@ class Fates:
         self.ask_limit(record.place.topic)
 
     def ask_limit(self, topic: str) -> None:
-        """Have a topic's limit asked for, unless that is being done."""
+        """Request a topic's limit, unless it is being looked up."""
         if topic not in self._limits.asked:
             self._limits.asked.add(topic)
             self._emit(commands.AskLimit(topic))
 
     def end(self, record: Record, error: KafkaGuardError, now: float) -> None:
-        """End a record that is not sent again: it failed, or the policy has a way."""
+        """End a record that is not sent again: fail, dead-letter or drop it."""
         if record.origin is not None:
             self._letter_failed(record, error)
             return
@@ -209,7 +209,7 @@ class Fates:
             self.fail(record, error)
 
     def fail(self, record: Record, error: KafkaGuardError) -> None:
-        """Settle a record as failed, or in doubt."""
+        """Settle a record as failed or in doubt."""
         if isinstance(error, SupersededError):
             self._books.superseded()
         if self._traits.transactional:
@@ -225,7 +225,7 @@ class Fates:
         error: KafkaGuardError | None = None,
         offset: int | None = None,
     ) -> None:
-        """Give a record its outcome, the only one that it ever gets."""
+        """Give a record its final outcome, once."""
         self.happens(record, RecordEvent.SETTLE)
         is_handled = ending in ("dead_lettered", "dropped") or (
             error is not None
@@ -246,7 +246,7 @@ class Fates:
             self._emit(commands.Settle(record))
 
     def on_reject(self, error: KafkaGuardError) -> OnReject:
-        """Return what the policy does with a record that has failed so."""
+        """Return what the policy does with a record that failed with this error."""
         if not may_be_set_aside(error):
             return "raise"
         ruling = self._ruling(error)
@@ -298,7 +298,7 @@ class Fates:
         return self._books.beyond(self._policy.dead_letter.limit)
 
     def seal(self, letter: Record) -> None:
-        """Make a dead letter, now that it is known how much its topic takes."""
+        """Build a dead letter, after its topic's size limit was looked up."""
         record, topic = letter.origin, letter.place.topic
         assert record is not None
         assert record.raw is not None
@@ -321,7 +321,11 @@ class Fates:
         self._hold(letter)
 
     def _room(self, topic: str, error: KafkaGuardError) -> int | None:
-        """Return the size limit of a dead letter; compression may help in a topic."""
+        """Return the size limit of a dead letter in bytes, or None.
+
+        If the client compresses batches, the topic's limit counts only for records that
+        were too large, because other letters may fit when they are compressed.
+        """
         most, client = self._limits.most(topic), self._traits.largest_request
         if self._traits.compresses and error.code != MESSAGE_TOO_LARGE:
             most = None
@@ -329,7 +333,7 @@ class Fates:
         return min(known, default=None)
 
     def letter_delivered(self, letter: Record, batch: Batch, index: int) -> None:
-        """Settle the record whose dead letter is in its topic."""
+        """Settle the record whose dead letter was delivered."""
         origin, topic = letter.origin, letter.place.topic
         assert origin is not None
         assert origin.error is not None
@@ -365,11 +369,11 @@ class Fates:
     # --- the end ----------------------------------------------------------------------
 
     def give_up(self, why: str, now: float) -> None:
-        """Settle all records at the end."""
+        """Settle all open records because the producer ends."""
         self._is_closed = True
         for record in sorted(self.open, key=lambda each: not each.is_letter):
             if record.state is RecordState.SETTLED:
-                continue  # with its dead letter
+                continue  # it is settled together with its dead letter
             if record.is_letter:
                 self._letter_failed(record, why)
             elif record.state in (RecordState.SENDING, RecordState.AGAIN):
@@ -404,7 +408,7 @@ class Fates:
         return CallContext(api="Produce", topic=topic, client=self._traits.client)
 
     def tell_rejected(self, error: KafkaGuardError, on_reject: OnReject) -> None:
-        """Make an event for a refused record; other failures make none."""
+        """Report the event for a refused record; other failures have no such event."""
         if error.verdict.action is Action.REJECT:
             self.tell(RejectEvent, error.topic, error=error.name, on_reject=on_reject)
 

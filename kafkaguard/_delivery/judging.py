@@ -1,4 +1,4 @@
-"""The outcome of a failed record, by what its client reported. Pure functions."""
+"""The meaning of a failure that a client reported. Pure functions."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _REFUSED_BATCH = frozenset({MESSAGE_TOO_LARGE, 18})
 _SEQUENCE_ERRORS = frozenset({45, 59})
 #: The verdict for each record of a failed transaction (KIP-1050).
 ABORT = classify(120, api="EndTxn")
-#: There is no answer.
+#: The verdict for a record that was sent and got no answer.
 IN_DOUBT = classify(ClientTimeoutError(), api="Produce")
-#: The client did not send it; another client may.
+#: The verdict for a record that its client did not send; another client may send it.
 NOT_SENT = classify(ClientTimeoutError(), api="Produce", phase="enqueue")
 _STOPS = frozenset({Action.FENCED, Action.CONFIGURE})
 
@@ -51,12 +51,13 @@ class Judgement:
     """Why a record failed.
 
     Attributes:
-        error: Of the client's class and ours.
-        innocent: The record itself was not refused, so it may be sent again where it
-            was not written.
-        unsent: It certainly was never sent, and its client is to blame.
-        in_flight: Its client gave it up while it was on its way.
-        later: It certainly was not written, and may be, later: as the policy says.
+        error: The error, of the client's class and kafkaguard's.
+        innocent: The record itself was not refused, so it may be sent again if it was
+            not written.
+        unsent: It was certainly never sent, and its client is to blame.
+        in_flight: Its client gave it up while it was in flight.
+        later: It was certainly not written, and a later attempt may succeed. The
+            policy decides whether there is one.
     """
 
     error: KafkaGuardError
@@ -90,7 +91,7 @@ class Judge:
 
     Args:
         traits: The client's traits.
-        errors: Makes its errors.
+        errors: Makes the client's errors.
     """
 
     def __init__(self, traits: Traits, errors: ClientErrors) -> None:
@@ -111,7 +112,7 @@ class Judge:
 
     def _answered(self, refusal: Refusal, known: Known) -> Judgement:
         is_mate = self._is_mate(refusal, known)
-        if self._traits.transactional:  # nothing of a transaction is sent again
+        if self._traits.transactional:  # no record of a transaction is sent again
             make = self._mate if is_mate else self._refused
             return Judgement(make(refusal, known))
         if refusal.was_unanswered:
@@ -119,7 +120,7 @@ class Judge:
         if is_mate:
             return Judgement(self._mate(refusal, known), innocent=True)
         error = self._refused(refusal, known)
-        # A hole in the sequence is the client's fault, not the record's.
+        # The client, not the record, caused the gap in the sequence numbers.
         hole = error.code in _SEQUENCE_ERRORS and refusal.first_try is True
         again = refusal.blame == "unknown" and not known.alone
         innocent = hole or (again and may_pass(error))
@@ -187,10 +188,10 @@ class Judge:
         )
 
     def not_in_time(self, error: KafkaGuardError) -> KafkaGuardError:
-        """Judge a record whose time was over before it could be sent again.
+        """Make the error of a record whose time was over before it could be sent again.
 
         Args:
-            error: Its first error.
+            error: The record's first error.
         """
         if error.verdict.written != "no":
             return error
@@ -260,7 +261,7 @@ class Judge:
         )
 
     def _refused(self, refusal: Refusal, known: Known) -> KafkaGuardError:
-        # An answer about the record itself is more exact about the topic's limit.
+        # An answer about this record alone is more exact than facts about the topic.
         is_vague = refusal.blame == "unknown" and not known.alone
         context: dict[str, Any] = {
             "null_key": refusal.null_key,
@@ -281,7 +282,7 @@ class Judge:
         return self._errors.translate(refusal.cause, context=context, **_place(known))
 
     def not_taken(self, why: BaseException, record: Record) -> KafkaGuardError:
-        """Judge a record that the client did not take in again."""
+        """Make the error of a record that the client did not accept again."""
         if isinstance(why, KafkaGuardError):
             return why
         topic, partition = record.place
@@ -296,7 +297,7 @@ class Judge:
     # --- what the machine decides by itself -------------------------------------------
 
     def superseded(self, error: KafkaGuardError) -> KafkaGuardError:
-        """Make the error of a record that was overtaken by a later one of its key."""
+        """Make the error of a record that a later record of its key has overtaken."""
         late = self._errors.make(
             SupersededError,
             "it failed only with its batch, but a later record of its key was "
@@ -310,7 +311,7 @@ class Judge:
 
 
 def ends_all(cause: Any) -> bool:
-    """Return whether a new client would not help: fenced, or not authorized."""
+    """Return whether a new client would not help: fenced or not authorized."""
     verdict: Verdict = classify(cause, api="Produce")
     return verdict.action is Action.FENCED or issubclass(
         verdict.error_class, (AuthenticationError, ClusterAuthorizationFailedError)
@@ -318,7 +319,7 @@ def ends_all(cause: Any) -> bool:
 
 
 def may_pass(error: KafkaGuardError) -> bool:
-    """Tell whether a record was not written, and the same one may be, later."""
+    """Return whether a record was not written, and a later attempt may succeed."""
     return error.verdict.retriable and error.verdict.written == "no"
 
 

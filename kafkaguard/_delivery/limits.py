@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Raw
 
 SETTING = "max.message.bytes"
-#: Seconds that an answer, or its absence, is cached.
+#: Seconds for which an answer, or the lack of one, is cached.
 TTL_S = 60.0
-#: Seconds within which an answer may be used to refuse a record before it is sent.
+#: An answer up to this many seconds old may refuse a record before it is sent.
 FRESH_S = 1.0
 
 

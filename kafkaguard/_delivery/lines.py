@@ -1,4 +1,4 @@
-"""Batches without an answer, in the order of their records, by partition.
+"""Batches without an answer, by partition, in the order of their records.
 
 A batch stays in its line while an earlier batch is open, because a record that failed
 is compared with the records that were accepted after it.
@@ -21,7 +21,7 @@ _PAST_ALL = 1 << 62
 
 
 class Lines:
-    """All open batches, and the batches after them.
+    """All open batches, and the batches that began after them.
 
     Attributes:
         open: Batches without an outcome, in the order in which they began.
@@ -35,7 +35,7 @@ class Lines:
         self._open_in: Counter[str] = Counter()
 
     def begin(self, batch: Batch) -> None:
-        """Add a batch; all parts of a split batch together replace it."""
+        """Add a batch; a split batch ends when all of its parts have begun."""
         self.open[batch] = None
         self._lines[batch.place].append(batch)
         self._open_in[batch.place.topic] += 1
@@ -55,7 +55,7 @@ class Lines:
         self.shorten(batch.place)
 
     def shorten(self, place: Place) -> None:
-        """Remove settled batches at the front of a line."""
+        """Remove the settled batches at the front of a partition's line."""
         line = self._lines[place]
         done = 0
         for batch in line:
@@ -72,20 +72,20 @@ class Lines:
         return not self._open_in[topic]
 
     def overdue(self, now: float) -> list[Batch]:
-        """List the open batches whose time is over, each at intervals."""
+        """Return the open batches whose time is over; each again after an interval."""
         late = [batch for batch in self.open if batch.next_look <= now]
         for batch in late:
             batch.next_look = now + LOOK_AGAIN_S
         return late
 
     def next_due(self) -> float | None:
-        """Return when the first of the open batches is due."""
+        """Return when the first open batch is due, or None."""
         return min((batch.next_look for batch in self.open), default=None)
 
     def hasten(self, topic: str) -> None:
-        """Let no batch have more time than a record in it that was sent again.
+        """End a batch's time no later than that of a record in it that was sent again.
 
-        An attempt of the policy has the client's own time, wherever it begins.
+        Attempts of the policy are an exception: each has the client's full time.
         """
         for batch in self.open:
             if batch.place.topic == topic:

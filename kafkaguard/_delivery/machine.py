@@ -1,13 +1,13 @@
-"""The delivery machine: every decision about a record that is sent.
+"""The delivery machine: all decisions about records that are sent.
 
-It does nothing itself: no I/O, no lock, no clock, no thread, no client. A driver holds
-one lock around it, tells it what a client tells (each method is a fact), and carries
-out the commands that these calls return. The life of a refused batch::
+The machine has no I/O, lock, clock, thread or client. A driver holds one lock around
+it, reports to it what the client reports (one method for each fact), and executes the
+commands that these methods return. The life of a refused batch::
 
-    failed()    judged record by record (`judging`); each is settled, set aside or held
-    held()      ... once no send of the topic is running, and its batches have ended:
-    sent()      handed over in the old order (`rounds`), with new tokens
-    accepted()  settled as delivered; the sends of the topic are free again
+    failed()    each record is judged (`judging`) and settled, dead-lettered or held
+    held()      no send of the topic is running; the topic's open batches end
+    sent()      the held records were handed over in the old order (`rounds`)
+    accepted()  they are settled as delivered, and the topic's sends are freed
 
 Times are monotonic seconds.
 """
@@ -69,20 +69,20 @@ _NOTHING: tuple[Command, ...] = ()
 
 
 class DeliveryMachine:
-    """See the module.
+    """Decides about the records of one producer.
 
     Args:
         traits: The client's traits.
         policy: The policy.
         errors: Makes the client's errors.
         size_alone: ``ProducerShell.size_alone``, which does no I/O.
-        facts: Returns what is known of a topic at this moment, without asking.
-        shared: What the attempts of the policy share with others; None: none are made,
-            whoever has this machine makes them.
+        facts: Returns the facts about a topic that are known now, without a look-up.
+        shared: The limits that the policy's attempts share with other producers. None:
+            this machine makes no attempts for the policy; its owner makes them.
 
     Attributes:
-        holds: The topics whose sends wait; None among them: all. A send looks at it
-            without the lock: ``if machine.holds and ...``.
+        holds: The topics whose sends wait; with None in it, all sends wait. A send
+            reads it without the lock: ``if machine.holds and ...``.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class DeliveryMachine:
         )
         self._fates.attempts = self._attempts
         self.holds = self._rounds.holds
-        #: By the batch that a dying client gave up.
+        #: Records in flight whose dying client gave them up, by their batch.
         self._unanswered: dict[Batch, list[Record]] = {}
         self._is_closing = self._has_given_up = False
 
@@ -142,7 +142,7 @@ class DeliveryMachine:
             self._lines.shorten(batch.place)
 
     def _go_on(self, now: float) -> Sequence[Command]:
-        """Do what has become possible, and hand all commands out."""
+        """Do what has become possible, and return all commands."""
         if self._rounds.topics:
             if self._client.state is ClientState.LOST:
                 self._lose_waiting(now)
@@ -159,10 +159,10 @@ class DeliveryMachine:
         self._lines.begin(batch)
 
     def accepted(self, batch: Batch, now: float) -> Sequence[Command]:
-        """Record that the broker took all of a batch.
+        """Record that the broker accepted all records of a batch.
 
         Args:
-            batch: Which. One that has ended is left alone.
+            batch: The batch. A batch that has ended is ignored.
             now: The time.
         """
         if batch.ended is not None:
@@ -176,11 +176,11 @@ class DeliveryMachine:
         return self._ended(batch, (), now)
 
     def delivered_so_far(self, batch: Batch, count: int) -> None:
-        """Count the records of an open batch that were delivered already.
+        """Count the records of an open batch that have been delivered so far.
 
         Args:
-            batch: Which. One that has ended is left alone.
-            count: How many, none of which was sent again.
+            batch: The batch. A batch that has ended is ignored.
+            count: How many; none of them was sent again.
         """
         if batch.ended is None:
             self._books.delivered(count - batch.counted)
@@ -189,10 +189,10 @@ class DeliveryMachine:
     def failed(
         self, batch: Batch, refusals: Sequence[Refusal], now: float
     ) -> Sequence[Command]:
-        """Record that records of a batch have failed; its others were accepted.
+        """Record that some records of a batch failed; the others were accepted.
 
         Args:
-            batch: Which. One that has ended is left alone.
+            batch: The batch. A batch that has ended is ignored.
             refusals: One for each record that has failed.
             now: The time.
         """
@@ -205,7 +205,7 @@ class DeliveryMachine:
     ) -> Sequence[Command]:
         topic = self._rounds.topics.get(batch.place.topic)
         if topic is not None and topic.is_sending:
-            # It may hold records whose new tokens are not known yet.
+            # The batch may contain records whose new tokens are not known yet.
             topic.deferred.append((batch, refusals))
         else:
             self._end(batch, refusals, now)
@@ -214,7 +214,7 @@ class DeliveryMachine:
         return self._go_on(now)
 
     def _is_overtaken(self, batch: Batch) -> bool:
-        """Tell whether what waits in the client behind a batch would overtake it."""
+        """Return whether batches waiting in the client would overtake this one."""
         is_held = batch.place.topic in self.holds and None not in self.holds
         return self._traits.takes_back and is_held
 
@@ -229,14 +229,14 @@ class DeliveryMachine:
         self._lines.end(batch)
 
     def _accept(self, batch: Batch, failed: set[int]) -> None:
-        """Count the records of a batch that were accepted; settle those sent again."""
+        """Count a batch's accepted records, and settle those that were sent again."""
         accepted = batch.count - batch.counted - len(failed)
         if self._lines.again:
             for index, record in self._lines.take_again(batch, failed):
                 accepted -= 1
                 self._came_back(record)
                 if record.state is RecordState.SETTLED:
-                    continue  # it was given up before
+                    continue  # settled before, when it was given up
                 if record.is_letter:
                     self._fates.letter_delivered(record, batch, index)
                 else:
@@ -251,7 +251,7 @@ class DeliveryMachine:
     def _failed_records(
         self, batch: Batch, refusals: Sequence[Refusal]
     ) -> list[Record]:
-        """Return the records that have failed: sent again before, or new ones."""
+        """Return the failed records: known ones that were sent again, or new ones."""
         raws = batch.raws()
         records = []
         for refusal in refusals:
@@ -281,9 +281,9 @@ class DeliveryMachine:
     def _refused(
         self, record: Record, batch: Batch, refusal: Refusal, now: float
     ) -> None:
-        """Judge a record that has failed, and decide what becomes of it."""
+        """Judge a failed record, and decide what happens to it."""
         if record.state is RecordState.SETTLED:
-            return  # it was given up before
+            return  # settled before, when it was given up
         judgement = self._judge.judge(refusal, self._known(record, batch, refusal))
         error = record.error = judgement.error
         if error.verdict.written == "no":
@@ -291,7 +291,8 @@ class DeliveryMachine:
         if is_null_key_refusal(error):
             self._emit(commands.ForgetFacts(record.place.topic))
         if refusal.blame == "unknown" and is_too_large(refusal):
-            # Which of the batch are, the topic's limit tells before they go again.
+            # Before the batch's records are sent again, those above the topic's limit
+            # are ended.
             self._rounds.oversize.add(record.place.topic)
         if judgement.in_flight and self._may_be_answered():
             self._fates.happens(record, RecordEvent.AWAIT_ANSWER)
@@ -331,7 +332,7 @@ class DeliveryMachine:
             self._client.leaves_in_doubt(batch)
         if judgement.unsent:
             self._fates.give_time(record, error)
-        # Without any rescue nobody else sends again what its client never sent.
+        # With `rescue: never`, only the policy's attempts can send this record again.
         is_left = judgement.unsent and self._policy.rescue == "never"
         if (judgement.later or is_left) and self._tries_again(record, error, now):
             record.is_suspect = False
@@ -355,7 +356,7 @@ class DeliveryMachine:
         return self._fates.try_again(record, error, now)
 
     def _may_go_again(self, record: Record, judgement: Judgement, now: float) -> bool:
-        """Return whether a record is sent again, by the policy and what is known."""
+        """Return whether the policy and the facts allow to send a record again."""
         if (
             self._is_closing
             or self._traits.transactional
@@ -373,7 +374,7 @@ class DeliveryMachine:
         return judgement.innocent and not record.is_alone
 
     def _lacks_limit(self, record: Record, error: KafkaGuardError) -> bool:
-        """Tell whether an error is to say how much the topic takes, and does not."""
+        """Return whether the topic's limit is needed for the text of the error."""
         is_too_large = error.code == MESSAGE_TOO_LARGE
         if not is_too_large or error.verdict.written != "no" or record.is_letter:
             return False
@@ -383,10 +384,11 @@ class DeliveryMachine:
     # --- records that send() itself refuses -------------------------------------------
 
     def on_reject(self, error: KafkaGuardError) -> OnReject:
-        """Return what the policy does with a record that has failed so.
+        """Return what the policy does with a record that failed with this error.
 
-        A shell asks before it serialises the record for ``refused_at_once``; where it
-        is ``"raise"``, the shell raises the error and tells :meth:`raised`.
+        A shell calls this before it serialises the record for :meth:`refused_at_once`.
+        If the result is ``"raise"``, the shell raises the error and calls
+        :meth:`raised`.
         """
         return self._fates.on_reject(error)
 
@@ -403,13 +405,13 @@ class DeliveryMachine:
         """Record that ``send`` refuses a record before the client has it.
 
         Args:
-            token: What the application's future is known by.
-            place: Where it was going.
-            raw: Its bytes; None: they are not available, and the error says so.
-            error: Why.
+            token: The token of the application's future.
+            place: The record's topic and partition.
+            raw: The record's bytes; None: they are unavailable, and the error says so.
+            error: Why it is refused.
             now: The time.
-            reason: Why, in a word, where its own check refuses it, which no broker
-                repeats for its dead letter. Default: as the error says.
+            reason: The reason for the dead letter's headers, if kafkaguard's own check
+                refused the record. Default: the reason of the error.
         """
         due = now + self._traits.delivery_timeout
         record = Record(token, None, 0, place, due, raw)
@@ -420,31 +422,33 @@ class DeliveryMachine:
         return record, self._go_on(now)
 
     def keeps(self, error: KafkaGuardError) -> bool:
-        """Tell whether a record that ``send`` refuses so waits for another attempt.
+        """Return whether a record that ``send`` refuses waits for another attempt.
 
-        A shell asks before it serialises the record for ``refused_at_once``.
+        A shell calls this before it serialises the record for :meth:`refused_at_once`.
         """
         return not self._is_closing and self._fates.allows(error)
 
     def wait_after(
         self, call: Record, error: KafkaGuardError, now: float
     ) -> float | None:
-        """Return for how many seconds a call that was refused waits for the next try.
+        """Return the seconds that a refused call waits before its next attempt.
 
-        For a client whose calls wait for themselves; nobody else knows of the record.
+        For a client whose ``send`` itself waits and tries again; the machine does not
+        keep such a record.
 
         Args:
-            call: Stands for it: ``due`` is when the call began and the client's time.
+            call: A record for the call: its ``due`` is the start of the call plus the
+                client's delivery timeout.
             error: Why nothing was sent.
             now: The time.
 
         Returns:
-            None: there is no further try.
+            The seconds, or None if there is no further attempt.
         """
         return None if self._is_closing else self._fates.wait_after(call, error, now)
 
     def raised(self, error: KafkaGuardError) -> Sequence[Command]:
-        """Record that ``send`` raises an error, which is in no report."""
+        """Record that ``send`` raises an error; the error is in no report."""
         self._fates.tell_rejected(error, "raise")
         return self._go_on(0.0)
 
@@ -453,7 +457,7 @@ class DeliveryMachine:
     def died(
         self, cause: BaseException, place: Place | None, now: float
     ) -> Sequence[Command]:
-        """Record that the client in use delivers nothing from now on."""
+        """Record that the client in use is dead."""
         if self._client.is_alive and self._is_worth_replacing(cause):
             self._die(cause, place, now)
         return self._go_on(now)
@@ -481,7 +485,7 @@ class DeliveryMachine:
         return self._go_on(now)
 
     def stopped(self, now: float) -> Sequence[Command]:
-        """Reply to Stop; each batch of the dead client has come back before."""
+        """Reply to Stop: the dead client has reported the end of all its batches."""
         if self._unanswered:
             self._client.happens(ClientEvent.ANSWERS_MISSING)
             self._emit(commands.AskAnswers(tuple(self._unanswered)))
@@ -504,11 +508,11 @@ class DeliveryMachine:
     def _answer(
         self, batch: Batch, records: list[Record], answer: Answer | None, now: float
     ) -> None:
-        """Decide about the records of a batch that was on its way."""
+        """Decide about the records of a batch that was in flight."""
         refusals = {} if answer is None else {r.token: r for r in answer.refusals}
         for record in records:
             if record.state is not RecordState.UNANSWERED:
-                continue  # it was given up before
+                continue  # settled before, when it was given up
             self._fates.happens(record, RecordEvent.FAILED)
             if answer is not None and answer.base_offset is not None:
                 self._was_written(record, batch, answer.base_offset)
@@ -550,8 +554,8 @@ class DeliveryMachine:
         Args:
             error: Why there is no successor.
             now: The time.
-            may_pass: It may succeed later.
-            awaited: Sends wait for it.
+            may_pass: Whether building one may succeed later.
+            awaited: Whether sends wait for a successor.
         """
         is_awaited = awaited or any(self._rounds.waiting())
         is_final = self._is_closing or not (may_pass and is_awaited)
@@ -564,7 +568,7 @@ class DeliveryMachine:
         """End the records that wait to be sent again.
 
         Args:
-            why: Why they are not.
+            why: Why they are not sent again.
             now: The time.
         """
         for record in list(self._rounds.waiting()):
@@ -573,14 +577,14 @@ class DeliveryMachine:
         return self._go_on(now)
 
     def _lose_waiting(self, now: float) -> None:
-        """End the records that wait for a client that does not come."""
+        """End the records that wait for a successor, because there will be none."""
         for record in list(self._rounds.waiting()):
             if record.state is RecordState.HELD:
                 self._fates.not_sent_again(record, self._client.error, now)
         self._rounds.drop_all()
 
     def wanted(self, now: float) -> Sequence[Command]:
-        """Record that a send waits while :attr:`lost`: try to build one again."""
+        """Record that a send waits while :attr:`lost`: try to build a client again."""
         if self._client.state is ClientState.LOST and not self._is_closing:
             self._client.happens(ClientEvent.WANTED)
             self._try_again(now)
@@ -593,7 +597,7 @@ class DeliveryMachine:
 
     @property
     def lost(self) -> BaseException | None:
-        """Why there is no client and none is being built; None: that is not so."""
+        """Why there is no client and none is being built; None if there is one."""
         return self._client.error if self._client.state is ClientState.LOST else None
 
     # --- replies for a topic ----------------------------------------------------------
@@ -606,10 +610,10 @@ class DeliveryMachine:
     def sent(
         self, topic: str, handed: Sequence[Hashable | BaseException], now: float
     ) -> Sequence[Command]:
-        """Reply to Send: for each record its new token, or why the client has it not.
+        """Reply to Send: each record's new token, or why the client did not accept it.
 
-        Batches of this topic that end between the command and this reply are kept and
-        dealt with here, so a shell may tell them in any order.
+        Batches of this topic that end between the command and this reply are kept, and
+        are processed here. So a shell may report them in any order.
         """
         waiting = self._rounds.topics[topic]
         waiting.happens(TopicEvent.HANDED_OVER)
@@ -641,7 +645,7 @@ class DeliveryMachine:
         self, record: Record, why: BaseException, now: float, was_interrupted: bool
     ) -> None:
         if record.state is not RecordState.SENDING:
-            return  # it was given up before
+            return  # settled before, when it was given up
         self._fates.happens(record, RecordEvent.NOT_HANDED_OVER)
         if record.due <= now:
             self._rounds.expire(record, now)
@@ -670,7 +674,7 @@ class DeliveryMachine:
     # --- time and the end -------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Return when ``tick`` is to be called; None: nothing waits for a time."""
+        """Return when ``tick`` must be called next, or None."""
         dues = list(self._rounds.dues())
         if (first := self._lines.next_due()) is not None:
             dues.append(first)
@@ -691,12 +695,12 @@ class DeliveryMachine:
         return self._go_on(now)
 
     def closing(self, now: float) -> Sequence[Command]:
-        """Take on nothing more: what fails from now on has failed."""
+        """Record that the producer is closing: failed records are not sent again."""
         self._is_closing = True
         return self._go_on(now)
 
     def give_up(self, why: str, now: float) -> Sequence[Command]:
-        """Settle what waits: nobody waits for it any longer."""
+        """Settle all open records, because the driver stops waiting for them."""
         self._is_closing = True
         self._fates.give_up(why, now)
         if self._client.state is ClientState.PAUSED:
@@ -710,16 +714,16 @@ class DeliveryMachine:
 
     @property
     def transaction_failure(self) -> KafkaGuardError | None:
-        """The first failure of a record in this transaction: it can only be aborted."""
+        """The first failed record's error, after which the transaction must abort."""
         return self._fates.transaction_failure
 
     @property
     def has_hole(self) -> bool:
-        """Whether a record failed on its way, so the client's sequence has a hole."""
+        """Whether a record failed in flight, which leaves a gap in the sequence."""
         return self._fates.has_hole
 
     def spoil_transaction(self, error: KafkaGuardError) -> None:
-        """Record a record that was never handed over: the rest is incomplete."""
+        """Fail the transaction because one of its records was never handed over."""
         self._fates.transaction_failure = self._fates.transaction_failure or error
 
     def recreated(self) -> Sequence[Command]:
@@ -735,16 +739,16 @@ class DeliveryMachine:
     # --- what the driver asks ---------------------------------------------------------
 
     def record(self, token: Hashable) -> Record | None:
-        """Return the record of a token that has failed and is not settled."""
+        """Return the record of a token, if it has failed and is not settled."""
         return self._fates.record(token)
 
     def open_work(self) -> Work:
-        """Return what is on its way at this moment, for ``left``."""
+        """Return all batches and records without an outcome, for ``left``."""
         records = (each for each in self._fates.open if not each.is_letter)
         return Work(tuple(self._lines.open), tuple(records))
 
     def left(self, work: Work) -> int:
-        """Count the records of that work that have no outcome yet."""
+        """Count the records of ``work`` that have no outcome yet."""
         fresh, failed = self._lines.left(work.batches)
         before = sum(record.outcome is None for record in work.records)
         return fresh + failed + before
@@ -755,12 +759,12 @@ class DeliveryMachine:
 
     @property
     def seconds(self) -> float:
-        """How long a record may be without its outcome, but for a margin."""
+        """The longest time in seconds until a record's outcome, without a margin."""
         return self._traits.delivery_timeout + self._attempts.seconds
 
     @property
     def is_troubled(self) -> bool:
-        """Whether a record has failed and is not settled, or the client is replaced."""
+        """Whether a failed record is not settled, or the client is being replaced."""
         return bool(self.holds or self._rounds.topics or self._fates.open)
 
     def failed_and_open(self) -> int:
@@ -768,7 +772,7 @@ class DeliveryMachine:
         return sum(not record.is_letter for record in self._fates.open.copy())
 
     def has_unseen(self) -> bool:
-        """Return whether a report would have errors that nobody has checked."""
+        """Whether a report would have errors that the application has not checked."""
         return self._books.has_unseen
 
     def report(self, pending: int) -> DeliveryReport:

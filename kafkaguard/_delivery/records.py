@@ -1,6 +1,6 @@
-"""A record that failed at its first attempt, and its state.
+"""Records that have failed at least once, and their state.
 
-Only such records have one of these, so the others cost nothing.
+Records that never fail have no object of these classes, so they cost nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Ending = Literal["delivered", "failed", "in_doubt", "dead_lettered", "dropped"]
 
 @dataclass(slots=True, eq=False)
 class Outcome:
-    """What became of a record.
+    """The final outcome of a record.
 
     Attributes:
-        ending: In a word.
-        error: Why it was not delivered; None: it was.
-        offset: Where it is, if its client gave it up and was told later.
-        seen: The application has looked at the error. A shell sets it, without any
-            lock; then no report raises it.
+        ending: The outcome in one word.
+        error: Why the record was not delivered; None if it was.
+        offset: Its offset, if its client gave it up and a late answer reported it.
+        seen: The application has checked the error, so no report raises it. A shell
+            sets it without a lock.
     """
 
     ending: Ending
@@ -42,29 +42,30 @@ class Record:
     """A record that has failed at least once, or a dead letter.
 
     Args:
-        token: What the client knows it by; after it was sent again, the new one.
-        batch: The batch that it failed in first; None: it was in none.
-        index: Its place in that.
-        place: Where it goes.
+        token: The client's token of the record; the new one after it was sent again.
+        batch: The batch in which it failed first; None if it was in no batch.
+        index: Its index in that batch.
+        place: Its topic and partition.
         due: When it must have its outcome, in monotonic seconds.
         raw: Its bytes; None: they are not available, so it is never sent again.
-        origin: Of a dead letter, the record that it is about.
+        origin: For a dead letter, the record that was refused.
 
     Attributes:
-        first_due: ``due`` at first; the policy may give it more time.
+        first_due: The first value of ``due``, which the policy may extend.
         first_token: The token that the application's future has.
-        state: Where it stands.
+        state: Its state.
         error: Why it failed the last time.
-        outcome: What became of it; None: that is open.
-        doubt: The error of an attempt that may have been written; it has the last word
-            over a later one that was not.
+        outcome: Its final outcome, or None.
+        doubt: The error of an attempt that may have been written. It is the final error
+            even if a later attempt was certainly not written.
         resent: How often it was sent again and answered.
-        attempts: Those of the policy; None: it was not sent again by its word.
-        is_suspect: It was refused again and may be to blame: it is sent with fewer.
-        is_alone: It was sent alone, so an answer is about itself.
-        reason: Why it is refused, in a word, where its error does not say it.
+        attempts: The policy's attempts; None if the policy made none.
+        is_suspect: It was refused again and may be to blame, so the next batch has
+            fewer records.
+        is_alone: It was sent alone, so an answer is about this record.
+        reason: The reason for the dead letter's headers, if the error does not say it.
         letter_error: Why its dead letter was not delivered.
-        shell: For the shell: its future, its callbacks. The machine never looks at it.
+        shell: The shell's own data: future, callbacks. The machine never reads it.
     """
 
     __slots__ = (
@@ -120,28 +121,28 @@ class Record:
 
     @property
     def is_letter(self) -> bool:
-        """Whether it is a dead letter, which is in no report."""
+        """Whether it is a dead letter; dead letters are in no report."""
         return self.origin is not None
 
     @property
     def key(self) -> bytes | None:
-        """Its key; also None where its bytes is not available."""
+        """Its key; also None if its bytes are not available."""
         return None if self.raw is None else self.raw.key
 
     @property
     def order(self) -> Order:
-        """Where it stands among those of its place, as they were sent at first."""
+        """Its position among the records of its partition when they were first sent."""
         return (() if self.batch is None else self.batch.position), self.index
 
     def __repr__(self) -> str:
-        """Show where it stands, never its bytes."""
+        """Show its state, never its bytes."""
         kind = "letter" if self.is_letter else "record"
         return f"<{kind} {self.token} for {self.place.topic}: {self.state}>"
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What was on its way at one moment: :meth:`DeliveryMachine.open_work`.
+    """Everything without an outcome at one moment: :meth:`DeliveryMachine.open_work`.
 
     Attributes:
         batches: Batches without an outcome.

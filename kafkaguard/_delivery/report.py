@@ -12,15 +12,15 @@ from kafkaguard.errors import ClientStateError, FatalError, KafkaGuardError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: How many errors a report carries; the counts are exact beyond it.
+#: The most errors in a report; its counts include the others.
 MAX_ERRORS = 1000
 
 
 class SupersededError(FatalError):
-    """A record was not sent again, since a later one of its key was accepted.
+    """A record was not sent again, because a later one of its key was accepted.
 
-    It failed only with its batch and was not written. Sending it now would put the
-    older value of its key last, and compaction would keep that one.
+    It failed only because its batch failed, and was not written. If it was sent now,
+    the older value of its key would come last, and compaction would keep that value.
     """
 
     name = "SUPERSEDED"
@@ -35,17 +35,17 @@ class ForkedProducerError(ClientStateError):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """What became of the records since the last report.
+    """The outcomes of records since the last report.
 
     Attributes:
         delivered: Records that the broker confirmed.
         failed: Records that were not written.
         in_doubt: Records that may have been written.
-        pending: Records whose outcome was still open when the time was up.
+        pending: Records without an outcome when the time was over.
         errors: Failures that the application has not checked, at most 1000.
         dead_lettered: Rejected records that are in their dead-letter topic.
         dropped: Rejected records that the policy drops.
-        superseded: Of those that failed, the ones that a later record of their key has
+        superseded: How many of the failed records a later record of their key has
             overtaken.
     """
 
@@ -62,11 +62,11 @@ class DeliveryReport:
 class CallbackError(ClientStateError):
     """A callback of the application raised; ``__cause__`` is what it raised.
 
-    It is kept until the next flush() or close(), so that it neither disturbs the
-    delivery of other records nor gets lost.
+    The next flush() or close() raises it. So it does not disturb the delivery of other
+    records, and is not lost.
 
     Attributes:
-        report: What became of the records themselves.
+        report: The outcomes of the records themselves.
     """
 
     name = "CALLBACK"
@@ -74,7 +74,7 @@ class CallbackError(ClientStateError):
 
     @property
     def verdict(self) -> Verdict:
-        """Tell a human: nothing that a program does next mends it."""
+        """CONFIGURE: a human must correct the callback."""
         return _MEND_IT[not (self.report.failed or self.report.in_doubt)]
 
 
@@ -97,10 +97,10 @@ _MEND_IT: dict[bool, Verdict] = {
 
 
 class DeliveryFailed(KafkaGuardError):  # noqa: N818 - the outcome of a flush, in its words
-    """Records were not delivered, and nobody has looked at their outcomes.
+    """Records were not delivered, and the application has not checked their outcomes.
 
     Attributes:
-        report: The counts, and the errors one by one.
+        report: The counts and the errors.
     """
 
     name = "DELIVERY_FAILED"
@@ -109,7 +109,7 @@ class DeliveryFailed(KafkaGuardError):  # noqa: N818 - the outcome of a flush, i
 
     @staticmethod
     def describe(report: DeliveryReport) -> str:
-        """Say in one line what was not delivered and why."""
+        """Describe in one line what was not delivered and why."""
         counts = Counter(_kind(error) for error in report.errors)
         parts = [f"{n} x {kind}" for kind, n in counts.most_common()]
         if len(report.errors) == MAX_ERRORS:

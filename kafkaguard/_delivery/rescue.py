@@ -1,16 +1,16 @@
-"""Records of one topic that are sent again, in the order of each key.
+"""Records of one topic that are sent again in the order of each key.
 
 A round::
 
-    [a record is held]  HoldSends; once no send is under way, what is in flight settles
-    [nothing is open]   the policy's wait, where it says that they go again
-    [it is over]        records with a key are handed over in their old order
-    [all have outcome]  then those without a key, on their own: the broker may refuse
-                        them with all that is in the same batch
-    [all have outcome]  FreeSends
+    [a record is held]       HoldSends; once no send is running, open batches end
+    [no batch is open]       the wait of the policy, if the policy made the retry
+    [the wait is over]       records with a key are handed over in their old order
+    [all have an outcome]    then records without a key, in batches of their own: the
+                             broker may refuse the whole batch because of them
+    [all have an outcome]    FreeSends
 
-What is refused again is sent in halves, so a record that nobody names is found in a
-few steps; none of the others comes before one that stands ahead of it.
+Records that are refused again are sent in two halves. So the record to blame is found
+in a few steps, even if no answer names it, and the order of the others is kept.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Batch, Refusal
     from kafkaguard._delivery.records import Record
 
-#: Seconds that batches have to come to an end before the next records are handed over.
+#: Seconds to wait for open batches to end before the next records are handed over.
 SETTLE_S = 5.0
 _HAS_DUE = frozenset({TopicState.SETTLING, TopicState.PAUSED, TopicState.WAITING})
 
 
 class Topic:
-    """A topic of which records wait to be sent again.
+    """A topic with records that wait to be sent again.
 
     Attributes:
-        name: The topic's.
-        state: Where its round stands.
+        name: The topic's name.
+        state: The state of its round.
         group: The records that were handed over together.
         away: How many of them the client has.
-        was_interrupted: The client has died since the driver began to hand them over.
-        until: When their outcome is not waited for any longer.
-        not_before: When the next ones may be handed over, by the policy's waits.
-        deferred: Batches that ended while records were handed over, with the refusals.
+        was_interrupted: The client died after the driver began to hand them over.
+        until: When the round stops waiting for their outcomes.
+        not_before: The earliest time of the next hand-over, by the policy's waits.
+        deferred: Batches, with their refusals, that ended during a hand-over.
     """
 
     def __init__(self, name: str) -> None:
@@ -59,13 +59,13 @@ class Topic:
         self.not_before = -float("inf")
         self.deferred: list[tuple[Batch, Sequence[Refusal]]] = []
         self._waiting: list[Record] = []
-        #: The next one comes last.
+        #: The group to be sent next is the last one.
         self._groups: list[list[Record]] = []
-        #: Those added that are not dead letters at their first try; some wait no more.
+        #: Added records except new dead letters; some of them may wait no more.
         self._others: list[Record] = []
 
     def happens(self, event: TopicEvent) -> None:
-        """Go on to the next state."""
+        """Change to the next state."""
         self.state = TOPICS.after(self.state, event)
 
     @property
@@ -75,24 +75,24 @@ class Topic:
 
     @property
     def has_due(self) -> bool:
-        """Whether it goes on by itself some time."""
+        """Whether the round continues at some time without a fact from the driver."""
         return self.state in _HAS_DUE
 
     @property
     def next_due(self) -> float:
-        """When it goes on at the latest."""
+        """The latest time at which the round continues."""
         if self.state is TopicState.PAUSED:
             return self.not_before
         return self.until
 
     def add(self, record: Record) -> None:
-        """Let a record wait."""
+        """Add a record that waits."""
         self._waiting.append(record)
         if not record.is_letter or record.resent or record.attempts is not None:
             self._others.append(record)
 
     def held(self) -> Iterator[Record]:
-        """Find the records that wait."""
+        """Iterate over the records that wait."""
         for group in (*self._groups, self._waiting):
             for record in group:
                 if record.state is RecordState.HELD:
@@ -104,9 +104,10 @@ class Topic:
         return not any(self.held())
 
     def has_only_letters(self) -> bool:
-        """Whether what waits are dead letters that were never sent.
+        """Return whether only dead letters that were never sent wait.
 
-        Asked for each record that is added: so it looks only at those that it drops.
+        Called for each added record. So it reads only the records that it removes from
+        the list, and the last one.
         """
         others = self._others
         while others and others[-1].state is not RecordState.HELD:
@@ -114,7 +115,7 @@ class Topic:
         return not others
 
     def next_group(self) -> list[Record]:
-        """Take the records that are sent next; none: nothing waits."""
+        """Remove and return the records to send next; empty if nothing waits."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._groups += _arranged(waiting)
@@ -126,7 +127,7 @@ class Topic:
 
 
 def _arranged(records: list[Record]) -> Iterator[list[Record]]:
-    """Put records into groups; the one to be sent first comes last."""
+    """Arrange records in groups; the group to be sent first comes last."""
     records = sorted(records, key=lambda record: record.order)
     for keyless in (True, False):
         group = [r for r in records if (r.key is None) is keyless]

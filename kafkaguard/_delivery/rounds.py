@@ -1,4 +1,4 @@
-"""Rounds of all topics: what waits, and which records are sent again next."""
+"""Rounds of all topics: which records wait, and which are sent again next."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 
 class Rounds:
-    """The topics of which records wait to be sent again.
+    """The topics with records that wait to be sent again.
 
     Args:
         policy: The policy.
         errors: Makes the client's errors.
-        judge: Makes those that the machine gives by itself.
+        judge: Makes the errors that the machine decides on without the client.
         lines: Batches in their order.
-        limits: What topics take.
+        limits: The size limits of topics.
         client: Whether records can be handed over.
-        attempts: Knows whether the breaker is open.
+        attempts: How long a topic waits for the breaker.
         emit: Gives a command to the driver.
 
     Attributes:
         fates: Ends the records that are not sent again.
-        holds: The topics whose sends wait; None among them: all.
-        topics: Those with a round.
+        holds: The topics whose sends wait; with None in it, all sends wait.
+        topics: Topics with a round, by name.
         oversize: Topics that have just refused a record for its size; others of the
             round may be too large as well.
     """
@@ -78,7 +78,7 @@ class Rounds:
 
         Args:
             record: The record.
-            not_before: When that group may be handed over.
+            not_before: The earliest time at which that group may be handed over.
         """
         name = record.place.topic
         topic = self.topics.setdefault(name, Topic(name))
@@ -88,12 +88,12 @@ class Rounds:
             if topic.state is TopicState.OPEN:
                 self.stall(topic)
         elif topic.state is TopicState.OPEN and topic.has_only_letters():
-            pass  # it goes on at once
+            pass  # dead letters are sent at once, without a hold
         elif topic.state is TopicState.OPEN or self._lacks_hold(topic):
             self._begin(topic)
 
     def _lacks_hold(self, topic: Topic) -> bool:
-        """Whether only dead letters were sent, and now an older record waits."""
+        """Return whether only dead letters were sent, and now another record waits."""
         return (
             topic.state is TopicState.WAITING
             and topic.name not in self.holds
@@ -117,7 +117,7 @@ class Rounds:
     # --- going on ---------------------------------------------------------------------
 
     def go_on(self, now: float) -> None:
-        """Hand over, or free the sends, wherever nothing is waited for any more."""
+        """Hand over records, or free the sends, of each topic whose wait is over."""
         if self._client.is_alive:
             for topic in list(self.topics.values()):
                 self._go_on(topic, now)
@@ -156,7 +156,7 @@ class Rounds:
         return not topic.away or now >= topic.until
 
     def _pauses(self, topic: Topic, now: float) -> bool:
-        """Let a topic wait as long as the policy or the breaker says."""
+        """Let a topic wait if the policy or the breaker requires it."""
         if topic.state is TopicState.OPEN or topic.is_empty:
             return False
         if topic.not_before <= now:
@@ -177,7 +177,7 @@ class Rounds:
             self._emit(commands.FreeSends(topic.name))
 
     def _next_group(self, topic: Topic, now: float) -> list[Record]:
-        """Take the records that are handed over next; end those that must not be."""
+        """Return the records to hand over next; end those that must not be sent."""
         is_quiet = self._lines.is_quiet(topic.name)
         while group := topic.next_group():
             group = [r for r in group if not self._is_ended(r, topic, now)]
@@ -234,7 +234,7 @@ class Rounds:
         return [record for record in group if record not in late]
 
     def _superseded(self, group: list[Record]) -> set[Record]:
-        """Find the records of which a later one of the same key may be written."""
+        """Find the records whose key has a later record that may have been written."""
         by_place: dict[Place, list[Record]] = {}
         for record in group:
             if record.batch is not None and record.key is not None:
@@ -271,7 +271,7 @@ class Rounds:
         self.holds.add(topic.name)
 
     def died(self) -> None:
-        """Let all topics wait; one that is being handed over does afterwards."""
+        """Let all topics wait for a successor; one in a hand-over waits after it."""
         for topic in self.topics.values():
             if topic.is_sending:
                 topic.was_interrupted = True
@@ -279,21 +279,21 @@ class Rounds:
                 self.stall(topic)
 
     def replaced(self, now: float) -> None:
-        """Go on with the successor."""
+        """Continue with the successor."""
         for topic in self.topics.values():
             if topic.state is TopicState.STALLED:
                 topic.happens(TopicEvent.REPLACED)
                 topic.until = now + SETTLE_S
 
     def abandon(self) -> None:
-        """Free all topics for good; the last word of one is the driver's reply."""
+        """Free all topics for good; one in a hand-over after the driver's reply."""
         self.holds.clear()
         for topic in list(self.topics.values()):
             if not topic.is_sending:
                 del self.topics[topic.name]
 
     def drop_all(self) -> None:
-        """Free all topics, whose records are settled."""
+        """Free all topics that wait for a successor; their records are settled."""
         for topic in list(self.topics.values()):
             if topic.state is TopicState.STALLED:
                 self._close(topic)
@@ -301,12 +301,12 @@ class Rounds:
     # --- time -------------------------------------------------------------------------
 
     def waiting(self) -> Iterator[Record]:
-        """Find the records that wait to be handed over."""
+        """Iterate over the records that wait to be handed over."""
         for topic in self.topics.values():
             yield from topic.held()
 
     def dues(self) -> Iterator[float]:
-        """Say when something is to be done without any fact."""
+        """Iterate over the times at which ``tick`` has something to do."""
         for record in self.waiting():
             yield record.due
         if not self._client.is_alive:

@@ -19,11 +19,11 @@ Rescue = Literal["ordered", "any_order", "never"]
 
 
 class ClientErrors(Protocol):
-    """The one door through which a client's errors are made. Pure."""
+    """Makes all errors of a client. No I/O."""
 
     @property
     def client(self) -> str:
-        """The library."""
+        """The name of the client library."""
 
     @property
     def conditions(self) -> Mapping[type[KafkaGuardError], type[BaseException]]:
@@ -35,10 +35,10 @@ class ClientErrors(Protocol):
         message: str | None = None,
         **place: Any,
     ) -> KafkaGuardError:
-        """Make an error of a code or a class of ours, also of the client's class."""
+        """Make an error from a code or from kafkaguard's class, of both classes."""
 
     def translate(self, original: Any, **known: Any) -> KafkaGuardError:
-        """Turn what the client raised or reported into one that is ours as well."""
+        """Make kafkaguard's error from what the client raised or reported."""
 
 
 class LetterLimit(Protocol):
@@ -58,30 +58,30 @@ class DeadLetters(Protocol):
 
     @property
     def headers(self) -> Dialect:
-        """Whose headers say why."""
+        """The dialect of the headers that contain the reason."""
 
     @property
     def limit(self) -> LetterLimit | None:
-        """Beyond what records are raised instead; None: there is no bound."""
+        """The limit, above which the error is raised instead; None: no limit."""
 
     def topic_for(self, topic: str) -> str:
         """Return the dead-letter topic of a topic."""
 
 
 class Policy(Protocol):
-    """What the machine asks a policy."""
+    """What the machine needs from a policy."""
 
     @property
     def name(self) -> str:
-        """For logs and events."""
+        """The name, for logs and events."""
 
     @property
     def policy_id(self) -> str:
-        """The hash of its content, for events."""
+        """The hash of the policy's content, for events."""
 
     @property
     def rescue(self) -> Rescue:
-        """Whether records are sent again that failed only with their batch."""
+        """Whether records that failed only because of their batch are sent again."""
 
     @property
     def dead_letter(self) -> DeadLetters:
@@ -90,14 +90,14 @@ class Policy(Protocol):
     def ruling(
         self, verdict: Verdict, context: CallContext, error: Any = None
     ) -> Ruling:
-        """Return what it says about a failure."""
+        """Return what the policy says about a failure."""
 
 
 class Shell(Protocol):
-    """A client's producer, as any driver sees it. It translates and decides nothing.
+    """A client's producer, as any driver sees it: it translates, and decides nothing.
 
-    No method is called with a driver's lock held, and each is bounded by the time that
-    it is given.
+    No method is called while the driver holds its lock. Each method returns within the
+    time that it is given.
     """
 
     traits: Traits
@@ -111,67 +111,68 @@ class Shell(Protocol):
         died: Callable[[BaseException, Place | None], object],
         fault: Callable[[str, BaseException], object],
     ) -> None:
-        """Tell of each batch from now on, in any thread.
+        """Report each batch from now on, in any thread.
 
-        ``began`` comes before the batch can be sent; A bug of the guard in it must not
-        fail the send. Where a batch kills its client, ``died`` comes before its
-        ``failed``. ``fault`` is told what of ours went wrong, for the log.
+        ``began`` is called before the batch can be sent. A bug of kafkaguard in it must
+        not fail the send. If a batch kills its client, ``died`` is called before the
+        batch's ``failed``. ``fault`` is called with exceptions of kafkaguard's code,
+        for the log.
         """
 
     def send_now(self) -> None:
-        """Send what was taken in without lingering."""
+        """Send the buffered records without lingering."""
 
     def size_alone(self, raw: Raw) -> int | None:
-        """Return the bytes of a batch with this record only, compressed. No I/O.
+        """Return the compressed bytes of a batch with only this record. No I/O.
 
-        None: it is compressed, and that size cannot be known.
+        None if the batch is compressed and its size cannot be known.
         """
 
     def take_back(self, behind: Batch) -> None:
-        """Fail what waits behind a batch that has failed, and was never sent.
+        """Fail the batches that wait behind a failed batch and were never sent.
 
-        Asked for where ``traits.takes_back`` says that the client can do it.
+        Called only if ``traits.takes_back`` is set.
         """
 
     def give_up(self, batch: Batch) -> None:
-        """Fail a batch, of which nothing more is sent if it was not sent yet."""
+        """Fail a batch; if it was not sent yet, it is never sent."""
 
     def shut(self) -> None:
-        """Record nothing more."""
+        """Accept no more records."""
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
-        """Say what was heard of batches after they were given up."""
+        """Return the late answers to batches that were given up."""
 
     def may_pass(self, error: BaseException) -> bool:
-        """Return whether building a successor may succeed later."""
+        """Return whether building a successor may succeed later, after this error."""
 
 
 class ProducerShell(Shell, Protocol):
     """A client's producer, as the thread driver sees it: its methods block."""
 
     def hand_over(self, record: Record, deadline: float) -> Hashable:
-        """Give a record to the client, past every hold; return its token.
+        """Give a record to the client despite all holds, and return its token.
 
         Waits for the topic, or for room, until ``deadline`` (monotonic seconds).
 
         Raises:
-            Exception: The client did not take it.
+            Exception: The client did not accept the record.
         """
 
     def sending_now(self) -> AbstractContextManager[None]:
-        """Send everything without lingering, for the time of a wait."""
+        """Send everything without lingering while this context is open."""
 
     def await_batches(self, batches: Sequence[Batch], deadline: float) -> None:
-        """Wait for the client's word about batches, until monotonic seconds."""
+        """Wait until the client has reported batches, or until monotonic seconds."""
 
     def look(self, token: Hashable) -> None:
-        """Tell at once of the batch of a record that its client has failed."""
+        """Report at once the batch of a record whose failure the client knows."""
 
     def attach(self, token: Any, record: Record) -> None:
-        """Have the application's future find a record; called with the lock held."""
+        """Connect the application's future with a record; the lock is held."""
 
     def is_own_thread(self) -> bool:
-        """Return whether the caller is the client's own thread."""
+        """Return whether this is called in the client's own thread."""
 
     def ask_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
@@ -180,43 +181,43 @@ class ProducerShell(Shell, Protocol):
         """Wait for the answers to what was sent, until monotonic seconds."""
 
     def stop(self) -> None:
-        """End the client, within about a second; what it holds fails."""
+        """Stop the client within about a second; its pending records fail."""
 
     def succeed(self, locking_out: Batch | None) -> None:
-        """Build a successor and put it in use; then ``listen`` is about that one.
+        """Build a successor and use it; then ``listen`` reports its batches.
 
         Raises:
-            Exception: It cannot be built; ``may_pass`` tells whether later.
+            Exception: It cannot be built; ``may_pass`` says whether it may be later.
         """
 
     def retire(self) -> None:
-        """Close the clients that have had a successor; that may take long."""
+        """Close the clients that were replaced; this may take long."""
 
     def close(self, within: float) -> None:
         """Close the client within seconds."""
 
 
 class AwaitedShell(Shell, Protocol):
-    """A client's producer, as the task driver sees it: what takes long is awaited.
+    """A client's producer, as the task driver sees it: slow methods are awaited.
 
-    Its methods do what those of :class:`ProducerShell` do.
+    Its methods do the same as those of :class:`ProducerShell`.
     """
 
     async def hand_over(self, record: Record, deadline: float) -> Hashable:
-        """Give a record to the client, past every hold; return its token.
+        """Give a record to the client despite all holds, and return its token.
 
         Raises:
-            Exception: The client did not take it.
+            Exception: The client did not accept the record.
         """
 
     def settle(self, record: Record) -> None:
-        """Settle the application's future of a record, which has its outcome."""
+        """Complete the application's future of a record that has its outcome."""
 
     def note_seen(self) -> None:
-        """Record the failures that the application has looked at."""
+        """Record which failures the application has checked."""
 
     def note_told(self) -> None:
-        """Record that the failures until now were told in a report."""
+        """Record that a report has contained all failures until now."""
 
     async def ask_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
@@ -225,14 +226,14 @@ class AwaitedShell(Shell, Protocol):
         """Wait for the answers to what was sent, until monotonic seconds."""
 
     async def stop(self) -> None:
-        """End the client, within about a second; what it holds fails."""
+        """Stop the client within about a second; its pending records fail."""
 
     async def succeed(self, locking_out: Batch | None) -> None:
-        """Build a successor and put it in use; then ``listen`` is about that one.
+        """Build a successor and use it; then ``listen`` reports its batches.
 
         Raises:
-            Exception: It cannot be built; ``may_pass`` tells whether later.
+            Exception: It cannot be built; ``may_pass`` says whether it may be later.
         """
 
     async def retire(self) -> None:
-        """Close the clients that have had a successor; that may take long."""
+        """Close the clients that were replaced; this may take long."""

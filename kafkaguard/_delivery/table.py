@@ -1,7 +1,7 @@
 """States and transitions of the delivery machine, as data.
 
-Three machines: one for each record that has failed, one for each topic, one for the
-client. Whatever a table does not name cannot happen, and raises.
+There are three machines: one for each record that has failed, one for each topic, one
+for the client. An event that a state's table does not name raises an error.
 """
 
 from __future__ import annotations
@@ -115,14 +115,14 @@ class ClientEvent(StrEnum):
 
 
 class ImpossibleError(AssertionError):
-    """An event came in a state in which it cannot come: a fault of this library."""
+    """An event came in a state that does not allow it: a bug of kafkaguard."""
 
 
 class Table(Generic[S, E]):
     """Transitions of one machine.
 
     Args:
-        name: What it is about.
+        name: What the machine is about.
         transitions: The next state, by state and event.
     """
 
@@ -131,10 +131,10 @@ class Table(Generic[S, E]):
         self.transitions = transitions
 
     def after(self, state: S, event: E) -> S:
-        """Return the state that follows.
+        """Return the next state.
 
         Raises:
-            ImpossibleError: The event cannot come in this state.
+            ImpossibleError: The table has no such event in this state.
         """
         found = self.transitions.get((state, event))
         if found is None:
@@ -161,7 +161,7 @@ RECORDS: Table[RecordState, RecordEvent] = Table(
         (_R.HELD, _RE.SETTLE): _R.SETTLED,
         (_R.SENDING, _RE.HANDED_OVER): _R.AGAIN,
         (_R.SENDING, _RE.NOT_HANDED_OVER): _R.JUDGED,
-        # Nobody waits for it any longer: the producer is closed.
+        # The producer was closed during the hand-over.
         (_R.SENDING, _RE.SETTLE): _R.SETTLED,
         (_R.AGAIN, _RE.FAILED): _R.JUDGED,
         (_R.AGAIN, _RE.SETTLE): _R.SETTLED,
@@ -174,7 +174,7 @@ TOPICS: Table[TopicState, TopicEvent] = Table(
     "topic",
     {
         (_T.OPEN, _TE.TROUBLE): _T.HOLDING,
-        # The first sending of dead letters: none of them has been overtaken.
+        # Dead letters at their first attempt need no hold: nothing can overtake them.
         (_T.OPEN, _TE.LETTERS): _T.SENDING,
         (_T.HOLDING, _TE.HELD): _T.SETTLING,
         (_T.SETTLING, _TE.PAUSE): _T.PAUSED,
@@ -186,7 +186,7 @@ TOPICS: Table[TopicState, TopicEvent] = Table(
         (_T.WAITING, _TE.NOTHING_LEFT): _T.OPEN,
         (_T.PAUSED, _TE.SEND): _T.SENDING,
         (_T.PAUSED, _TE.NOTHING_LEFT): _T.OPEN,
-        # Records that fail while only dead letters were sent must hold the sends first.
+        # Only dead letters were sent, without a hold. A record that fails needs one.
         (_T.WAITING, _TE.TROUBLE): _T.HOLDING,
         (_T.HOLDING, _TE.DIED): _T.STALLED,
         (_T.SETTLING, _TE.DIED): _T.STALLED,

@@ -1,9 +1,10 @@
-"""The end of a transaction block, for all clients. No I/O.
+"""The decisions about a transaction block, for all clients. No I/O.
 
-``begin``, the body, ``commit``; each call is made again while its verdict says so. The
-coordinator carries a commit or an abort out once, so one whose answer was lost is asked
-again, and nothing is aborted whose commit has an unknown result. The body never runs
-twice. What else fails is aborted once; an abort that fails for good ends the client.
+A block is ``begin``, the body, ``commit``. A failed call is repeated if its verdict
+says so. The coordinator executes a commit or an abort once, so a call whose answer was
+lost is repeated. If the result of a commit is unknown, the transaction is not aborted.
+The body never runs twice. After any other failure there is one abort. If the abort
+fails for good, the client is dead.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.shell import Policy
 
 Call = Literal["begin", "commit", "abort"]
-#: There is nothing that this client could still abort.
+#: After these actions the client has no transaction that it could abort.
 _OVER = frozenset({Action.FENCED, Action.RECREATE})
 _PHASES: dict[Call, CallContext] = {
     "begin": CallContext(api="InitProducerId", transactional=True),
@@ -33,12 +34,12 @@ _PHASES: dict[Call, CallContext] = {
         api="EndTxn", transactional=True, phase="abort", repeatable=True
     ),
 }
-#: What an abort that has failed for good means: its client is dead.
+#: The verdict for an abort that failed for good: the client is dead.
 NOT_ABORTED = classify(TransactionAbortableError(), api="EndTxn", phase="abort")
 
 
 class Next(NamedTuple):
-    """What comes after a call that failed.
+    """The next step after a failed call.
 
     Attributes:
         do: Make the same call again, abort, or raise the error.
@@ -53,7 +54,7 @@ class TransactionRun:
     """The decisions about one transaction.
 
     Args:
-        policy: How hard to try.
+        policy: Decides about attempts and waits.
         random: Returns random numbers from 0 to below 1.
     """
 
@@ -64,20 +65,20 @@ class TransactionRun:
         self._machine = Machine(0.0, random)
 
     def starts(self, call: Call, now: float) -> None:
-        """Record that a call is made for the first time."""
+        """Record the first attempt of a call."""
         self._call = call
         self._machine = Machine(now, self._random, repeatable=_PHASES[call].repeatable)
 
     def failed(
         self, error: KafkaGuardError, now: float, *, can_ask_again: bool
     ) -> Next:
-        """Say what comes after the call in progress has failed.
+        """Record that the current call failed, and return the next step.
 
         Args:
-            error: Why.
+            error: Why it failed.
             now: The time, as for ``starts``.
-            can_ask_again: The client can make the same call again. One that has given
-                up a commit can not: its result stays unknown.
+            can_ask_again: Whether the client can make the same call again. A client
+                that has given up a commit cannot, and the result stays unknown.
         """
         context = _PHASES[self._call]
         if can_ask_again:
@@ -93,7 +94,7 @@ class TransactionRun:
         """Return whether to abort after the body has raised, or the commit has failed.
 
         Args:
-            error: What was raised. Anything but an error of Kafka's is aborted.
+            error: The exception. Each one that is no Kafka error leads to an abort.
         """
         if not isinstance(error, KafkaGuardError):
             return True

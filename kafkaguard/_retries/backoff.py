@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Backoff(Protocol):
-    """What describes the waits; all durations in seconds."""
+    """The settings of the waits; all durations are in seconds."""
 
     @property
     def kind(self) -> Literal["fixed", "linear", "exponential", "decorrelated"]:
@@ -29,11 +29,11 @@ class Backoff(Protocol):
 
     @property
     def cap(self) -> float:
-        """The longest wait that is not the broker's wish."""
+        """The longest wait, unless the broker asks for a longer one."""
 
     @property
     def jitter(self) -> Literal["none", "full", "equal"]:
-        """The part of a wait that is drawn."""
+        """Which part of a wait is random."""
 
     @property
     def honour_throttle(self) -> bool:
@@ -71,14 +71,14 @@ def draw_wait(
     """Draw the wait after a failure.
 
     Args:
-        backoff: The description.
-        number: Which failure it is, from 1.
-        previous: The wait before, in seconds; 0 if there was none.
+        backoff: The settings.
+        number: The number of the failure, from 1.
+        previous: The previous wait in seconds; 0 if there was none.
         random: Returns random numbers from 0 to below 1.
         throttle: How long the broker asks to wait, in seconds.
 
     Returns:
-        Seconds, never below ``floor``, and above ``cap`` only for the broker's sake.
+        Seconds, never below ``floor``, and above ``cap`` only if the broker asks so.
     """
     if backoff.kind == "decorrelated":
         wait = min(_decorrelated(backoff, previous, random), backoff.cap)

@@ -7,7 +7,8 @@
       |                               +-----------(a failure)-----------+
       +-------------------------------------(probes succeeded)----------+
 
-Time is handed in. A probe that never reports gives its place back after ``open_for``.
+The time is an argument. If a probe never reports its result, another call may probe
+after ``open_for``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kafkaguard.errors import ClientNotConnectedError
 
 
 class BreakerState(StrEnum):
-    """Where a breaker stands."""
+    """The state of a breaker."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -29,12 +30,12 @@ class BreakerState(StrEnum):
 
 
 class BreakerOpenError(ClientNotConnectedError):
-    """The cluster kept failing, so it is not asked for a while; nothing was sent."""
+    """The cluster kept failing, so no calls are made for a while; nothing was sent."""
 
     name = "BREAKER_OPEN"
 
     def __str__(self) -> str:
-        """Say since when the breaker is open, and when it lets a probe through."""
+        """Describe since when the breaker is open, and when a probe is allowed."""
         place = f" [{self.place}]" if self.place else ""
         said = self.summary or self.broker_message
         return f"{self.name}{place}: {said}; nothing was sent"
@@ -42,20 +43,20 @@ class BreakerOpenError(ClientNotConnectedError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A step from one state to another."""
+    """A change from one state to another."""
 
     old: BreakerState
     new: BreakerState
 
 
 class CircuitBreaker:
-    """Tells whether a call may go through; one for each cluster and API.
+    """Decides whether a call may be made; one breaker for each cluster and API.
 
     Args:
-        failures: How many failures in a row open it.
+        failures: How many failures in a row open the breaker.
         open_for: How many seconds it stays open.
-        probes: How many calls may go through while it is half-open, and must succeed
-            for it to close.
+        probes: How many calls may be made while it is half-open; if all succeed, it
+            closes.
     """
 
     def __init__(self, failures: int, open_for: float, probes: int) -> None:
@@ -63,7 +64,7 @@ class CircuitBreaker:
         self.open_for = open_for
         self.probes = probes
         self.state = BreakerState.CLOSED
-        #: False while nothing has failed, so that a success has nothing to do.
+        #: False while nothing has failed; then a success need not be reported.
         self.disturbed = False
         self._strikes = 0
         self._since = 0.0
@@ -72,11 +73,11 @@ class CircuitBreaker:
         self._lock = Lock()
 
     def ask(self, now: float) -> tuple[float, Change | None]:
-        """Ask to go through.
+        """Ask whether a call may be made.
 
         Returns:
-            0 to go, else how many seconds to wait before asking again; and the
-            change of state that asking made.
+            0 if the call may be made, or the seconds to wait before asking again; and
+            the change of state, if there was one.
         """
         with self._lock:
             if self.state is BreakerState.CLOSED:
@@ -89,10 +90,10 @@ class CircuitBreaker:
             return self._probe(now), change
 
     def describe(self, wait: float, now: float) -> str:
-        """Say why a call is held up for ``wait`` seconds.
+        """Describe why a call waits for ``wait`` seconds.
 
         Args:
-            wait: What ``ask`` answered.
+            wait: The result of ``ask``.
             now: The time.
         """
         return (
@@ -108,7 +109,7 @@ class CircuitBreaker:
         return min(self._started) + self.open_for - now
 
     def succeeded(self, now: float) -> Change | None:
-        """Report that the cluster answered well."""
+        """Report that a call succeeded."""
         with self._lock:
             if self.state is BreakerState.CLOSED:
                 self._strikes, self.disturbed = 0, False
@@ -131,7 +132,7 @@ class CircuitBreaker:
             return self._move(BreakerState.OPEN, now)
 
     def abandoned(self) -> None:
-        """Report that a call ended without telling anything about the cluster."""
+        """Report that a call ended without a result that is about the cluster."""
         with self._lock:
             self._release()
 
@@ -156,7 +157,7 @@ _shared_lock = Lock()
 def shared_breaker(
     cluster: str, api: str | None, failures: int, open_for: float, probes: int
 ) -> CircuitBreaker:
-    """Return the breaker of a cluster and API, the same for the same settings."""
+    """Return the breaker of a cluster and API; the same one for the same settings."""
     key = (cluster, api, failures, open_for, probes)
     with _shared_lock:
         breaker = _shared.get(key)

@@ -1,7 +1,7 @@
-"""The retry budget: a bucket of tokens that successes fill and retries empty.
+"""The retry budget: a token bucket that successes fill and retries empty.
 
-A success takes no lock: it only steps a counter, which CPython does in one instruction.
-The next retry looks how far the counter got and fills the bucket by as much.
+A success takes no lock. It only increments a counter, which is atomic in CPython. The
+next retry reads the counter, and fills the bucket by the number of successes.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from weakref import WeakValueDictionary
 
 
 class RetryBudget:
-    """A token bucket, shared by all that retry against the same cluster.
+    """A token bucket, shared by all calls that retry against the same cluster.
 
     Args:
-        capacity: How many tokens there can be; it starts full.
-        deposit: What a success puts in.
+        capacity: The most tokens in the bucket, which starts full.
+        deposit: The tokens that a success adds.
     """
 
     def __init__(self, capacity: float, deposit: float) -> None:
         self.capacity = capacity
         self.deposit = deposit
         counter = count()
-        #: Called on each success; its return value means nothing.
+        #: Called for each success; its return value has no meaning.
         self.succeeded = counter.__next__
         self._seen = 0
         self._tokens = capacity
@@ -31,13 +31,13 @@ class RetryBudget:
 
     @property
     def tokens(self) -> float:
-        """How many tokens there are now."""
+        """The number of tokens now."""
         with self._lock:
             self._fill()
             return self._tokens
 
     def take(self, cost: float) -> bool:
-        """Take ``cost`` tokens; False and nothing taken if there are too few."""
+        """Take ``cost`` tokens, or take none and return False if there are too few."""
         with self._lock:
             self._fill()
             if cost > self._tokens:
@@ -46,7 +46,7 @@ class RetryBudget:
             return True
 
     def _fill(self) -> None:
-        """Turn the successes since the last look into tokens."""
+        """Add the tokens for the successes since the last call."""
         steps = self.succeeded()  # reading the counter steps it: not a success
         successes = steps - self._seen
         self._seen = steps + 1
@@ -60,12 +60,12 @@ _shared_lock = Lock()
 
 
 def shared_budget(cluster: str, capacity: float, deposit: float) -> RetryBudget:
-    """Return the budget of a cluster, the same for the same settings.
+    """Return the budget of a cluster; the same one for the same settings.
 
     Args:
         cluster: The cluster's id, or its bootstrap servers.
-        capacity: How many tokens there can be.
-        deposit: What a success puts in.
+        capacity: The most tokens in the bucket.
+        deposit: The tokens that a success adds.
     """
     key = (cluster, capacity, deposit)
     with _shared_lock:

@@ -1,4 +1,4 @@
-"""Events of calls and producers: one frozen class for each, and hooks."""
+"""Events of calls and producers, one frozen class for each, and hooks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger.addHandler(logging.NullHandler())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What all events have.
+    """The base class of all events.
 
     Attributes:
         policy: The name of the policy.
@@ -35,15 +35,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEvent(Event):
-    """An attempt ended: each one of a call that failed at least once.
+    """An attempt ended. Sent for all attempts of a call that failed at least once.
 
     Attributes:
-        number: Which attempt, from 1.
+        number: The number of the attempt, from 1.
         elapsed: Seconds since the first attempt began.
         error: Kafka's name of the error (``REQUEST_TIMED_OUT``); None: it succeeded.
         action: What the verdict says to do; None: it succeeded.
         rule: The id of the rule that decided; None: it succeeded.
-        possible_duplicate: Whether it repeated what may have been written.
+        possible_duplicate: Whether the attempt may have caused a duplicate.
     """
 
     name: ClassVar[str] = "kafkaguard.attempt"
@@ -60,9 +60,9 @@ class RetryEvent(Event):
     """There will be another attempt.
 
     Attributes:
-        number: Which attempt is next.
-        wait: Seconds until then.
-        action: What led to it.
+        number: The number of the next attempt.
+        wait: Seconds until the next attempt.
+        action: The action that led to it.
     """
 
     name: ClassVar[str] = "kafkaguard.retry"
@@ -73,10 +73,10 @@ class RetryEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEvent(Event):
-    """It was not accepted yet, or the breaker is open; costs no attempt.
+    """The call waits, because the broker is not ready or the breaker is open.
 
     Attributes:
-        wait: Seconds until the next try.
+        wait: Seconds until the next try. This wait costs no attempt.
     """
 
     name: ClassVar[str] = "kafkaguard.wait"
@@ -95,9 +95,9 @@ class GiveUpEvent(Event):
     """There will be no other attempt.
 
     Attributes:
-        reason: Why.
-        attempts: How many there were.
-        elapsed: Seconds since the first one began.
+        reason: Why the call or record is given up.
+        attempts: The number of attempts.
+        elapsed: Seconds since the first attempt began.
         error: Kafka's name of the last error.
     """
 
@@ -114,7 +114,7 @@ class RejectEvent(Event):
 
     Attributes:
         error: Kafka's name of the error.
-        on_reject: What the policy does with such a record.
+        on_reject: What the policy does with the record.
     """
 
     name: ClassVar[str] = "kafkaguard.reject"
@@ -162,7 +162,7 @@ class BudgetEvent(Event):
     """The retry budget does not allow a retry.
 
     Attributes:
-        cost: The tokens that it would have taken.
+        cost: The tokens that the retry would have taken.
     """
 
     name: ClassVar[str] = "kafkaguard.budget_exhausted"
@@ -175,8 +175,8 @@ class ReloadEvent(Event):
 
     Attributes:
         source: The file.
-        old_policy_id: The policy before.
-        problem: Why the new text was not taken; None: it was.
+        old_policy_id: The ``policy_id`` before.
+        problem: Why the new policy is not used; None if it is.
     """
 
     name: ClassVar[str] = "kafkaguard.reload"
@@ -186,19 +186,20 @@ class ReloadEvent(Event):
 
 
 class EventHook(Protocol):
-    """What receives events: any callable of one argument.
+    """A hook that receives events: any callable with one argument.
 
-    A hook that raises is logged and changes nothing. One that also has a method
-    ``on_success(context, elapsed, policy_id)`` is told of each call that succeeded at
-    once, which makes no event object; ``elapsed`` is in seconds.
+    An exception of a hook is logged and has no other effect. If the hook has a method
+    ``on_success(context, elapsed, policy_id)``, the method is called for each call that
+    succeeded at its first attempt. There is no event for such a call. ``elapsed`` is in
+    seconds.
     """
 
     def __call__(self, event: Event, /) -> object:
-        """Record an event."""
+        """Receive an event."""
 
 
 def emit(hooks: Iterable[EventHook], event: Event) -> None:
-    """Hand an event to hooks; what they raise is logged."""
+    """Call hooks with an event; their exceptions are logged."""
     for hook in hooks:
         try:
             hook(event)

@@ -1,8 +1,8 @@
 """The retry state machine: what to do after each failure. No I/O, no clock, no sleep.
 
-For each failure it is handed the verdict, the ruling (what the policy says about it)
-and the time. It answers with a :class:`Step`: try again after a wait and perhaps a
-repair, or stop and why. The drivers do what the step says and come back.
+For each failure a driver reports the verdict, the ruling (what the policy says about
+the failure) and the time. The result is a :class:`Step`: try again after a wait and
+perhaps a repair, or stop for a reason. The driver executes the step.
 """
 
 from __future__ import annotations
@@ -42,41 +42,42 @@ class StopReason(StrEnum):
     BREAKER_OPEN = "BREAKER_OPEN"
     """The circuit breaker is open, because the cluster kept failing."""
     REJECTED = "REJECTED"
-    """It can never succeed."""
+    """The call can never succeed."""
     CONFIGURE = "CONFIGURE"
     """A human must correct configuration, credentials or ACLs."""
     IN_DOUBT = "IN_DOUBT"
-    """It may have succeeded already, and the policy does not allow to do it twice."""
+    """The call may have succeeded, and the policy does not allow a duplicate."""
     FENCED = "FENCED"
-    """Another instance owns the id."""
+    """Another instance uses the same id."""
     ABORT = "ABORT"
     """The transaction must be aborted, which only the caller can do."""
     REJOIN = "REJOIN"
-    """The group has moved on, and only the caller can poll."""
+    """The group has rebalanced, and only the caller can poll."""
     RECREATE = "RECREATE"
-    """The client is dead, and only the caller can build another one."""
+    """The client is dead, and only the caller can build a new one."""
     REPAIR_FAILED = "REPAIR_FAILED"
-    """What had to be done before the next attempt failed."""
+    """The repair before the next attempt failed."""
     NESTED = "NESTED"
     """A nested retry has used all attempts of its policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What is known about the calls that are guarded; None is "not known".
+    """What is known about the guarded calls; None means "not known".
 
     Args:
-        api: The Kafka request that they lead to (``"Produce"``).
-        topic: The topic concerned.
+        api: The Kafka request of the calls (``"Produce"``).
+        topic: The topic of the calls.
         client: The client library (``"confluent-kafka"``).
-        cluster: The cluster's id or bootstrap servers: who shares budget and breaker.
+        cluster: The cluster's id or bootstrap servers. Calls with the same value share
+            a budget and a breaker.
         null_key: Whether the record has no key.
         facts: Facts about the topic.
-        idempotent: Whether the producer is.
+        idempotent: Whether the producer is idempotent.
         transactional: Whether a transaction is open.
-        phase: Where in its life the call is; see ``classify``.
-        repeatable: Calling again cannot do it twice, whatever the verdict says about
-            the first time: the caller repeats a batch with its sequence number.
+        phase: The phase of the call; see ``classify``.
+        repeatable: Whether a second call can never cause a duplicate, whatever the
+            verdict says, because the caller repeats a batch with its sequence number.
     """
 
     api: str | None = None
@@ -97,14 +98,14 @@ class Ruling:
 
     Attributes:
         action: What to do: the verdict's action, or that of an override.
-        max_attempts: How many attempts there are in all.
-        max_waits: How many waits that cost no attempt.
-        deadline: Seconds that the call may take in all.
-        backoff: How long to wait.
-        in_doubt: What happens to what may have been done.
-        on_reject: What happens to a rejected record.
+        max_attempts: The most attempts in all.
+        max_waits: The most waits that cost no attempt.
+        deadline: The longest time of the call in seconds, in all.
+        backoff: The waits.
+        in_doubt: What to do if the call may have succeeded.
+        on_reject: What to do with a rejected record.
         cost: Tokens that a retry takes from the budget.
-        override: The index of the override that decided; None for none.
+        override: The index of the override that decided; None: no override did.
     """
 
     action: Action
@@ -119,7 +120,7 @@ class Ruling:
 
 
 class Bucket(Protocol):
-    """What the engine needs of a budget."""
+    """What the machine needs from a budget."""
 
     def take(self, cost: float, /) -> bool:
         """Take tokens, or take none and return False."""
@@ -129,11 +130,11 @@ class Step(NamedTuple):
     """What to do next.
 
     Attributes:
-        kind: ``"again"``: wait, then the next attempt; ``"stop"``; ``"done"``: it was
-            no failure.
+        kind: ``"again"``: wait, then make the next attempt; ``"stop"``; ``"done"``:
+            the call has not failed.
         wait: Seconds to wait before the next attempt.
-        repair: What to do before it (or before stopping), if anything.
-        reason: Why to stop.
+        repair: The repair before the next attempt or before the stop, or None.
+        reason: Why the call stops.
     """
 
     kind: Literal["again", "stop", "done"]
@@ -153,22 +154,23 @@ _REPAIRS = {
     Action.REJOIN: StopReason.REJOIN,
     Action.RECREATE: StopReason.RECREATE,
 }
-#: After these nothing of the attempt before can become visible.
+#: With one of these actions, nothing of the failed attempt can become visible.
 _UNDONE = frozenset({Action.ABORT, Action.IGNORE, Action.REJECT, Action.CONFIGURE})
 
 
 class Machine:
-    """The state of one call that is being tried.
+    """The state of one call and its attempts.
 
     Args:
         started: The time of the first attempt.
         random: Returns random numbers from 0 to below 1.
-        bucket: The retry budget. Default: no such bound.
-        repairs: Repairs that the driver can do. Without one for ABORT, REJOIN or
-            RECREATE these stop; without one for REFRESH the wait must do.
-        until: The time by which the caller wants it to end. Default: the policy's
-            word alone.
-        repeatable: Whether doing it again cannot do it twice.
+        bucket: The retry budget. Default: no budget.
+        repairs: Repairs that the driver can do. If ABORT, REJOIN or RECREATE is
+            missing, that action stops the call; without REFRESH there is only the
+            wait.
+        until: The time by which the caller wants the call to end. Default: only the
+            policy's deadline counts.
+        repeatable: Whether another attempt can never cause a duplicate.
     """
 
     attempts = 0
@@ -197,7 +199,7 @@ class Machine:
     def failed(
         self, verdict: Verdict, ruling: Ruling, now: float, throttle: float = 0.0
     ) -> Step:
-        """Record a failure and say what is next.
+        """Record a failure and return the next step.
 
         Args:
             verdict: What the failure means.
@@ -220,7 +222,7 @@ class Machine:
         return step
 
     def _ending(self, verdict: Verdict, ruling: Ruling, *, doubt: bool) -> Step | None:
-        """Return the step that ends the call for what the failure is, if it does."""
+        """Return the step that ends the call because of this failure, or None."""
         action = ruling.action
         if verdict.action is Action.FENCED:
             return Step("stop", reason=StopReason.FENCED)
@@ -242,11 +244,11 @@ class Machine:
         return Step("again", wait)
 
     def deadline(self, ruling: Ruling) -> float:
-        """Return the time by which a call that failed this way must end."""
+        """Return the time by which a call with this ruling must end."""
         return min(self._until, self.started + ruling.deadline)
 
     def _stop_in_doubt(self, ruling: Ruling) -> Step:
-        """Stop, though a dead client is still replaced for the calls after this."""
+        """Stop the call, but replace a dead client for later calls."""
         dead = ruling.action is Action.RECREATE and Action.RECREATE in self._repairs
         repair = Action.RECREATE if dead else None
         return Step("stop", repair=repair, reason=StopReason.IN_DOUBT)
@@ -274,7 +276,7 @@ class Machine:
     def _spend(
         self, ruling: Ruling, now: float, wait: float, repair: Action | None
     ) -> Step:
-        """Allow the next attempt if time and budget do."""
+        """Allow the next attempt, if the deadline and the budget do."""
         if now + wait >= self.deadline(ruling):
             return Step("stop", reason=StopReason.DEADLINE)
         if ruling.cost and self._bucket and not self._bucket.take(ruling.cost):
@@ -283,15 +285,15 @@ class Machine:
 
 
 def _is_plain(verdict: Verdict, ruling: Ruling) -> bool:
-    """Return whether the verdict itself says that another attempt does no harm.
+    """Return whether the verdict itself says that another attempt is safe.
 
-    An override that makes RETRY of something else says no such thing.
+    An override that changes another action to RETRY does not say so.
     """
     return ruling.action is verdict.action and ruling.action in RETRIABLE_ACTIONS
 
 
 def _in_doubt(verdict: Verdict, action: Action) -> bool:
-    """Return whether another attempt may do something twice."""
+    """Return whether another attempt may cause a duplicate."""
     if action in _UNDONE:
         return False
     return action is Action.IN_DOUBT or verdict.written == "maybe"

@@ -1,4 +1,4 @@
-"""What each client does with an error by itself, as recorded."""
+"""How each client reacts to an error by itself, from recordings."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NOT_RECORDED = "not recorded"
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """What the clients do when a request is answered with a code.
+    """How the clients react when a request is answered with a code.
 
     Attributes:
-        api: The request; None: nothing was recorded for any.
-        does: What each client does, by its name.
+        api: The request; None: there is no recording for any request.
+        does: What each client does, by the client's name.
     """
 
     api: str | None
@@ -29,10 +29,10 @@ class Habits:
 
 
 def habits_of(code: int | None, api: str | None = None) -> list[Habits]:
-    """Return what each client does with a code, for each request that was recorded.
+    """Return how each client reacts to a code, for each recorded request.
 
     Args:
-        code: The code. None: a condition that a client finds by itself.
+        code: The code. None: a condition that a client detects by itself.
         api: Only this request. Default: all.
     """
     if code is None:
@@ -54,7 +54,7 @@ def clients() -> tuple[str, ...]:
 
 
 def source(habits: list[Habits]) -> str:
-    """Say where they come from: which versions were recorded, if any was."""
+    """Return the source of habits: the recorded versions, if there are any."""
     java = f"Java: the table of kafka-clients {errors.KAFKA_VERSION}"
     if all(NOT_RECORDED in one.does.values() for one in habits):
         return java
@@ -73,7 +73,7 @@ def _java(code: int) -> str:
 
 @cache
 def _recorded() -> dict[str, Any]:
-    """Read what ``tests/testing/proxy/record_clients.py`` wrote."""
+    """Read the file that ``tests/testing/proxy/record_clients.py`` wrote."""
     text = (files("kafkaguard.cli") / "recorded_clients.json").read_text("utf-8")
     data: dict[str, Any] = json.loads(text)
     return data

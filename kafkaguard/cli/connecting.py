@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 
-#: What kafka-python needs for a login, by the mechanism.
+#: The packages that kafka-python needs for a SASL mechanism.
 _LOGIN_PACKAGES: Final = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "botocore"}
 
 
@@ -54,10 +54,10 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def connect(bootstrap_server: str | None, config: Path | None) -> ClusterCalls:
-    """Make the calls for the cluster that was named.
+    """Return the calls for the given cluster.
 
     Raises:
-        Problem: It was not named, or the settings cannot be used.
+        Problem: No cluster is given, or the settings cannot be used.
     """
     from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
     from kafkaguard_adapters.asking.cluster_view import ClusterView
@@ -94,7 +94,7 @@ def _check_login(mechanism: str | None) -> None:
 
 
 def _place(text: str, config: Path | None, lines: dict[str, int]) -> str:
-    """Name the file, and the line of the setting that a text is about."""
+    """Return the file, and the line of the setting that a text is about."""
     for name, number in lines.items():
         if re.search(rf"(?<![\w.]){re.escape(name)}(?=[\s=:'])", text):
             return f"{config}, line {number}: {text}"
@@ -113,10 +113,10 @@ def _read(path: Path) -> dict[str, tuple[str, int]]:
 
 
 def ask(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Make a call; what is raised is the one line that a person needs.
+    """Make a call, and turn an error into one line of text.
 
     Raises:
-        Problem: The cluster cannot be reached, or does not let us in.
+        Problem: The cluster cannot be reached, or refuses the login.
     """
     try:
         return call(*arguments, **options)

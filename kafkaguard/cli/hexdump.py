@@ -1,4 +1,4 @@
-"""Bytes from hexadecimal digits, as copied from a terminal."""
+"""Parse hexadecimal digits, as copied from a terminal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _DECORATION = re.compile(r"0x|\\x|[\s:,-]")
 
 
 def from_hex(text: str) -> bytes | None:
-    """Read hexadecimal digits, bare or as xxd, hexdump -C or tcpdump -X print them.
+    """Parse hexadecimal digits, plain or as xxd, hexdump -C or tcpdump -X print them.
 
     Returns:
-        The bytes; None if there is something else in the text.
+        The bytes; None if the text contains anything else.
     """
     lines = text.strip("\r\n").splitlines()
     canonical = any(_CANONICAL.match(line) and "  " in line for line in lines)

@@ -1,8 +1,8 @@
 """Stop the Java process of PySpark at the end of a command.
 
-PySpark tells of the process once Java has reported back, which takes seconds. A Ctrl-C
-before that leaves nobody who knows it: PySpark removes the folder to which Java is to
-report, Java fails to, and stays.
+PySpark makes the process known only after Java has reported back, which takes seconds.
+After a Ctrl-C before that, nothing would stop the process: PySpark removes the folder
+in which Java must report, Java fails to report, and stays.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Seconds for Java to stop what it runs and remove its files.
+#: Seconds that Java has to stop its jobs and remove its files.
 _GRACE_S: Final = 10
 
 
 @contextmanager
 def java_ends() -> Iterator[None]:
-    """End what PySpark starts in the block: with the block if it fails, else at exit.
+    """End the Java that PySpark starts in the block: if the block fails, or at exit.
 
-    A process has 10 s after SIGTERM, and is killed then. If PySpark has a Java from
-    before, it starts none, and that one stays.
+    The process gets SIGTERM, and is killed if it has not ended after 10 s. If PySpark
+    already has a Java, it starts none, and the existing one stays.
     """
     from pyspark import SparkContext
 
@@ -35,7 +35,7 @@ def java_ends() -> Iterator[None]:
     started: list[subprocess.Popen[bytes]] = []
 
     class Noted(subprocess.Popen[bytes]):
-        """A process that is noted before anybody can interrupt."""
+        """A process that is recorded before a Ctrl-C can interrupt."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             with interrupts_wait():
@@ -48,7 +48,7 @@ def java_ends() -> Iterator[None]:
     except BaseException:
         for process in started:
             _end(process)
-        if getattr(SparkContext._gateway, "proc", None) in started:  # noqa: SLF001 - PySpark has no other word for it
+        if getattr(SparkContext._gateway, "proc", None) in started:  # noqa: SLF001 - PySpark has no public name for it
             SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - likewise
         raise
     finally:
@@ -59,9 +59,9 @@ def java_ends() -> Iterator[None]:
 
 @contextmanager
 def interrupts_wait() -> Iterator[None]:
-    """Let a Ctrl-C come after the block."""
+    """Delay a Ctrl-C until the end of the block."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # Python interrupts the main thread only
+        yield  # Ctrl-C interrupts only the main thread
         return
     came: list[int] = []
     former = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
@@ -79,7 +79,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(_GRACE_S)
     except subprocess.TimeoutExpired:
         pass
-    finally:  # also of a second Ctrl-C, which ends the wait
+    finally:  # also after a second Ctrl-C, which ends the wait
         process.kill()
         process.wait()
         if process.stdin is not None:

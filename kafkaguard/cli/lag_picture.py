@@ -23,10 +23,10 @@ _TICKS: Final = 4
 
 
 def check_writable(path: Path, option: str = "--plot") -> None:
-    """Find out before the work whether the picture can be kept.
+    """Check before the work that the picture can be written.
 
     Raises:
-        Problem: It cannot.
+        Problem: It cannot be written.
     """
     if path.suffix.lower() != ".svg":
         raise Problem(f"{option} {path}: the picture is SVG; end the name in .svg")
@@ -42,11 +42,11 @@ def check_writable(path: Path, option: str = "--plot") -> None:
 def lag_picture(
     times: Sequence[float], lags: Mapping[str, Sequence[int | None]]
 ) -> str:
-    """Draw it.
+    """Draw the lag of groups over time.
 
     Args:
-        times: Seconds of each look.
-        lags: Total lag at each look, by group; None leaves a gap.
+        times: The time of each measurement, in seconds.
+        lags: The total lag at each measurement, by group; None leaves a gap.
     """
     start = times[0]
     span = max(times[-1] - start, 1e-9)
@@ -85,7 +85,7 @@ def _line(points: Iterable[tuple[float, float]], colour: str) -> str:
 def _runs(
     times: Sequence[float], values: Sequence[int | None]
 ) -> Iterator[list[tuple[float, int]]]:
-    """Split a line where it has no value."""
+    """Split a line at missing values."""
     looks = zip(times, values, strict=True)
     for is_known, run in groupby(looks, lambda look: look[1] is not None):
         if is_known:

@@ -39,14 +39,15 @@ def table(
     columns: tuple[str, ...] = (),
     watched: bool = False,
 ) -> PlainTable:
-    """Draw a report.
+    """Make a table of a report.
 
     Args:
-        report: What was seen.
-        earlier: The look before, if there was one.
-        partitions: A row for each partition.
-        columns: What was asked for beyond that.
-        watched: There is a column for our own states, which take two looks.
+        report: The report.
+        earlier: The previous report, or None.
+        partitions: Whether each partition has a row.
+        columns: The requested additional columns.
+        watched: Whether there is a column for kafkaguard's own states, which need two
+            reports.
     """
     taken = time.strftime("%H:%M:%S", time.localtime(report.taken_at))
     drawn = PlainTable(title=f"Lag in offsets at {taken}")
@@ -81,13 +82,13 @@ def table(
 def _states(
     theirs: str, own: LagState | None, *, watched: bool
 ) -> list[RenderableType]:
-    """Write Kafka's word about the group and, where looks are compared, ours."""
+    """Return the cells for Kafka's group state and, if watched, kafkaguard's state."""
     shown = "" if own is None else styled(own, _STYLES[own])
     return [theirs, shown] if watched else [theirs]
 
 
 def _total(group: GroupLag) -> str:
-    """Write a group's lag; nothing where no partition has one."""
+    """Return a group's lag as text; empty if no partition has a lag."""
     return "" if group.total is None else str(group.total)
 
 
@@ -147,7 +148,7 @@ def _not(value: bool | None) -> str | None:
 
 
 def as_data(report: LagReport, earlier: LagReport | None) -> dict[str, Any]:
-    """Return a report as JSON has it; ``lag_state`` takes an earlier look."""
+    """Return a report as data for JSON; ``lag_state`` needs an earlier report."""
     return {
         "taken_at": report.taken_at,
         "complete": report.complete,

@@ -1,7 +1,7 @@
-"""Sentences in the logs of clients and brokers, and the errors that they mean.
+"""Sentences in the logs of clients and brokers, and the errors behind them.
 
-Of librdkafka, Java's client and broker, Spark and others; each is a pattern, since
-names and numbers stand in them. The first that fits decides.
+The logs are those of librdkafka, the Java client and broker, Spark and others. Each
+sentence is a pattern, because it contains names and numbers. The first match decides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINES: Final[tuple[tuple[str, Key], ...]] = (
     (r"SASL authentication (error|failed)|Authentication failed", 58),
     (r"Disconnected while requesting ApiVersion", e.ClientConfigurationError),
     (r"Unexpected handshake request with client mechanism", 33),
-    # No way to a broker.
+    # No connection to a broker.
     (r"Failed to resolve '|No resolvable bootstrap urls|UnknownHostException", -193),
     (r"Couldn't resolve server|nodename nor servname|Name or service not known", -193),
     (r"Connect to \S+ failed: |Connection setup timed out", e.ClientNotConnectedError),
@@ -47,19 +47,19 @@ _LINES: Final[tuple[tuple[str, Key], ...]] = (
     (r"Some data may have been lost", 1),
     (r"Timeout of \d+ ?ms expired before|Timed out waiting for", e.ClientTimeoutError),
     (r"Failed to allocate memory within the configured max blocking", -184),
-    # Codes in the words of other clients, and of Kafka before 2.6.
+    # Codes in the texts of other clients, and of Kafka before 2.6.
     (r"server is not the leader for that topic-partition", 6),
     (r"topic or partition that does not exist on this broker", 3),
 )
 _PATTERNS: Final = tuple((re.compile(text), key) for text, key in _LINES)
-#: A size that Kafka's brokers and clients refuse, with their words around it.
+#: The texts of brokers and clients that refuse a size, with the size.
 _SIZE: Final = re.compile(
     r"[Ii]nvalid (?:receive |response |frame |message )?\(?size[ =]+(-?\d{4,10})"
 )
 
 
 def key_of_line(text: str) -> Key | None:
-    """Find what a line of a log is about."""
+    """Find the error that a log line is about."""
     for pattern, key in _PATTERNS:
         if pattern.search(text):
             return key
@@ -68,10 +68,10 @@ def key_of_line(text: str) -> Key | None:
 
 
 def other_protocol(text: str) -> str | None:
-    """Say what else than Kafka speaks, where a text shows its first bytes.
+    """Name the other protocol whose first bytes a text shows, if it is not Kafka.
 
     Args:
-        text: A log line with a size that is none, or what came over the connection.
+        text: A log line with an invalid size, or the first bytes of the connection.
     """
     for number in _SIZE.findall(text):
         protocol = stranger_by_size(int(number))

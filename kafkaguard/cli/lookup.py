@@ -43,15 +43,15 @@ _NUMBERED = re.compile(
     r"\[Error (-?\d{1,9})\]|\bval=(-?\d{1,9})\b|\berror code:? (-?\d{1,9})\b"
 )
 _EXCEPTION = re.compile(r"^(?:[\w$]+\.)*([A-Za-z_]\w*)(?::\s*(.*))?$")
-#: "NAME (code) [place]: words -> ACTION: what to do", as str() of our errors has it.
+#: "NAME (code) [place]: words -> ACTION: what to do", the str() of kafkaguard's errors.
 _OWN = re.compile(
     r"\b([A-Z][A-Z0-9_]+)(?: \((-?\d{1,9})\))?(?: \[([^\n]*?)\](?=:| ->))?"
     r"(?:: [^\n]*)? -> [A-Z_]+: "
 )
 _BY_NAME = {cls.name: cls for cls in _CLASSES.values() if cls.name not in NAMES}
-#: Of these the class says more than their code.
+#: Errors whose class says more than their code.
 _SPECIAL = frozenset({"InvalidRecordKeyError", "RemoteStorageNotReadyError"})
-#: librdkafka's codes that only wrap what a (de)serialiser has raised.
+#: librdkafka's codes that only wrap the exception of a (de)serialiser.
 _WRAPS = range(-162, -158)
 _CAUSE = "The above exception was the direct cause of the following exception"
 _CONTEXT = "During handling of the above exception, another exception occurred"
@@ -84,7 +84,7 @@ class Found:
 
     @property
     def subject(self) -> int | e.KafkaGuardError:
-        """What classify() takes."""
+        """The argument for classify()."""
         if isinstance(self.key, int) and not self.reported:
             return self.key
         return self.error_class()
@@ -94,9 +94,9 @@ def find_error(text: str) -> Found | None:
     """Find the error that a text is about.
 
     Args:
-        text: A number, Kafka's or librdkafka's name, the name of a class (ours, a
-            client's, Java's), an exception's text, or a traceback. Of a traceback the
-            last exception counts, and what it was raised from where that says more.
+        text: A number, Kafka's or librdkafka's name, the name of a class (of
+            kafkaguard, a client or Java), an exception's text, or a traceback. In a
+            traceback the last exception counts, or its cause if that says more.
     """
     text = text.strip()
     return (
@@ -147,12 +147,12 @@ def _is_of_aiokafka(text: str) -> bool:
 
 
 def nearest_name(text: str) -> str | None:
-    """Return the known name that looks most like a misspelt one."""
+    """Return the known name that is most similar to a misspelt one."""
     return closest(text, [*NAMES, *_class_names()])
 
 
 def _of_ours(text: str) -> Found | None:
-    """Read an error as our own classes print it: name, code, place, words, verdict."""
+    """Parse the text of kafkaguard's errors: name, code, place, words, verdict."""
     for name, code, place in reversed(_OWN.findall(text)):
         key: Key | None = int(code) if code else None
         cls = _BY_NAME.get(name)
@@ -176,9 +176,9 @@ def _of_traceback(text: str) -> Key | None:
 
 
 def _chain(text: str) -> Iterator[tuple[Key | None, bool]]:
-    """Give the exceptions of a traceback from the last back to the first.
+    """Iterate over the exceptions of a traceback, from the last to the first.
 
-    With each, whether the one before it was named as its cause.
+    Each comes with a flag: whether the exception before it was its cause.
     """
     found: list[tuple[Key | None, bool]] = []
     is_cause = False
@@ -193,7 +193,7 @@ def _chain(text: str) -> Iterator[tuple[Key | None, bool]]:
 
 
 def _rank(key: Key) -> int:
-    """Rank what says more: a broker's code, a condition, a mere timeout."""
+    """Rank by how much a key says: a broker's code, a condition, a mere timeout."""
     if isinstance(key, int):
         return 0 if key >= -1 else 1
     return 2 if key is e.ClientTimeoutError else 1
@@ -223,14 +223,14 @@ def _of_exception(name: str, message: str | None) -> Key | None:
         if text in (message or ""):
             return condition
     key = _class_names().get(name)
-    # The base classes say less than the text that comes with them.
+    # The base classes say less than their text.
     if key in {None, e.ClientStateError} and message:
         return _of_words(message) or key
     return key
 
 
 def _of_words(text: str) -> Key | None:
-    """Find a number, a phrase of librdkafka's, or a name among other words."""
+    """Find a number, a phrase of librdkafka, or a name among other words."""
     numbered = _numbered(text)
     if numbered is not None:
         return _unwrapped(numbered, text)
@@ -248,7 +248,7 @@ def _named(text: str) -> Key | None:
 
 
 def _unwrapped(code: int, text: str) -> Key:
-    """Return what a code stands for; of one that only wraps, what it wraps."""
+    """Return the meaning of a code; for a wrapping code, that of the wrapped error."""
     if code not in _WRAPS:
         return code
     _, _, inner = text.partition("str=")
@@ -262,7 +262,7 @@ def _numbered(text: str) -> int | None:
 
 @cache
 def _class_names() -> dict[str, Key]:
-    """Collect the classes that stand for an error: Python's, clients', Java's, ours."""
+    """Collect the error classes of Python, the clients, Java and kafkaguard."""
     python = {
         name: condition
         for name, cls in vars(builtins).items()
@@ -283,13 +283,13 @@ def _client_codes() -> dict[str, Key]:
 
 @cache
 def _phrases() -> dict[str, int]:
-    """Return what librdkafka prints for its codes, the longest first."""
+    """Return librdkafka's texts for its codes, the longest first."""
     return dict(sorted(_words()["phrases"].items(), key=lambda item: -len(item[0])))
 
 
 @cache
 def _words() -> dict[str, dict[str, int]]:
-    """Read what ``scripts/generate_client_words.py`` wrote."""
+    """Read the file that ``scripts/generate_client_words.py`` wrote."""
     text = (files("kafkaguard.cli") / "client_words.json").read_text("utf-8")
     words: dict[str, dict[str, int]] = json.loads(text)
     return words

@@ -21,7 +21,7 @@ class Bounded(click.ParamType):  # type: ignore[type-arg]  # no generic in older
     Args:
         lowest: The lower bound.
         highest: The upper bound.
-        kind: What it is; ``int`` takes whole numbers only.
+        kind: The type; ``int`` accepts whole numbers only.
     """
 
     name = "number"
@@ -39,7 +39,7 @@ class Bounded(click.ParamType):  # type: ignore[type-arg]  # no generic in older
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Read it, or say which numbers there may be."""
+        """Parse the number; the error names the allowed numbers."""
         try:
             number = self._kind(value)
         except ValueError:
@@ -55,9 +55,9 @@ class Bounded(click.ParamType):  # type: ignore[type-arg]  # no generic in older
         return f"{what} from {self._lowest:g} to {self._highest:g}"
 
 
-#: A time to wait: no shorter than a millisecond, no longer than a day.
+#: A time to wait: from a millisecond to a day.
 SECONDS: Final = Bounded(0.001, _LONGEST_S)
-#: A pause, which there need not be.
+#: A pause; 0 is no pause.
 PAUSE: Final = Bounded(0, _LONGEST_S)
 COUNT: Final = Bounded(1, kind=int)
 AMOUNT: Final = Bounded(0, kind=int)
@@ -65,23 +65,23 @@ PERCENT: Final = Bounded(0, 100)
 SHARE: Final = Bounded(0.000001, 1)
 #: Brokers to start on one machine.
 BROKERS: Final = Bounded(1, 100, int)
-#: What a broker takes in one CreateTopics (KIP-599).
+#: The most partitions that a broker accepts in one CreateTopics (KIP-599).
 PARTITIONS: Final = Bounded(1, 10_000, int)
-#: Schedules to draw, and waits of each to show.
+#: The number of schedules to draw; below, the number of waits to show for each.
 RUNS: Final = Bounded(2, 100_000, int)
 ROWS: Final = Bounded(1, 1_000, int)
 
 
 class ListenAddress(click.ParamType):  # type: ignore[type-arg]  # as above
-    """Where to listen, as ``host:port``; port 0 is any free one."""
+    """An address to listen at, ``host:port``; port 0 is any free port."""
 
     name = "host:port"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, int]:
-        """Read it, or say how it is written."""
-        if isinstance(value, tuple):  # a default that was converted already
+        """Parse the address; the error says how it is written."""
+        if isinstance(value, tuple):  # a default, which is already converted
             return value
         host, _, text = value.rpartition(":")
         number = port(text, lowest=0)

@@ -1,9 +1,9 @@
 """Output of commands: plain text, without markup.
 
-Names, paths and brokers' words come from outside. Where the output goes into a pipe or
-a file nothing is folded, so that what is looked for can be found. A table that is wider
-than the terminal leaves out its optional columns; if that is not enough, it prints each
-row as a block of lines. It never breaks a name.
+Names, paths and brokers' texts come from outside, so they are escaped. In a pipe or a
+file no line is folded, so that a search finds whole names. A table that is wider than
+the terminal leaves out its optional columns. If that is not enough, it prints each row
+as a block of lines. It never breaks a name.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ _WIDE = 100_000
 
 
 def console(*, stderr: bool = False, quiet: bool = False) -> Console:
-    """Return a console that reads no markup, as wide as its output needs.
+    """Return a console that interprets no markup and is as wide as its output needs.
 
-    With ``NO_COLOR`` in the environment it prints no style at all, neither color nor
-    bold.
+    If ``NO_COLOR`` is in the environment, it prints no styles, neither color nor bold.
     """
     colors: Any = None if os.environ.get("NO_COLOR") else "auto"
     made = Console(
@@ -49,12 +48,12 @@ class PlainTable(Table):
     """A table whose cells are text, printed by :func:`console`."""
 
     def add_row(self, *cells: RenderableType | None, **options: object) -> None:
-        """Add a row; text in it is written so that it can only be read."""
+        """Add a row, whose text is escaped."""
         shown = (plain(each) if isinstance(each, str) else each for each in cells)
         super().add_row(*shown, **options)  # type: ignore[arg-type]  # as they come
 
     def leave_out(self, *headings: str) -> None:
-        """Name columns that a narrow terminal may do without, the first one first."""
+        """Set the columns to leave out in a narrow terminal, the first one first."""
         self._optional = headings
 
     _optional: tuple[str, ...] = ()
@@ -62,7 +61,7 @@ class PlainTable(Table):
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> RenderResult:
-        """Draw the table in the width that there is."""
+        """Draw the table in the available width."""
         left_out: list[str] = []
         for heading in self._optional:
             if self._fits(console, options):
@@ -81,7 +80,7 @@ class PlainTable(Table):
             yield Text(f"Not shown in this width: {words}. --json has everything.")
 
     def _fits(self, console: Console, options: ConsoleOptions) -> bool:
-        """Return whether no word must be broken."""
+        """Return whether the table fits without breaking a word."""
         unbounded = options.update(max_width=_WIDE)
         least = self.__rich_measure__(console, unbounded).minimum
         return least <= options.max_width
@@ -107,7 +106,7 @@ class PlainTable(Table):
             column.width = width
 
     def _as_blocks(self) -> Group:
-        """Write each row as lines of heading and value, an empty line between rows."""
+        """Write each row as lines of heading and value, with an empty line between."""
         lines = [Text(str(self.title)), Text()] if self.title else []
         cells = zip(*(column.cells for column in self.columns), strict=True)
         for row in cells:

@@ -20,25 +20,25 @@ _GLANCE_S = 1.0
 
 
 class Progress:
-    """Says how far a job is, each time with the seconds since the beginning."""
+    """Prints the progress of a job, with the seconds since its start."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
         self._last = ""
 
     def say(self, text: str) -> None:
-        """Say something, unless it was the last thing said."""
+        """Print a text, unless it is the same as the last one."""
         if text != self._last:
             self._last = text
             say(f"[{time.monotonic() - self._started:3.0f} s] {text}", err=True)
 
     def batch(self, report: WriteReport, batch_id: int) -> None:
-        """Say what became of a micro-batch."""
+        """Print the result of a micro-batch."""
         self.say(f"batch {batch_id}: {report}")
 
     @contextmanager
     def of(self, spark: SparkSession) -> Iterator[None]:
-        """Look at a session's running stages until the block ends."""
+        """Print the progress of a session's running stages until the block ends."""
         done = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(spark, done), daemon=True)
         watcher.start()

@@ -7,7 +7,7 @@ from kafkaguard.cli.group import Problem
 
 
 def request_name(api: str | None) -> str | None:
-    """Return Kafka's name of a request, however it was typed, or by its number.
+    """Return Kafka's name of a request, from its name in any spelling or its number.
 
     Raises:
         Problem: Kafka has no such request.

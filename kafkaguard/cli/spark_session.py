@@ -20,38 +20,40 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-#: PySpark writes what it raises to these as well, as JSON.
+#: PySpark also writes its exceptions to these loggers, as JSON.
 _ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-#: Lines of Java that say that something is wrong, and not what.
+#: Lines of Java that say that something is wrong, but not what.
 _EMPTY_WORDS = (
     "Error: Could not create the Java Virtual Machine.",
     "Error: A fatal exception has occurred.",
     "Error: A JNI error has occurred",
 )
-#: Two cores, and four attempts at each task, as on a cluster.
+#: Two cores, and four attempts of each task, as on a cluster.
 LOCAL = "local[2,4]"
 
 
 def connector() -> str:
-    """Name the package of Spark's own Kafka source and sink, for this Spark."""
+    """Return the package of Spark's own Kafka source and sink, for this Spark."""
     import pyspark
 
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 
 
 class NotStarted(Problem):
-    """Spark does not start."""
+    """Spark did not start."""
 
 
 @contextmanager
 def spark_session(
     name: str, *, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Start Spark on this machine, and stop it; its Java ends with the program.
+    """Start Spark on this machine, and stop it after the block.
+
+    Spark's Java process ends with the program.
 
     Args:
         name: The application's name.
-        settings: Spark settings beside and above our own.
+        settings: More Spark settings, which override kafkaguard's own.
 
     Raises:
         Problem: There is no Java that Spark can run on.
@@ -78,7 +80,7 @@ def spark_session(
 
 
 def _is_no_cut_off_call(record: logging.LogRecord) -> bool:
-    """Pass over what the bridge to Java logs, with tracebacks, after a Ctrl-C."""
+    """Filter out the tracebacks that py4j logs after a Ctrl-C."""
     return not record.getMessage().endswith("while sending command.")
 
 
@@ -104,7 +106,7 @@ def _start(builder: SparkSession.Builder, log: Path) -> SparkSession:
 
 
 def _reason(log: str) -> str | None:
-    """Find the line of Spark's output that says why; its last one is a stack frame."""
+    """Find the reason in Spark's output, whose last line is a stack frame."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     told = [
         line for line in lines if not line.startswith(("at ", "...", *_EMPTY_WORDS))
@@ -117,10 +119,10 @@ def _reason(log: str) -> str | None:
 
 
 def java_home() -> Path:
-    """Find the Java that Spark runs on.
+    """Find the Java for Spark.
 
     Raises:
-        Problem: There is none; says what to install.
+        Problem: There is none; the text says what to install.
     """
     try:
         executable = java().resolve()
@@ -136,7 +138,7 @@ def java_home() -> Path:
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """Point the process's own output to a file, so that a child inherits that."""
+    """Redirect the process's output to a file, so that child processes inherit it."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(descriptor) for descriptor in (1, 2)]

@@ -12,23 +12,23 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "spark."
 _MEMORY: Final = "spark.driver.memory"
-#: Spark's own bound, UnifiedMemoryManager: one and a half times what it reserves.
+#: Spark's own limit (UnifiedMemoryManager): one and a half times its reserved memory.
 _LEAST_MEMORY: Final = 450 * 2**20
 _UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE: Final = re.compile(r"([1-9]\d*)([kmgt]?)", re.IGNORECASE)
-#: Shorter values stand in many a text without being meant.
+#: Shorter values may be in a text by chance.
 _TELLING: Final = 3
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
-    """Find what Spark would pass over, or would die of without a word.
+    """Check for settings that Spark would ignore, or that would end it silently.
 
     Args:
-        settings: Spark's settings, as the pipeline file has them.
+        settings: The Spark settings of the pipeline file.
 
     Raises:
-        MistakeError: A name does not begin with ``spark.``, or Java cannot be given
-            that much memory, or Spark cannot run in it.
+        MistakeError: A name does not begin with ``spark.``, Java cannot have that much
+            memory, or Spark cannot run with so little.
     """
     for name in settings:
         if not name.startswith(_PREFIX):
@@ -53,7 +53,7 @@ def _is_enough(size: str) -> bool:
 
 
 def setting_in(text: str, settings: Mapping[str, str]) -> str | None:
-    """Find the setting that Spark complains about, by its name or else its value."""
+    """Find the setting that Spark complains about, by its name or its value."""
     for name in settings:
         if name in text:
             return name

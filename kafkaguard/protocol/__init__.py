@@ -1,8 +1,8 @@
 """Kafka messages as dicts and bytes.
 
-``broker_registration`` is one of them, ``message(name)`` any other. The schemas are
-those of kafka-python's protocol engine, loaded at first use, and our own where it has
-none.
+``broker_registration`` is one message; ``message(name)`` returns any other. The schemas
+are those of kafka-python's protocol engine, loaded at first use, and kafkaguard's own
+for messages that the engine lacks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Requests or responses of one API, with their headers.
 
-Which header a message has depends on its version: flexible ones have one with tags. Two
-exceptions are Kafka's own (KIP-511). The header of an ApiVersions response is always
-the old one, because its reader does not know yet what the broker speaks; and the answer
-35 to an ApiVersions request has the layout of version 0, whatever was asked.
+The header of a message depends on its version: flexible versions have a header with
+tags. Kafka has two exceptions (KIP-511). An ApiVersions response always has the old
+header, because the client does not know yet which versions the broker supports. A
+response with code 35 to an ApiVersions request has the layout of version 0, whatever
+version was requested.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class Direction:
 
 
 def _apart(content: object) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Take the header out of the content."""
+    """Separate the content and its header."""
     body = dict(_mapping(content))
     try:
         return body, _mapping(body.pop(HEADER, {}))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 
 class ProtocolError(ValueError):
-    """Bytes that are no such message, or content that cannot be written as one.
+    """Bytes that are not the expected message, or content that cannot be encoded.
 
-    The text names the message, its version, the field and, when reading, the offset;
-    never the value of a string or of bytes, which may be a record or a password.
+    The text names the message, its version, the field and, when decoding, the offset.
+    It never contains the value of a string or of bytes, which may be a record or a
+    password.
 
     Attributes:
-        message: The message, as ``BrokerRegistrationRequest``; None if that is unknown.
-        version: Its version; None if that is unknown.
-        field: Where in the content, as ``listeners[0].port``; empty for the whole.
-        offset: Where in the bytes, from their start; None when writing.
+        message: The message, such as ``BrokerRegistrationRequest``; None if unknown.
+        version: Its version; None if unknown.
+        field: The field, such as ``listeners[0].port``; empty for the whole message.
+        offset: The offset in the bytes; None when encoding.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class ProtocolError(ValueError):
 
 
 class MalformedError(Exception):
-    """A problem on its way up: each struct and array that it leaves adds its name."""
+    """A problem in a message, to which each outer struct and array adds its name."""
 
     def __init__(self, problem: str, offset: int | None = None) -> None:
         self.problem = problem
@@ -44,13 +45,13 @@ class MalformedError(Exception):
         self.field = ""
 
     def inside(self, step: str) -> MalformedError:
-        """Say that it happened inside this field or element."""
+        """Add the name of the field or element in which the problem is."""
         separator = "." if self.field and not self.field.startswith("[") else ""
         self.field = f"{step}{separator}{self.field}"
         return self
 
     def within(self, message: str, version: int) -> ProtocolError:
-        """Turn it into what users see."""
+        """Make the error that users see."""
         return ProtocolError(
             self.problem,
             message=message,

@@ -16,10 +16,10 @@ _SIZE = 4
 
 
 def split_frames(data: bytes) -> list[bytes]:
-    """Split what was sent over a connection into messages, without their sizes.
+    """Split the bytes of a connection into messages, without their sizes.
 
     Returns:
-        The messages; the data as it is if it does not consist of frames.
+        The messages; the data unchanged if it does not consist of frames.
     """
     messages, position = [], 0
     while position + _SIZE <= len(data):
@@ -30,10 +30,10 @@ def split_frames(data: bytes) -> list[bytes]:
 
 
 def guess_request(data: bytes) -> tuple[Message, int]:
-    """Read from the start of a request's header what it is.
+    """Read the message and version from the start of a request's header.
 
     Raises:
-        ProtocolError: It starts with no number of a message that is known here.
+        ProtocolError: The data does not start with the number of a known message.
     """
     if len(data) < _SIZE:
         raise ProtocolError(f"{len(data)} bytes are not a Kafka message", offset=0)
@@ -48,14 +48,14 @@ def guess_request(data: bytes) -> tuple[Message, int]:
 def guess_version(
     found: Message, read: Callable[[int], dict[str, Any]]
 ) -> tuple[int, dict[str, Any]]:
-    """Find the newest version in which something can be read.
+    """Find the newest version in which a message can be decoded.
 
     Args:
         found: The message.
-        read: Reads it as a version.
+        read: Decodes it as a given version.
 
     Returns:
-        The version, and what was read.
+        The version and the decoded content.
 
     Raises:
         ProtocolError: No version fits.

@@ -35,7 +35,7 @@ _FIXED: dict[str, Node] = {
 
 @cache
 def layout(name: str, version: int) -> Struct:
-    """Lay a message or header out in one of its versions."""
+    """Build the layout of a message or header in one version."""
     schema = load(name)
     return _struct(schema, schema.fields, version)
 
@@ -102,7 +102,7 @@ def _single(schema: Schema, field: Field, version: int, *, nullable: bool) -> No
 
 
 def _default(field: Field, version: int) -> Any:
-    """Return what Kafka's own classes hold when nothing was set."""
+    """Return the default of a field, as in Kafka's own classes."""
     if field.default == "null":
         return None
     if field.array:

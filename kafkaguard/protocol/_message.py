@@ -1,4 +1,4 @@
-"""A Kafka message: request and response, in every version."""
+"""A Kafka message: request and response, in all versions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class Message:
-    """One of Kafka's messages: its request and its response.
+    """A Kafka message: its request and its response.
 
-    Content is a dict with Kafka's field names in lower case, as ``broker_id``. What is
-    left out has Kafka's default; what no version knows is an error. Structs keep tags
-    that the schema does not know under ``unknown_tags``, a dict from number to bytes.
-    The header, where there is one, is the content's ``header``, a dict too.
+    Content is a dict with Kafka's field names in snake case, such as ``broker_id``. A
+    missing field has Kafka's default. A field that no version has is an error. Structs
+    keep tags that the schema does not know under ``unknown_tags``, a dict from number
+    to bytes. The header, if there is one, is a dict under ``header``.
 
     Attributes:
-        name: Kafka's name, as ``BrokerRegistration``.
+        name: Kafka's name, such as ``BrokerRegistration``.
     """
 
     def __init__(self, name: str) -> None:
@@ -39,11 +39,11 @@ class Message:
         return f"<Message {self.name} v{first} to v{last}>"
 
     def api_key(self) -> int:
-        """Return the number of the message."""
+        """Return the API key of the message."""
         return API_KEYS[self.name]
 
     def min_supported_version(self) -> int:
-        """Return the oldest version that Kafka 4 knows (KIP-896 removed older ones)."""
+        """Return the oldest version in Kafka 4 (KIP-896 removed older ones)."""
         return load(f"{self.name}Request").versions.first
 
     def max_supported_version(self) -> int:
@@ -58,31 +58,31 @@ class Message:
         *,
         request_header: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """Write a request, without the four bytes of the frame's size.
+        """Encode a request, without the four bytes of the frame's size.
 
         Args:
             content: The fields. A field that the version lacks is left out if Kafka
-                calls it ignorable or it has its default.
+                declares it ignorable or it has its default.
             version: The version.
-            with_header: Whether the header goes before it.
+            with_header: Whether to write the header first.
             request_header: ``correlation_id`` (0) and ``client_id`` ("kafkaguard", may
-                be None), above those in the content's ``header``.
+                be None); they override those in the content's ``header``.
 
         Returns:
             The bytes.
 
         Raises:
-            ProtocolError: The content cannot be written as this message and version.
+            ProtocolError: The content cannot be encoded as this message and version.
         """
         return self._request.encode(content, version, with_header, request_header)
 
     def deserialize_request(
         self, data: bytes, version: int, with_header: bool = True
     ) -> dict[str, Any]:
-        """Read a request, without the four bytes of the frame's size.
+        """Decode a request, without the four bytes of the frame's size.
 
         Args:
-            data: All of it.
+            data: All bytes of the request.
             version: The version.
             with_header: Whether a header comes first.
 
@@ -90,7 +90,7 @@ class Message:
             The fields of that version, ids as ``uuid.UUID``, and the ``header``.
 
         Raises:
-            ProtocolError: This is no such message, with the offset.
+            ProtocolError: The bytes are not this message; the error has the offset.
         """
         return self._request.decode(data, version, with_header)
 
@@ -102,28 +102,29 @@ class Message:
         *,
         response_header: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """Write a response, as :meth:`serialize_request` writes a request.
+        """Encode a response, as :meth:`serialize_request` encodes a request.
 
         Args:
             content: The fields.
             version: The version of the request that it answers.
-            with_header: Whether the header goes before it.
-            response_header: ``correlation_id`` (0), above that in the content's.
+            with_header: Whether to write the header first.
+            response_header: ``correlation_id`` (0); it overrides that in the content's
+                ``header``.
         """
         return self._response.encode(content, version, with_header, response_header)
 
     def deserialize_response(
         self, data: bytes, version: int, with_header: bool = True
     ) -> dict[str, Any]:
-        """Read a response, as :meth:`deserialize_request` reads a request.
+        """Decode a response, as :meth:`deserialize_request` decodes a request.
 
-        Error codes are the numbers that they are, known or not.
+        Error codes stay numbers, whether they are known or not.
         """
         return self._response.decode(data, version, with_header)
 
 
 def message(name: str | int) -> Message:
-    """Look a message up.
+    """Look up a message.
 
     Args:
         name: Kafka's name (``DescribeLogDirs``, also ``describe_log_dirs``) or number.
@@ -132,7 +133,7 @@ def message(name: str | int) -> Message:
         The message.
 
     Raises:
-        ProtocolError: Kafka has no such message, or its schema is not known here.
+        ProtocolError: Kafka has no such message, or its schema is not available.
         TypeError: ``name`` is neither a name nor a number.
     """
     if not isinstance(name, str | int):
@@ -154,5 +155,5 @@ def _message(name: str) -> Message:
 
 
 def message_names() -> tuple[str, ...]:
-    """Name the messages that ``message`` knows, in the order of their numbers."""
+    """Return the names of all messages that ``message`` knows, by API key."""
     return names()

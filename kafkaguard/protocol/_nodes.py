@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkaguard.protocol._scalars import Length
     from kafkaguard.protocol._source import Source
 
-#: Where the content of a struct keeps tags that its schema does not know.
+#: The key in a struct's content for tags that its schema does not know.
 UNKNOWN_TAGS = "unknown_tags"
 _TAG_MAX = 2**31 - 1
 
@@ -27,7 +27,7 @@ class Node(Protocol):
 
     @property
     def smallest(self) -> int:
-        """The bytes that it takes at least."""
+        """The fewest bytes that it can take."""
 
     def read(self, source: Source) -> Any:
         """Read a value."""
@@ -37,7 +37,7 @@ class Node(Protocol):
 
 
 class Array:
-    """Elements of one kind, after their number."""
+    """An array: the number of elements, then the elements."""
 
     def __init__(self, length: Length, element: Node) -> None:
         self._length = length
@@ -46,7 +46,7 @@ class Array:
 
     def read(self, source: Source) -> list[Any] | None:
         """Read a list."""
-        # Not even elements of no size may be claimed without end.
+        # Elements of size 0 count as one byte, so that the number is limited.
         count = self._length.read(source, max(1, self._element.smallest))
         if count is None:
             return None
@@ -75,7 +75,7 @@ class Array:
 
 
 class Nullable:
-    """A struct that may be null: a byte before it says which (KIP-893)."""
+    """A struct that may be null: the byte before it says so (KIP-893)."""
 
     smallest = 1
 
@@ -96,13 +96,13 @@ class Nullable:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A field in its place.
+    """A field of a struct.
 
     Attributes:
         name: The key in the content.
-        node: How its value lies in the bytes.
-        default: Makes what it is when nothing is said.
-        written: The default as bytes; None where this version cannot write it.
+        node: The encoding of its value.
+        default: Makes the default value.
+        written: The default as bytes; None if this version cannot encode it.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Slot:
     written: bytes | None
 
     def write(self, target: bytearray, content: Mapping[str, Any]) -> None:
-        """Append the field as the content says it, or its default."""
+        """Append the field's value from the content, or its default."""
         if self.name not in content and self.written is not None:
             target += self.written
             return
@@ -121,7 +121,7 @@ class Slot:
             raise problem.inside(self.name) from None
 
     def bytes_of(self, content: Mapping[str, Any]) -> bytes:
-        """Write the field on its own."""
+        """Encode the field alone."""
         target = bytearray()
         self.write(target, content)
         return bytes(target)
@@ -129,18 +129,18 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """A field that this version lacks and that must not be lost: not ignorable.
+    """A field that this version lacks and that is not ignorable.
 
     Attributes:
-        slot: The field as another version has it.
-        versions: Those that have it, for the message.
+        slot: The field in another version.
+        versions: The versions that have it, for the error text.
     """
 
     slot: Slot
     versions: str
 
     def check(self, content: Mapping[str, Any]) -> None:
-        """Refuse content that says more than the default."""
+        """Raise an error if the content has another value than the default."""
         if self.slot.name not in content:
             return
         if self.slot.bytes_of(content) != self.slot.written:
@@ -151,13 +151,13 @@ class Absent:
 
 
 class Struct:
-    """Fields in their order, and after them, in flexible versions, those with tags.
+    """Fields in their order; in flexible versions, tagged fields follow.
 
     Args:
-        placed: Fields with a place.
-        tagged: Fields with a tag; None where the version is not flexible.
-        absent: Fields that are not ignorable, of other versions.
-        names: Keys that content may have, in whatever version.
+        placed: Fields without a tag.
+        tagged: Fields with a tag; None if the version is not flexible.
+        absent: Fields of other versions that are not ignorable.
+        names: The allowed keys of content, in all versions.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Struct:
         self.smallest = sizes + (tagged is not None)
 
     def read(self, source: Source) -> dict[str, Any]:
-        """Read the fields of this version; tags that are not there get defaults."""
+        """Read the fields of this version; missing tags get their defaults."""
         content: dict[str, Any] = {}
         for slot in self._placed:
             try:

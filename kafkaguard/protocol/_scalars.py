@@ -20,12 +20,12 @@ _COMPACT_MAX = 2**31 - 2
 
 
 def raise_wrong_type(wanted: str, value: object) -> NoReturn:
-    """Raise for a value's type; never show its content, which may be confidential."""
+    """Raise for a wrong type, without the value, which may be confidential."""
     raise MalformedError(f"{wanted} needed, not {type(value).__name__}")
 
 
 class Integer:
-    """int8 to int64, and the unsigned uint16 of ports."""
+    """int8 to int64, and uint16 for ports."""
 
     def __init__(self, kind: str, layout: str) -> None:
         self.kind = kind
@@ -49,16 +49,16 @@ class Integer:
 
 
 class Boolean:
-    """One byte; any but zero is true, as for Kafka itself."""
+    """One byte; any value but zero is true, as in Kafka itself."""
 
     smallest = 1
 
     def read(self, source: Source) -> bool:
-        """Read a truth value."""
+        """Read a boolean."""
         return source.data[source.skip(1)] != 0
 
     def write(self, target: bytearray, value: object) -> None:
-        """Append a truth value."""
+        """Append a boolean."""
         if not isinstance(value, bool):
             raise_wrong_type("True or False", value)
         target.append(value)
@@ -85,7 +85,7 @@ class Float:
 
 
 class Uuid:
-    """16 bytes; ids come out as uuid.UUID, and go in in any form."""
+    """16 bytes; decoded to uuid.UUID, encoded from any form."""
 
     smallest = 16
 
@@ -103,10 +103,10 @@ class Uuid:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How many bytes or elements follow. Null is a length of its own, unlike empty.
+    """The number of bytes or elements that follow; null has a length of its own.
 
     Attributes:
-        size: Bytes of the old form; 0 for the compact one, a varint of the length + 1.
+        size: Bytes of the old form; 0 for the compact form, a varint of length + 1.
         nullable: Whether null is allowed.
     """
 
@@ -115,13 +115,13 @@ class Length:
 
     @property
     def smallest(self) -> int:
-        """The bytes that it takes at least."""
+        """The fewest bytes that it can take."""
         return self.size or 1
 
     def read(self, source: Source, unit: int) -> int | None:
-        """Read a length, and hold it against what is left at so many bytes a unit.
+        """Read a length, and check that so many units of ``unit`` bytes can be left.
 
-        So a length that claims 2 GB is refused before anything is allocated.
+        So a length of 2 GB is refused before any memory is allocated.
         """
         start = source.position
         length = self._read(source)
@@ -192,7 +192,7 @@ class Text:
 
 
 class Blob:
-    """Bytes, and the batches of records, which stay bytes."""
+    """Bytes; record batches too stay bytes."""
 
     def __init__(self, length: Length) -> None:
         self._length = length

@@ -15,13 +15,13 @@ _OWN = "kafkaguard.protocol.schemas"
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A range of versions, both ends in it."""
+    """A range of versions, including both ends."""
 
     first: int
     last: int
 
     def __contains__(self, version: int) -> bool:
-        """Return whether a version is in it."""
+        """Return whether a version is in the range."""
         return self.first <= version <= self.last
 
 
@@ -30,12 +30,12 @@ class Field:
     """One field of a schema.
 
     Attributes:
-        name: Its name in content, as ``broker_id``.
-        kind: Its type, or that of the elements of its array.
+        name: Its name in content, such as ``broker_id``.
+        kind: Its type; for an array, the type of its elements.
         array: Whether it is an array.
-        default: As the schema writes it; None where it does not.
+        default: The default as written in the schema; None if there is none.
         compact: Whether it is compact in flexible versions; only a client id is not.
-        fields: Those of a struct.
+        fields: The fields of a struct.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Schema:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Name the requests whose schemas are there, by API key."""
+    """Return the names of the requests with a schema, by API key."""
     return tuple(name for name in API_KEYS if _home(f"{name}Request"))
 
 
@@ -76,7 +76,7 @@ def _home(name: str) -> str | None:
 
 @cache
 def load(name: str) -> Schema:
-    """Load a schema by its name, as ``BrokerRegistrationRequest``."""
+    """Load a schema by its name, such as ``BrokerRegistrationRequest``."""
     from kafka.protocol.schemas import load_json
 
     json: dict[str, Any] = load_json(name, package=_home(name))

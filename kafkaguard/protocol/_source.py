@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _VARINT_BYTES = 5
-# Lengths and tags are signed for Kafka, and none of them is negative.
+# Kafka's lengths and tags are signed int32, and never negative.
 _VARINT_MAX = 2**31 - 1
 
 
 class Source:
-    """What is left to read of a message."""
+    """The bytes of a message that are not read yet."""
 
     __slots__ = ("data", "end", "position")
 
@@ -28,16 +28,16 @@ class Source:
 
     @property
     def left(self) -> int:
-        """How many bytes are left."""
+        """The number of bytes that are left."""
         return self.end - self.position
 
     def take(self, size: int) -> bytes:
-        """Read so many bytes."""
+        """Read ``size`` bytes."""
         start = self.skip(size)
         return self.data[start : start + size]
 
     def skip(self, size: int) -> int:
-        """Move on by so many bytes, and return where they start."""
+        """Skip ``size`` bytes, and return the position where they start."""
         start = self.position
         if size > self.end - start:
             raise MalformedError(
@@ -64,7 +64,7 @@ class Source:
         return value
 
     def within(self, size: int, read: Callable[[Source], T]) -> T:
-        """Read a value that must take exactly so many bytes."""
+        """Read a value that must take exactly ``size`` bytes."""
         end = self.end
         self.end = self.position + size
         value = read(self)
@@ -73,7 +73,7 @@ class Source:
         return value
 
     def finish(self) -> None:
-        """Make sure that nothing is left."""
+        """Raise an error if bytes are left."""
         if self.left:
             raise MalformedError(
                 f"{self.left} bytes too many: the input is longer than the message, or "

@@ -1,7 +1,8 @@
 """Recognise bytes of other protocols, such as TLS and HTTP.
 
-A message begins with its size, four bytes. Whatever else comes is read as a size too,
-which is how "GET " becomes ``Invalid receive (size = 1195725856)`` in a broker's log.
+A message begins with its size in four bytes. A broker reads the first four bytes of
+other protocols as a size too. So "GET " becomes ``Invalid receive (size = 1195725856)``
+in its log.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _HTTP: Final = (
     *(b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"PATC", b"OPTI", b"TRAC"),
     *(b"CONN", b"PRI "),
 )
-#: The first two bytes of TLS records: their kind, and the major version.
+#: The first two bytes of TLS records: the record's type and the major version.
 _TLS: Final = {
     b"\x14\x03": "TLS",
     b"\x15\x03": "TLS (an alert)",
@@ -24,10 +25,10 @@ _OTHERS: Final = {b"HTTP": "HTTP (a web server's answer)", b"SSH-": "SSH"}
 
 
 def stranger(first: bytes) -> str | None:
-    """Name the protocol that some bytes belong to, where it is known and not Kafka's.
+    """Name the protocol of some bytes; None if it is unknown or Kafka's.
 
     Args:
-        first: The first bytes, four at least.
+        first: The first bytes, at least four.
     """
     if first[:_SIZE_BYTES] in _HTTP:
         return "HTTP (a request)"
@@ -35,7 +36,7 @@ def stranger(first: bytes) -> str | None:
 
 
 def stranger_by_size(size: int) -> str | None:
-    """Do the same for bytes that were taken for a size."""
+    """Do the same for bytes that were read as a size."""
     if not -(2**31) <= size < 2**32:
         return None
     return stranger((size % 2**32).to_bytes(_SIZE_BYTES, "big"))

@@ -1,4 +1,4 @@
-"""Kafka's ids, in all forms in which they are written."""
+"""Kafka's ids in all their forms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ZERO = UUID(int=0)
 
 
 def parse_uuid(value: UUID | bytes | str | None) -> UUID:
-    """Read an id.
+    """Parse an id.
 
     Args:
         value: A ``uuid.UUID``, 16 bytes, 32 hexadecimal digits with or without hyphens,
@@ -25,7 +25,7 @@ def parse_uuid(value: UUID | bytes | str | None) -> UUID:
         The id.
 
     Raises:
-        ProtocolError: It is none of these.
+        ProtocolError: The value is none of these.
     """
     if isinstance(value, UUID):
         return value
@@ -39,10 +39,10 @@ def parse_uuid(value: UUID | bytes | str | None) -> UUID:
 
 
 def format_uuid(value: UUID | bytes | str | None) -> str:
-    """Write an id as Kafka prints it: 22 characters of URL-safe base64.
+    """Format an id as Kafka prints it: 22 characters of URL-safe base64.
 
     Raises:
-        ProtocolError: The value is no id.
+        ProtocolError: The value is not an id.
     """
     encoded = base64.urlsafe_b64encode(parse_uuid(value).bytes)
     return encoded.decode().rstrip("=")

@@ -9,8 +9,8 @@ leave them out; a true ``is_migrating_zk_broker`` in version 0 is an error.
 
 Fields of the response: ``throttle_time_ms``, ``error_code``, ``broker_epoch``.
 
-Before version 4 a broker is to leave out features whose lowest level is 0 (KIP-1022).
-That is for who builds the content to do: it is written as it is given.
+Before version 4 a broker must leave out features whose lowest level is 0 (KIP-1022).
+This module does not do so: the caller must build the content accordingly.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name's module at the name's first use."""
+    """Import the module of a public name when the name is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"{__name__}.{_HOMES[name]}")

@@ -1,7 +1,7 @@
 """pytest fixtures: a real broker, a topic, users, and faults.
 
-pytest loads this by itself where kafkaguard is installed; nothing of Kafka is imported
-and nothing is started before a test asks for a fixture.
+pytest loads this plugin automatically if kafkaguard is installed. Kafka modules are
+imported, and brokers started, only when a test requests a fixture.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN_LINES = 50
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Register the marker."""
     config.addinivalue_line("markers", _TOPIC_MARK)
 
 
@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what went over the wire below a test that failed with faults."""
+    """Add the proxy's journal to the report of a failed test that uses faults."""
     report = yield
     faults = getattr(item, "funcargs", {}).get("kafka_faults")
     if faults is not None and report.when == "call" and report.failed:
@@ -47,13 +47,13 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def kafka_options() -> dict[str, Any]:
-    """Arguments of the :class:`~kafkaguard.testing.KafkaCluster`; yours to override."""
+    """Arguments of :class:`~kafkaguard.testing.KafkaCluster`; you can override this."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def kafka_cluster(kafka_options: dict[str, Any]) -> Iterator[KafkaCluster]:
-    """A real broker for the whole run, or one for each of its parallel workers."""
+    """A real broker for the whole test run, or one for each parallel worker."""
     from kafkaguard.testing import KafkaCluster
 
     with KafkaCluster(**kafka_options) as cluster:
@@ -62,13 +62,13 @@ def kafka_cluster(kafka_options: dict[str, Any]) -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def kafka_topic(kafka_cluster: KafkaCluster, request: pytest.FixtureRequest) -> str:
-    """An empty topic that no other test uses, made as the marker says."""
+    """An empty topic that no other test uses, with the settings of the marker."""
     marker = request.node.get_closest_marker("kafka_topic")
     return kafka_cluster.create_topic(**(_options(marker) if marker else {}))
 
 
 def _options(marker: pytest.Mark) -> dict[str, Any]:
-    """Read the marker, or say what does not fit and where the words stand."""
+    """Read the marker's arguments; an error names the wrong one and its place."""
     unknown = sorted(set(marker.kwargs) - _TOPIC_OPTIONS)
     if marker.args or unknown:
         named = ", ".join([*map(repr, marker.args), *unknown])
@@ -84,7 +84,7 @@ def _options(marker: pytest.Mark) -> dict[str, Any]:
 def kafka_faults(kafka_cluster: KafkaCluster) -> Iterator[FaultProxy]:
     """A :class:`~kafkaguard.testing.FaultProxy` in front of the broker, without faults.
 
-    What went over it is shown below a test that fails.
+    If the test fails, the report shows the proxy's journal.
     """
     from kafkaguard.testing import FaultProxy
 

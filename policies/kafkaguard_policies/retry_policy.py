@@ -48,7 +48,7 @@ class RetryPolicy(RuledPolicy):
                 WAIT does not. If the action ends the call there is no wait, and
                 ``ending`` says why. Only overrides that select by action alone are
                 used.
-            seed: Of the random numbers; the same seed gives the same preview.
+            seed: The seed of the random numbers; the same seed gives the same preview.
             runs: How many schedules are drawn for averages and percentiles.
             limit: How many waits are shown at most.
         """

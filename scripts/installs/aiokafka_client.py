@@ -1,4 +1,4 @@
-"""aiokafka: what the cluster says, awaited."""
+"""aiokafka: a lag report, awaited."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from kafkaguard import guard
 
 
 async def main() -> None:
-    """Ask for the lag of all groups."""
+    """Measure the lag of all groups."""
     admin = guard(AIOKafkaAdminClient(bootstrap_servers=os.environ["KAFKA"]))
     await admin.start()
     assert (await admin.lag()).complete

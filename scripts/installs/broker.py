@@ -1,4 +1,4 @@
-"""``kafkaguard broker`` starts, serves and stops; its jars are fetched before."""
+"""``kafkaguard broker`` starts, serves and stops; its jars are downloaded before."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Without an extra a broker's jars cannot be fetched, and the error says what can."""
+"""Without an extra a broker's jars cannot be downloaded; the error names the extra."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""confluent-kafka: what the cluster says, and verdicts on its errors."""
+"""confluent-kafka: a lag report, and verdicts on its errors."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The demo's flights are there, and its connector is that of its Spark."""
+"""The demo's flights are installed, and its connector matches its Spark."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Lag as gauges of OpenTelemetry, whose API does nothing without its SDK."""
+"""Lag as OpenTelemetry gauges; the API does nothing without the SDK."""
 
 import os
 

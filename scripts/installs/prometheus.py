@@ -1,4 +1,4 @@
-"""Lag as gauges of Prometheus."""
+"""Lag as Prometheus gauges."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A write with dead letters, and the data source, from a Spark without packages."""
+"""A write with dead letters, and the data source, in a Spark without packages."""
 
 import json
 import os

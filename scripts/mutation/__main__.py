@@ -1,14 +1,14 @@
-"""``make mutate``: make small wrong changes in the pure rooms and see who notices.
+"""``make mutate``: make small wrong changes in pure packages, and run their tests.
 
-A sample is tried, which another seed chooses anew: ``make mutate MUTATE="--seed 7"``.
-``--all`` tries every change, which takes hours. The report has a score for each room,
-and every change that no test noticed; those that need not be noticed stand with the
-reason in ``accepted.txt``. Exit code 1: fewer than 90 % were noticed, in the sample, or
-with ``--all`` in a room; those that are accepted do not count.
+A sample of changes is tried; another seed chooses another sample: ``make mutate
+MUTATE="--seed 7"``. ``--all`` tries all changes, which takes hours. The report has a
+score for each package ("room"), and each change that no test noticed. Changes that need
+not be noticed are in ``accepted.txt``, with the reason, and do not count. Exit code 1:
+fewer than 90 % were noticed, in the sample, or with ``--all`` in a room.
 
-mutmut changes the insides of undecorated functions only, while most of what decides
-here is data: rules, tables, fields of models. cosmic-ray starts pytest anew for each of
-the 6,000 changes. So changes are made here in forked processes.
+mutmut changes only the bodies of undecorated functions, but most decisions of
+kafkaguard are data: rules, tables, fields of models. cosmic-ray starts pytest again for
+each of the 6,000 changes. So this program makes the changes in forked processes.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ACCEPTED = Path(__file__).parent / "accepted.txt"
-#: So many changes are tried in less than five minutes on two processors.
+#: The number of changes that take less than five minutes on two processors.
 SAMPLE = 80
-#: Imported once, before the forks; none of ours is among them.
+#: Packages to import once, before the forks; none of them is kafkaguard's.
 _WARM = (
     *("aiokafka", "confluent_kafka", "kafka", "pydantic", "pydantic_settings", "yaml"),
     *("hypothesis.stateful", "kio.schema", "tenacity", "click"),
@@ -54,7 +54,7 @@ class Work(NamedTuple):
 
 
 def main() -> int:
-    """Try changes and report."""
+    """Try changes, and print the report."""
     options = _options()
     rooms = [r for r in ROOMS if not options.rooms or r.name in options.rooms]
     if options.tests:
@@ -107,7 +107,7 @@ def _chosen(work: list[Work], sample: int, seed: int) -> list[Work]:
 def _outcomes(
     work: list[Work], rooms: list[Room], folder: Path, workers: int
 ) -> dict[str, int]:
-    """Try all changes in some processes and collect what became of each."""
+    """Try all changes in some processes, and collect their outcomes."""
     tests = tuple(sorted({test for room in rooms for test in room.tests}))
     results = folder / "results"
     _tell(f"{len(work)} changes; first the tests without a change")
@@ -146,7 +146,7 @@ def _try_all(
     baseline: session.Baseline,
     results: Path,
 ) -> int:
-    """Try changes within functions first, then those that need fresh modules."""
+    """Try changes inside functions first, then changes that need fresh modules."""
     forks.silence(errors=False)
     not_applied: list[str] = []
     began, done = time.monotonic(), 0
@@ -211,7 +211,7 @@ def _report(
 
 
 def _share(name: str | None, fresh: Counter[str], total: Counter[str]) -> float:
-    """Return the share of changes in a room, or in all, that nobody knows of."""
+    """Return the share of changes that are neither noticed nor accepted."""
     if name is None:
         return fresh.total() / max(1, total.total())
     return fresh[name] / total[name]

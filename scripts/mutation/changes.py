@@ -1,8 +1,8 @@
-"""Small wrong changes: what they are, and where in a module they can be made.
+"""Small wrong changes, and where in a module they can be made.
 
-A change replaces one expression or statement of a syntax tree, and is put back after
-the tree was compiled. Texts for people (strings with a space), docstrings, annotations
-and ``if TYPE_CHECKING`` are left alone.
+A change replaces one expression or statement of a syntax tree, and is undone after the
+tree was compiled. Texts for people (strings with a space), docstrings, annotations and
+``if TYPE_CHECKING`` are not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import CodeType
 
-#: A field of a node, with the index where it is a list.
+#: A field of a node, with the index if the field is a list.
 _Spot = tuple[ast.AST, str, int | None]
 
 
@@ -30,15 +30,15 @@ class Change:
 
     Attributes:
         path: The module, relative to the checkout.
-        function: The qualified name of the function or class that it is in, or
+        function: The qualified name of the function or class around it, or
             ``<module>``.
-        words: What is changed into what; with ``path`` and ``function`` its identity,
-            which outlives changes elsewhere in the file.
-        line: Where it is now.
-        code_of: Name and first line of the outermost function whose code it is in;
-            None where it takes effect when the module is imported.
+        words: The old and the new code. With ``path`` and ``function`` they are the
+            identity, which stays the same if other parts of the file change.
+        line: The current line.
+        code_of: Name and first line of the outermost function that contains it; None
+            if it takes effect when the module is imported.
         spot: The field of the syntax tree, as (node, field, index).
-        new: What is put there.
+        new: The new node.
     """
 
     path: str
@@ -51,7 +51,7 @@ class Change:
 
     @property
     def identity(self) -> str:
-        """The same for as long as the changed code is."""
+        """The identity, which stays the same while the changed code does."""
         return f"{self.path} | {self.function} | {self.words}"
 
 
@@ -102,7 +102,7 @@ class _Finder:
             yield from self._statement(statement, (node, name, index), where)
 
     def _statement(self, node: Any, spot: _Spot, where: _Where) -> Iterator[Change]:
-        """Changes of a statement, then of what is in it."""
+        """Yield changes of a statement, then of its parts."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             inner = where.within(node.name)
             yield from self._all(node.args, "defaults", inner)
@@ -119,7 +119,7 @@ class _Finder:
             yield from self._fields(node, where)
 
     def _fields(self, node: ast.AST, where: _Where) -> Iterator[Change]:
-        """Changes of the parts of a statement."""
+        """Yield changes of the parts of a statement."""
         for field, value in ast.iter_fields(node):
             if field in {"body", "orelse", "finalbody"} and isinstance(value, list):
                 yield from self._body(node, field, where)
@@ -138,7 +138,7 @@ class _Finder:
     def _parts(
         self, node: ast.AST, where: _Where, only: tuple[str, ...] = ()
     ) -> Iterator[Change]:
-        """Changes of the parts of an expression."""
+        """Yield changes of the parts of an expression."""
         for field, value in ast.iter_fields(node):
             if not only or field in only:
                 yield from self._field(node, field, value, where)
@@ -186,7 +186,7 @@ class _Finder:
     def _change(
         self, node: Any, spot: _Spot, where: _Where, new: ast.AST, words: str
     ) -> Change:
-        if not hasattr(new, "lineno"):  # else it is a part of the old one
+        if not hasattr(new, "lineno"):  # otherwise it is a part of the old node
             ast.fix_missing_locations(ast.copy_location(new, node))
         function = ".".join(where.scope) or "<module>"
         return Change(self._path, function, words, node.lineno, where.code, spot, new)
@@ -211,9 +211,9 @@ def _short(text: str) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-#: Calls that make types or names, where a change says nothing.
+#: Calls that make types or names, in which a change has no meaning.
 _OF_TYPES = frozenset({"TypeVar", "ParamSpec", "cast", "NewType", "getLogger"})
-#: Names that make a type of what stands beside them.
+#: Names that are types in an expression such as ``int | None``.
 _TYPES = frozenset(
     {"bytes", "dict", "frozenset", "int", "list", "str", "tuple", "type"}
 )
@@ -222,7 +222,7 @@ _PLAIN_TESTS = (ast.Name, ast.Attribute, ast.Call, ast.NamedExpr, ast.Subscript)
 
 @singledispatch
 def _says_nothing(node: ast.AST) -> bool:
-    """Tell whether all of a node is about types, or is text for people."""
+    """Return whether a node is only about types, or is text for people."""
     return isinstance(
         node,
         ast.Import | ast.ImportFrom | ast.Global | ast.Nonlocal | ast.JoinedStr,

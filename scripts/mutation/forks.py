@@ -1,4 +1,4 @@
-"""Work in child processes that are made by fork, each with a limit of time."""
+"""Run functions in forked child processes with time limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: How a child process ended.
 SURVIVED, NOTICED, NOT_APPLIED, TIMED_OUT = 0, 1, 3, 4
 _CRASHED = 5
-#: A child that has used no CPU time for so long waits for what will never come.
+#: A child that has used no CPU time for so many seconds hangs.
 _IDLE_S = 6.0
 _PR_SET_PDEATHSIG = 1
 
@@ -26,8 +26,9 @@ _PR_SET_PDEATHSIG = 1
 def forked(work: Callable[[], int], *, cpu_s: float, idle_s: float = _IDLE_S) -> int:
     """Run ``work`` in a child and return what it returned.
 
-    A child that takes more CPU time than allowed, or none for ``idle_s``, is ended
-    together with what it started, and counts as TIMED_OUT; one that dies as NOTICED.
+    A child that uses more CPU time than allowed, or none for ``idle_s`` seconds, is
+    ended together with its own children, and counts as TIMED_OUT. A child that dies
+    counts as NOTICED.
     """
     child = os.fork()
     if child == 0:
@@ -49,7 +50,7 @@ def forked(work: Callable[[], int], *, cpu_s: float, idle_s: float = _IDLE_S) ->
 
 
 def side_by_side(works: list[Callable[[], int]]) -> list[int]:
-    """Do several things in a process each, and return what they returned."""
+    """Run several functions, each in its own process; return their results."""
     children = []
     for work in works:
         child = os.fork()
@@ -64,7 +65,7 @@ def side_by_side(works: list[Callable[[], int]]) -> list[int]:
 
 
 def _cpu_time(process: int) -> str:
-    """Return what the process has used; where that is not told, the time."""
+    """Return the CPU time of a process; if that is unknown, the current time."""
     try:
         return " ".join(Path(f"/proc/{process}/stat").read_text().split()[13:17])
     except OSError:
@@ -75,7 +76,7 @@ def _in_child(work: Callable[[], int], cpu_s: float) -> NoReturn:
     code = _CRASHED
     try:
         os.setsid()
-        if sys.platform == "linux":  # it ends with whoever started it
+        if sys.platform == "linux":  # the child ends with its parent
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
         limit = int(used + cpu_s) + 1
@@ -96,7 +97,7 @@ def _outcome(status: int) -> int:
 
 
 def silence(*, errors: bool = True) -> None:
-    """Let what this process prints, and its errors, go nowhere."""
+    """Discard the output of this process, and by default its errors."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     if errors:

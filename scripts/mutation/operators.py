@@ -1,4 +1,4 @@
-"""What is wrong instead of a statement or an expression, by the kind of node."""
+"""Wrong replacements of statements and expressions, by the kind of node."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.LShift: ast.RShift,
     ast.RShift: ast.LShift,
 }
-#: Members of ``Action`` in order. Named here, since nothing of ours may be imported
-#: before the processes that try the changes are forked.
+#: Members of ``Action`` in order. They are repeated here because kafkaguard must not be
+#: imported before the processes that try the changes are forked.
 _ACTIONS = ["IGNORE", "RETRY", "REFRESH", "WAIT", "REJOIN", "ABORT", "REJECT"]
 _ACTIONS += ["IN_DOUBT", "CONFIGURE", "RECREATE", "FENCED"]
-#: Arguments that are text for people, and one that only asserts.
+#: Arguments that are text for people, and one that is only an assertion.
 IDLE_ARGUMENTS = {"scenario", "source", "strict"}
 
 
@@ -49,7 +49,7 @@ class Lacking(NamedTuple):
 
 @singledispatch
 def statements(node: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield what may stand in place of a statement."""
+    """Yield replacements of a statement."""
     if isinstance(node, ast.Raise | ast.Delete):
         yield ast.Pass()
 
@@ -91,7 +91,7 @@ def _(node: ast.Return) -> Iterator[ast.stmt]:
 
 @singledispatch
 def expressions(_: ast.expr) -> Iterator[ast.expr | Lacking]:
-    """Yield what may stand in place of an expression."""
+    """Yield replacements of an expression."""
     yield from ()
 
 

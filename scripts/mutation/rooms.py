@@ -1,4 +1,4 @@
-"""The pure rooms, and the tests that must notice a change in each."""
+"""The pure packages ("rooms"), and the tests that must notice changes in them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The least share of changes that the tests of a room must notice.
+#: The smallest share of changes that the tests of a room must notice.
 LEAST = 0.9
 
 _GENERATED = {
@@ -18,12 +18,12 @@ _GENERATED = {
 
 @dataclass(frozen=True)
 class Room:
-    """Modules that decide without I/O.
+    """Modules without I/O, and their tests.
 
     Attributes:
-        name: For the report.
-        folder: Where the modules are.
-        tests: The folders of the tests that are about it.
+        name: The name in the report.
+        folder: The folder of the modules.
+        tests: The folders of its tests.
     """
 
     name: str
@@ -58,6 +58,6 @@ ROOMS = (
 
 
 def module_name(path: str) -> str:
-    """Return the name that a module is imported by."""
+    """Return the import name of a module."""
     parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
     return ".".join(parts[1:] if parts[0] in {"policies", "adapters"} else parts)

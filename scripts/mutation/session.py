@@ -1,8 +1,8 @@
 """The two ways to try a change with pytest, both in a child process of its own.
 
-A change within a function is made in the live function, of which pytest has collected
-all tests already: that costs what the tests cost that call it. A change that takes
-effect at import needs fresh modules, so its child imports and collects anew.
+A change inside a function is made in the live function, after pytest has collected all
+tests, and costs only the tests that call the function. A change that takes effect at
+import needs fresh modules, so its child process imports and collects again.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
 
     from changes import Change, Module
 
-#: A child may take this many times the CPU time of the tests that it runs, and more.
+#: The limit of a child's CPU time: this multiple of its tests' time, plus seconds.
 _FACTOR, _MORE_S = 2, 5
 _OPTIONS = (
     *("-q", "-x", "--capture=no", "--no-header", "--tb=short", "-o", "timeout=0"),
-    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # of what is imported already
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # for imported modules
     *("-p", "no:randomly", "-p", "no:cacheprovider", "--no-java"),
-    "--assert=plain",  # its import hook would go before ours
+    "--assert=plain",  # otherwise its import hook comes before this program's
 )
 _Cached = type(functools.lru_cache(len))
 _OURS = "kafkaguard"
-#: Where a function is: file, qualified name, first line.
+#: The place of a function: file, qualified name, first line.
 Place = tuple[str, str, int]
 
 
 @dataclass
 class Baseline:
-    """What the tests do without a change.
+    """The behaviour of the tests without a change.
 
     Attributes:
         seconds: CPU time of each test.
         calls: The tests that call a function, by its place.
-        at_import: The functions that are called before the first test, so that a change
-            in the live one comes too late.
+        at_import: The functions that are called before the first test. Changes in the
+            live function come too late for them.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -61,13 +61,13 @@ class Baseline:
     at_import: set[Place] = field(default_factory=set)
 
     def save(self, file: Path) -> None:
-        """Write it for the processes that try the changes."""
+        """Write the baseline for the processes that try the changes."""
         calls, at_import = list(self.calls.items()), list(self.at_import)
         file.write_text(json.dumps([self.seconds, calls, at_import]))
 
     @classmethod
     def load(cls, files: Iterable[Path]) -> Baseline:
-        """Read what several processes have written, as one."""
+        """Read the files of several processes as one baseline."""
         whole = cls(calls=defaultdict(list))
         for file in files:
             seconds, calls, at_import = json.loads(file.read_text())
@@ -79,7 +79,7 @@ class Baseline:
 
 
 def files_of(tests: Iterable[str]) -> list[str]:
-    """Return the files with tests in these places, so that neighbours are apart."""
+    """Return the test files in these places, sorted, so that slices split folders."""
     found: set[Path] = set()
     for place in tests:
         path = ROOT / place
@@ -95,9 +95,9 @@ def run_pytest(tests: Iterable[str], *plugins: Any) -> int:
 
 
 class Measure:
-    """A plugin that notes for each test what it calls and how long it takes.
+    """A plugin that records for each test its calls and its time.
 
-    What is called from now on until all tests are collected is noted as well.
+    Calls before all tests are collected are recorded too.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class Measure:
         sys.setprofile(self._note)
 
     def pytest_collection_finish(self) -> None:
-        """Note what was called so far."""
+        """Record the calls so far."""
         sys.setprofile(None)
         self.baseline.at_import = set(map(place_of, self._ours()))
         self._caches = _our_caches()
@@ -120,7 +120,7 @@ class Measure:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Any:
-        """Watch one test, for which no cache remembers what another one has called."""
+        """Watch one test, with caches cleared so that all its calls are seen."""
         for cache in self._caches:
             cache.cache_clear()
         self._codes.clear()
@@ -141,24 +141,24 @@ class Measure:
             self._codes.add(frame.f_code)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Note a failure."""
+        """Record a failure."""
         if report.failed:
             self.failed.append(report)
 
     pytest_collectreport = pytest_runtest_logreport
 
     def pytest_sessionfinish(self) -> None:
-        """Keep what was noted."""
+        """Save the records."""
         self.baseline.calls = dict(self._calls)
 
 
 def place_of(code: CodeType) -> Place:
-    """Return where a function is."""
+    """Return the place of a function."""
     return code.co_filename, code.co_qualname, code.co_firstlineno
 
 
 class TryInside:
-    """A plugin that tries changes within functions in place of running the tests."""
+    """A plugin that tries changes inside functions instead of running the tests."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class TryInside:
         self._failed = False
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Note that a test has noticed the change."""
+        """Record that a test has noticed the change."""
         self._failed = self._failed or report.failed
 
     def pytest_runtestloop(self, session: Any) -> bool:
@@ -211,7 +211,7 @@ class TryInside:
         try:
             for function in live[place]:
                 function.__code__ = code
-        except ValueError:  # it closes over other names than before
+        except ValueError:  # the changed code has other closure variables
             return NOT_APPLIED
         silence()
         for item, after in zip(items, [*items[1:], None], strict=True):
@@ -222,7 +222,7 @@ class TryInside:
 
 
 def _live_functions() -> dict[Place, list[FunctionType]]:
-    """Return our functions, and forget what caches around them remember."""
+    """Return kafkaguard's functions, and clear the caches around them."""
     live = defaultdict(list)
     for thing in gc.get_objects():
         if isinstance(thing, FunctionType):
@@ -268,19 +268,19 @@ class _FastFirst:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Sort by the time that they took."""
+        """Sort the tests by their time."""
         items.sort(key=lambda item: self._seconds.get(item.nodeid, 1.0))
 
 
 class _ChangedImport(importlib.machinery.SourceFileLoader):
-    """Imports one module with a change, and leaves all others alone."""
+    """Imports one module with a change, and all others unchanged."""
 
     def __init__(self, module: Module, change: Change) -> None:
         super().__init__(module_name(module.path), str(module.file))
         self._code = module.changed(change)
 
     def install(self) -> None:
-        """Go before the finders of Python."""
+        """Install this finder before the finders of Python."""
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]  # finds by one method only
 
     def find_spec(self, name: str, *_: Any) -> Any:

@@ -1,7 +1,7 @@
-"""A policy's attempts, for records that certainly were not written.
+"""A policy's attempts for records that were certainly not written.
 
-A subclass of a producer's contract inherits it beside that, and says how a topic is lost
-in which its client can tell that nothing was written.
+A test class inherits this beside the producer's contract, and implements how a topic is
+lost in such a way that its client knows that nothing was written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from kafkaguard._retries.events import GiveUpEvent, RetryEvent
 from tests.contracts.producer import MARGIN_S, read, until
 
-#: What the client gives a record, and what a policy does.
+#: The seconds that the client tries a record, and those that the policy tries it.
 CLIENT_S, POLICY_S = 1.0, 90.0
 PATIENT = {
     "deadline": POLICY_S,
@@ -25,7 +25,7 @@ PATIENT = {
 
 
 def told(writer, kind):
-    """Wait for events of a kind, which hooks are told of in a thread of their own."""
+    """Wait for events of a kind; hooks receive them in another thread."""
 
     def found():
         return [event for event in writer.events if isinstance(event, kind)]
@@ -35,12 +35,12 @@ def told(writer, kind):
 
 
 class AttemptsContract:
-    """A producer that sends again, under the policy, what was not written."""
+    """A producer whose policy sends records again that were not written."""
 
     def lose_topic(self, writer, cluster, faults):
-        """Return a topic that takes nothing, and what brings it back.
+        """Return a topic that accepts no records, and a function that restores it.
 
-        By default its one broker refuses connections, so no batch leaves the client.
+        By default the only broker refuses connections, so no batch leaves the client.
         """
         topic = cluster.create_topic()
         assert writer.outcome(writer.send(topic, b"first", b"first")) == 0
@@ -48,7 +48,7 @@ class AttemptsContract:
         return topic, lambda: faults.bring_back(0)
 
     def patient(self, faults, **changes):
-        """Open a writer whose policy outlasts its client."""
+        """Open a writer whose policy tries for longer than its client."""
         return self.open(
             faults.bootstrap_servers,
             policy={**PATIENT, **changes},

@@ -1,8 +1,8 @@
-"""Public reports of what goes wrong with producers, each mended for every client.
+"""Public reports of problems with producers, each of which is solved for all clients.
 
-Named after the collection of reports: group (a), errors that are retried wrongly or
-taken for fatal; (e), callbacks, flush and blocking; (g), wrappers. A subclass of a
-producer's contract inherits these beside that.
+The tests have the numbers of the collection of reports: group (a), errors that are
+retried wrongly or taken for fatal; (e), callbacks, flush and blocking; (g), wrappers. A
+test class inherits this beside the producer's contract.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from kafkaguard import Action, errors
 from tests.contracts.attempts import PATIENT
 from tests.contracts.producer import MARGIN_S, read, stale_topic, until
 
-#: Microseconds in place of milliseconds: some 50,000 years ahead.
+#: Microseconds instead of milliseconds: some 50,000 years ahead.
 MICROSECONDS = 1_000
 
 
 class CasesContract:
-    """A guarded producer does the right thing where people have had trouble."""
+    """A guarded producer does the right thing in reported problems."""
 
-    #: A code that no table has is told with its number.
+    #: The error of an unknown code has its number.
     keeps_unknown_codes = True
-    #: How often a record may be refused that nobody is to blame for.
+    #: How often a record may be refused without a record to blame.
     dips = 2
 
     def test_b02_a_refused_record_is_not_sent_again_and_again(
@@ -38,7 +38,7 @@ class CasesContract:
             error = writer.end_of(kafka_topic, b"v", b"k")
             assert (error.code, error.verdict.action) == (87, Action.REJECT)
             assert isinstance(error, self.client_error)
-            # Alone once more, where nobody says that this record was meant.
+            # Once more alone, if the answer does not name this record.
             assert len(kafka_faults.requests("Produce")) <= 2
             kafka_faults.clear()
             assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 0
@@ -108,7 +108,7 @@ class CasesContract:
             ends = writer.outcomes(writer.send_all(kafka_topic, batch))
             assert [end.code for end in ends] == [10] * 8
             assert {Action.REJECT} == {end.verdict.action for end in ends}
-            # A client that splits does so anew with each successor.
+            # A client that splits batches splits them again with each successor.
             assert len(kafka_faults.requests("Produce")) < 100
 
     def test_b27_microseconds_are_told_as_a_bad_timestamp(

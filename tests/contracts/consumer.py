@@ -1,7 +1,8 @@
-"""What every guarded consumer must do, whatever the client; each adapter inherits it.
+"""The contract of guarded consumers, which the tests of each client inherit.
 
-A subclass says how its client is built and spoken to; the tests are the same for all.
-What a client does not let the guard do is a flag of the subclass, with its reason.
+A subclass implements how its client is built and called; the tests are the same for all
+clients. If a client makes something impossible, its subclass has a flag with the
+reason.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ PARTITIONS = pytest.mark.kafka_topic(partitions=3)
 
 
 class Reader:
-    """A guarded consumer behind one blocking face."""
+    """A guarded consumer with the same blocking methods for all clients."""
 
     #: Seconds that a poll waits for records.
     slice_s = 0.2
-    #: What was assigned after the last poll of several readers at a time.
+    #: The assignment after the last poll by ``both``.
     owned = ()
 
     def __init__(self, guarded, events):
@@ -46,7 +47,7 @@ class Reader:
         self.poll(5)
 
     def read_in_child(self, place, count):
-        """Assign and read in a forked child, which has a client of its own."""
+        """Assign and read in a forked child, which has its own client."""
         self.assign([place])
         self.read = []
         self.read_until(lambda: len(self.read) >= count)
@@ -58,7 +59,7 @@ class Reader:
         raise NotImplementedError
 
     def start_at(self, topic, partition, offset):
-        """Assign one partition, and begin at an offset."""
+        """Assign one partition, and start at an offset."""
         self.assign([(topic, partition)])
         self.seek(topic, partition, offset)
 
@@ -95,11 +96,11 @@ class Reader:
         raise NotImplementedError
 
     def lag(self, *args, **kwargs):
-        """Ask for the lag."""
+        """Return the lag."""
         return self.guarded.lag(*args, **kwargs)
 
     def close(self):
-        """Close it."""
+        """Close the consumer."""
         self.guarded.close()
 
     def read_until(self, done, timeout=20.0):
@@ -110,7 +111,7 @@ class Reader:
             self.read += self.poll(self.slice_s)
 
     def values(self, partition):
-        """List the values read of a partition, in order."""
+        """List the values that were read from a partition, in order."""
         return [value for number, _, value in self.read if number == partition]
 
     def told(self, kind):
@@ -124,30 +125,30 @@ class ConsumerContract:
     client_class: type
     client_name: str
     client_error: type[BaseException]
-    #: The client shows what each read is answered, so the guard sees every code.
+    #: The client reports the result of each read, so the guard sees all codes.
     sees_answers = True
 
     def open(self, servers, *, assign=None, **options):
         """Return a context manager of a `Reader`; `assign` is a list of partitions.
 
-        Without `assign` it is not assigned anything yet. It reads from the earliest
-        offset, and commits nothing by itself unless `auto_commit` is given (seconds).
-        `factory` says whether the
-        guard builds the client; `kind` is the class, `on_event` a hook.
+        Without `assign` it has no partitions yet. It reads from the earliest offset,
+        and commits nothing by itself unless `auto_commit` is given (seconds). `factory`
+        says whether the guard builds the client. `kind` is the class, `on_event` a
+        hook.
         """
         raise NotImplementedError
 
     # --- standing in ------------------------------------------------------------------
 
     def test_b92_every_name_of_the_client_is_there(self, kafka_cluster):
-        """`isinstance` holds, and nothing that the client has is missing."""
+        """`isinstance` is true, and no attribute of the client is missing."""
         with self.open(kafka_cluster.bootstrap_servers) as reader:
             assert isinstance(reader.guarded, self.client_class)
             names = [n for n in dir(self.client_class) if not n.startswith("__")]
             assert [n for n in names if not hasattr(reader.guarded, n)] == []
 
     def test_b97_a_consumer_cannot_be_pickled_and_says_so(self, kafka_cluster):
-        """Pickling one fails with what to do instead."""
+        """Pickling fails, and the error says what to do instead."""
         with (
             self.open(kafka_cluster.bootstrap_servers) as reader,
             pytest.raises(TypeError, match="where it is used"),
@@ -155,7 +156,7 @@ class ConsumerContract:
             pickle.dumps(reader.guarded)
 
     def test_b93_a_subclass_keeps_its_own_attributes(self, kafka_cluster, kafka_topic):
-        """What a class of the user's adds is there, before and after wrapping."""
+        """Attributes that a user's class adds are there, before and after wrapping."""
 
         class Own(self.client_class):
             marker = "of the class"
@@ -176,7 +177,7 @@ class ConsumerContract:
             reader.read_until(lambda: reader.values(0) == [b"0"])
 
     def test_b96_a_consumer_is_true(self, kafka_cluster):
-        """`consumer or default()` makes no new one."""
+        """`consumer or default()` keeps the consumer."""
         with self.open(kafka_cluster.bootstrap_servers) as reader:
             assert reader.guarded
 
@@ -203,7 +204,7 @@ class ConsumerContract:
     def test_a_partition_that_cannot_be_read_waits_alone(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
-        """Nine for five seconds: the others go on, few requests, all in order."""
+        """Code 9 for 5 s: others are read on, there are few requests, order is kept."""
         self.check_waits_alone(kafka_cluster, kafka_topic, kafka_faults, 6.0)
 
     def check_waits_alone(self, cluster, topic, proxy, seconds):
@@ -248,7 +249,7 @@ class ConsumerContract:
     def test_a_partition_that_waits_is_in_the_lag(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
-        """`lag()` without a group is about the assignment, by position and by commit."""
+        """`lag()` without a group is about the assignment: by position and commit."""
         fill(kafka_cluster, kafka_topic, 10)
         with self.open(
             kafka_faults.bootstrap_servers, assign=three(kafka_topic), group=kafka_topic
@@ -281,7 +282,7 @@ class ConsumerContract:
     def test_a_consumer_without_a_group_has_a_lag_by_position(
         self, kafka_cluster, kafka_topic
     ):
-        """Nothing is committed, so only the position says how far behind it is."""
+        """There is no commit, so the lag is measured by the position."""
         fill(kafka_cluster, kafka_topic, 3)
         servers = kafka_cluster.bootstrap_servers
         with self.open(servers, assign=three(kafka_topic)) as reader:
@@ -294,7 +295,7 @@ class ConsumerContract:
     def test_the_users_own_pauses_are_never_touched(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
-        """A partition that waited and was paused meanwhile stays paused."""
+        """A partition that the user paused while it waited stays paused."""
         fill(kafka_cluster, kafka_topic, 5)
         with self.open(
             kafka_faults.bootstrap_servers, assign=three(kafka_topic)
@@ -310,7 +311,7 @@ class ConsumerContract:
     def test_a_rebalance_forgets_what_is_revoked_and_holds_what_still_waits(
         self, kafka_cluster, kafka_faults
     ):
-        """Two members: each waits for its own partition only, and reads it in the end."""
+        """Two members: each waits only for its own partition, and finally reads it."""
         topic = kafka_cluster.create_topic(partitions=2)
         fill(kafka_cluster, topic, 5, partitions=[0, 1])
         servers = kafka_faults.bootstrap_servers
@@ -374,7 +375,7 @@ class ConsumerContract:
     def test_a_pause_of_the_users_is_not_taken_for_a_partition_that_waits(
         self, kafka_cluster, kafka_faults
     ):
-        """What waited meanwhile is not resumed for the user, nor paused for good."""
+        """A partition that waited meanwhile is neither resumed nor paused for good."""
         topic = kafka_cluster.create_topic(partitions=2)
         fill(kafka_cluster, topic, 5, partitions=[0, 1])
         places = [(topic, 0), (topic, 1)]
@@ -392,7 +393,7 @@ class ConsumerContract:
     # --- what is raised ---------------------------------------------------------------
 
     def test_a_denied_topic_is_raised_with_its_place(self, kafka_users):
-        """Of both classes, with verdict, topic and partition; polling goes on after."""
+        """The error has both classes, verdict and partition; polling continues."""
         topic = kafka_users.create_topic()
         kafka_users.grant("bob", "READ", "GROUP", "confluent-consumers")
         config = {"users": kafka_users}
@@ -418,7 +419,7 @@ class ConsumerContract:
     def test_b50_a_position_within_the_log_is_not_reset(
         self, kafka_cluster, kafka_faults
     ):
-        """One answer "out of range" for an offset that is there: it is read again."""
+        """After one answer "out of range" an existing offset is read again."""
         topic = kafka_cluster.create_topic()
         fill(kafka_cluster, topic, 10, partitions=[0])
         with self.open(kafka_faults.bootstrap_servers, assign=[(topic, 0)]) as reader:
@@ -435,7 +436,7 @@ class ConsumerContract:
     def test_b50_under_load_no_record_is_skipped_or_read_twice(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
-        """What the client has fetched ahead, and nobody has read, is not lost."""
+        """Records that the client has prefetched are not lost."""
         with (
             self.open(
                 kafka_faults.bootstrap_servers, assign=three(kafka_topic)
@@ -444,7 +445,7 @@ class ConsumerContract:
         ):
             reader.read_until(lambda: len(reader.values(1)) > 50)
             for _ in range(3):
-                time.sleep(0.2)  # so that there is something to be fetched ahead
+                time.sleep(0.2)  # so that the client can prefetch records
                 kafka_faults.on("Fetch", topic=kafka_topic, partition=1).fail(
                     1, times=1
                 )
@@ -457,12 +458,12 @@ class ConsumerContract:
             for partition in range(3):
                 assert written[partition] == reader.values(partition)
             outcomes = {each.outcome for each in reader.told(ev.OffsetResetEvent)}
-            assert outcomes <= {"kept"}  # clients pass over answers that are stale
+            assert outcomes <= {"kept"}  # clients ignore stale answers
 
     def test_a_lost_position_is_reset_by_the_client_and_told_with_the_loss(
         self, kafka_cluster, kafka_topic
     ):
-        """Retention took six offsets that were not read."""
+        """Retention removed six offsets that were not read."""
         with self.behind(kafka_cluster, kafka_topic) as reader:
             reader.read_until(lambda: len(reader.read) == 4)
             assert [offset for _, offset, _ in reader.read] == [6, 7, 8, 9]
@@ -478,7 +479,7 @@ class ConsumerContract:
     def test_a_lost_position_is_raised_where_the_policy_says_so(
         self, kafka_cluster, kafka_topic
     ):
-        """Nothing is skipped; after a `seek` reading goes on."""
+        """No record is skipped; after a `seek` reading continues."""
         policy = {"on_offset_reset": "raise"}
         with self.behind(kafka_cluster, kafka_topic, policy=policy) as reader:
             with pytest.raises(errors.OffsetOutOfRangeError, match="6 to 10") as caught:
@@ -490,7 +491,7 @@ class ConsumerContract:
 
     @contextmanager
     def behind(self, cluster, topic, **options):
-        """A reader at offset 2 of a log that begins at 6 and ends at 10."""
+        """Return a reader at offset 2 of a log from 6 to 10."""
         fill(cluster, topic, 10, partitions=[0])
         servers = cluster.bootstrap_servers
         with KafkaAdminClient(bootstrap_servers=servers) as admin:
@@ -504,7 +505,7 @@ class ConsumerContract:
     def test_b28_a_commit_for_a_deleted_topic_ends_and_commits_the_others(
         self, kafka_cluster, kafka_topic
     ):
-        """The topic that is left is committed, the other one reported with 3."""
+        """The existing topic is committed, the deleted one is reported with code 3."""
         gone = kafka_cluster.create_topic()
         fill(kafka_cluster, kafka_topic, 5, partitions=[0])
         places = [(kafka_topic, 0), (gone, 0)]
@@ -531,7 +532,7 @@ class ConsumerContract:
     def test_a_commit_that_is_refused_for_now_is_tried_again_alone(
         self, kafka_cluster, kafka_faults
     ):
-        """Only the refused partition is in the second request, which succeeds."""
+        """The second request has only the refused partition, and succeeds."""
         topic = kafka_cluster.create_topic(partitions=2)
         fill(kafka_cluster, topic, 5, partitions=[0, 1])
         with self.open(
@@ -549,7 +550,7 @@ class ConsumerContract:
     def test_b33_a_group_that_has_moved_on_is_told_and_not_asked_again(
         self, kafka_cluster, kafka_faults, code
     ):
-        """REJOIN: one request, an error of the client's own class, an event."""
+        """REJOIN: one request, an error of the client's class, and an event."""
         topic = kafka_cluster.create_topic()
         with self.open(
             kafka_faults.bootstrap_servers, assign=[(topic, 0)], group=topic
@@ -566,7 +567,7 @@ class ConsumerContract:
     def test_a_commit_that_nobody_waits_for_is_an_event_when_it_fails(
         self, kafka_cluster, kafka_faults
     ):
-        """It is not lost in a debug log, and the next poll is as ever."""
+        """The failure is not only in a debug log, and the next poll works as usual."""
         topic = kafka_cluster.create_topic()
         fill(kafka_cluster, topic, 5, partitions=[0])
         kafka_faults.on("OffsetCommit").fail(22, times=1)
@@ -584,7 +585,7 @@ class ConsumerContract:
     def test_an_automatic_commit_that_fails_is_an_event(
         self, kafka_cluster, kafka_faults
     ):
-        """It hides no record, and is no line in a debug log."""
+        """The failure hides no records, and is not only in a debug log."""
         topic = kafka_cluster.create_topic()
         fill(kafka_cluster, topic, 5, partitions=[0])
         kafka_faults.on("OffsetCommit").fail(29)
@@ -601,7 +602,7 @@ class ConsumerContract:
             assert {(topic, 0)} == set(event.errors)
 
     def read_until_raised(self, reader, done):
-        """Poll until a condition holds; what the client raises of itself may come."""
+        """Poll until a condition holds; the client's own errors are allowed."""
         try:
             reader.read_until(done)
         except errors.KafkaGuardError:
@@ -610,7 +611,7 @@ class ConsumerContract:
     # --- the end ----------------------------------------------------------------------
 
     def test_a_closed_consumer_says_so_at_once(self, kafka_cluster, kafka_topic):
-        """No call hangs, and what is raised is of both classes."""
+        """No call hangs, and each error has both classes."""
         servers = kafka_cluster.bootstrap_servers
         with self.open(servers, assign=[(kafka_topic, 0)]) as reader:
             reader.close()
@@ -624,7 +625,7 @@ class ConsumerContract:
     def test_closing_ends_in_time_where_the_broker_is_away(
         self, kafka_cluster, kafka_topic
     ):
-        """The bound holds, whatever the client would wait for."""
+        """The time limit holds, whatever the client waits for."""
         with (
             FaultProxy(kafka_cluster) as proxy,
             self.open(
@@ -647,7 +648,7 @@ class ConsumerContract:
     def test_b98_a_forked_child_is_told_to_build_its_own(
         self, kafka_cluster, kafka_topic
     ):
-        """In the child each call fails at once; the parent goes on."""
+        """In the child each call fails at once; the parent continues."""
         fill(kafka_cluster, kafka_topic, 3, partitions=[0])
         servers = kafka_cluster.bootstrap_servers
         place = (kafka_topic, 0)
@@ -663,7 +664,7 @@ class ConsumerContract:
     def test_b98_a_forked_child_builds_its_own_where_a_factory_was_given(
         self, kafka_cluster, kafka_topic
     ):
-        """Whatever is called first in the child builds it; the parent goes on."""
+        """The first call in the child builds its client; the parent continues."""
         fill(kafka_cluster, kafka_topic, 3, partitions=[0])
         servers = kafka_cluster.bootstrap_servers
         place = (kafka_topic, 0)
@@ -676,10 +677,10 @@ class ConsumerContract:
 
 
 class AnswersContract(ConsumerContract):
-    """A guarded consumer of a client that shows what each read is answered."""
+    """A guarded consumer of a client that reports the result of each read."""
 
     def test_a_partition_without_a_start_waits_alone(self, kafka_cluster, kafka_faults):
-        """Where to begin cannot be looked up: few requests, and the others go on."""
+        """The start cannot be looked up: few requests, and the others are read on."""
         topic = kafka_cluster.create_topic(partitions=3)
         fill(kafka_cluster, topic, 5)
         fault = kafka_faults.on("ListOffsets", topic=topic, partition=1).fail(9)
@@ -706,7 +707,7 @@ class AnswersContract(ConsumerContract):
     def test_b55_a_failed_broker_is_asked_again_with_growing_gaps(
         self, kafka_cluster, kafka_faults
     ):
-        """-1 on Fetch is tried a few times, and then there is data."""
+        """Fetch is retried after code -1, and then returns records."""
         topic = kafka_cluster.create_topic()
         with self.open(
             kafka_faults.bootstrap_servers,
@@ -723,7 +724,7 @@ class AnswersContract(ConsumerContract):
     def test_a_failed_broker_that_stays_so_is_raised_in_the_end(
         self, kafka_cluster, kafka_faults
     ):
-        """As often as the policy says, then polling raises it with its place."""
+        """After the policy's attempts, poll raises the error with its partition."""
         topic = kafka_cluster.create_topic()
         kafka_faults.on("Fetch", topic=topic).fail(-1)
         with self.open(
@@ -739,7 +740,7 @@ class AnswersContract(ConsumerContract):
 
     @PARTITIONS
     def test_a_broker_that_is_away_is_told_once(self, kafka_cluster, kafka_topic):
-        """Its partitions wait, and all is read when it is back."""
+        """Its partitions wait, and all records are read when it is back."""
         fill(kafka_cluster, kafka_topic, 3)
         with (
             FaultProxy(kafka_cluster) as proxy,
@@ -799,21 +800,21 @@ def delete(cluster, topic):
 
 
 class Written(dict):
-    """What was written, by partition, while a thread goes on."""
+    """The written values by partition, to which a thread adds."""
 
     def __init__(self):
         super().__init__({n: [] for n in range(3)})
         self.done = threading.Event()
 
     def stop(self):
-        """Stop writing, and wait until all is there."""
+        """Stop writing, and wait until all records are delivered."""
         self.done.set()
         self.thread.join(30)
 
 
 @contextmanager
 def writing(cluster, topic, pause=0.005):
-    """Write numbered records into three partitions all the time."""
+    """Write numbered records into three partitions until the block ends."""
     written = Written()
 
     def write():
@@ -837,7 +838,7 @@ def writing(cluster, topic, pause=0.005):
 
 
 def in_child(call):
-    """Call something in a forked child; say what it raised, and how long it took."""
+    """Call a function in a forked child; return what it raised and its duration."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

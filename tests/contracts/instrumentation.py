@@ -1,4 +1,4 @@
-"""What holds for every guarded producer that OpenTelemetry's own package instruments."""
+"""The contract of guarded producers that OpenTelemetry's own package instruments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class InstrumentationContract:
     def instrumented(self, provider, writer=None):
         """Return a context manager in which the client's package is active.
 
-        `writer` is there where it is activated after the producer was guarded.
+        `writer` is given if the package is activated after the producer was guarded.
         """
         raise NotImplementedError
 

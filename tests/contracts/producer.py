@@ -1,8 +1,8 @@
-"""What every guarded producer must do, whatever the client; each adapter inherits it.
+"""The contract of guarded producers, which the tests of each client inherit.
 
-A subclass says how its client is built and spoken to; the tests are the same for all.
-What a client does not let the guard do is a class attribute of the subclass, with its
-reason, or a contract class that it does not inherit.
+A subclass implements how its client is built and called; the tests are the same for all
+clients. If a client makes something impossible, its subclass has a class attribute with
+the reason, or does not inherit a contract class.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from kafkaguard._retries.events import RejectEvent
 from tests.contracts.consumer import in_child
 
 COMPACTED = {"cleanup.policy": "compact"}
-#: Of a topic that takes small batches only.
+#: The size limit of a topic with small batches.
 LIMIT = 2_000
 SMALL = {"max.message.bytes": LIMIT}
 TOO_LARGE = b"x" * 5_000
 LATENCY_S = 0.3
-#: What a busy machine adds to a bound.
+#: Seconds that a busy machine may add to a time limit.
 MARGIN_S = 15.0
 DAY_MS = 24 * 3_600_000
 
 
 class Writer:
-    """A guarded producer behind one blocking face.
+    """A guarded producer with the same blocking methods for all clients.
 
     Args:
         guarded: The guarded producer.
-        events: What its hook has received, in order.
+        events: The events that its hook has received, in order.
     """
 
     def __init__(self, guarded, events):
@@ -60,22 +60,22 @@ class Writer:
         timestamp_ms=None,
         on_outcome=None,
     ):
-        """Hand a record over; return what stands for its outcome, or raise.
+        """Send a record; return a handle for its outcome, or raise.
 
-        `on_outcome` is called by the client's own means, with the error or None.
+        The client calls `on_outcome` in its own way, with the error or None.
         """
         raise NotImplementedError
 
     def send_all(self, topic, records):
-        """Send records, each the keyword arguments of `send`, that share a batch."""
+        """Send records, each with keyword arguments of `send`, in one batch."""
         return [self.send(topic, **record) for record in records]
 
     def forget(self, topic, value=None, key=None):
-        """Send a record whose outcome nobody will look at."""
+        """Send a record whose outcome is never checked."""
         self.send(topic, value, key)
 
     def call(self, *args, **kwargs):
-        """Call the client's own way to send with exactly these arguments."""
+        """Call the client's own send method with exactly these arguments."""
         raise NotImplementedError
 
     def outcome(self, handle, timeout=60.0):
@@ -87,21 +87,21 @@ class Writer:
         return [self.outcome(handle) for handle in handles]
 
     def end_of(self, *args, **kwargs):
-        """Send a record and wait: its offset, or what the call or its outcome raises."""
+        """Send a record and wait; return the offset, or the exception."""
         try:
             return self.outcome(self.send(*args, **kwargs))
         except errors.KafkaGuardError as error:
             return error
 
     def serve(self):
-        """Let the client tell what it has heard, where it waits to be asked."""
+        """Let the client report outcomes, if it does so only when it is called."""
 
     def flush(self, timeout=None):
-        """Flush as the client does; return the report."""
+        """Flush, and return the report."""
         return self.guarded.flush(timeout)
 
     def close(self, timeout=None):
-        """Close as the client does; return the report."""
+        """Close, and return the report."""
         return self.guarded.close(timeout)
 
     def send_in_child(self, topic):
@@ -122,15 +122,15 @@ class ProducerContract:
     #: The client's base class of all errors, and its class of a refused record.
     client_error: type[BaseException]
     client_refusal: type[BaseException]
-    #: The client numbers its batches.
+    #: The client's batches have sequence numbers.
     idempotent = True
-    #: One batch of a partition may be accepted after an earlier one was refused.
+    #: A batch of a partition may be accepted after an earlier one was refused.
     overtakes = False
-    #: A batch that is too large is split by the client, if at all, in its order.
+    #: If the client splits a batch that is too large, it keeps the order.
     splits_in_order = True
-    #: A refused batch ends the client, so it gets a successor.
+    #: A refused batch kills the client, so a successor is built.
     dies_of_refusal = False
-    #: The client tells which record of a batch was refused.
+    #: The client reports which record of a batch was refused.
     names_refused = True
     #: The client can send a header whose value is null.
     null_headers = True
@@ -149,17 +149,17 @@ class ProducerContract:
         client_class=None,
         hook=None,
     ):
-        """Return a context manager of a `Writer`, which it closes in the end.
+        """Return a context manager of a `Writer`, which is closed at the end.
 
-        Times are in seconds, `largest` is the client's own limit in bytes, `users` is a
-        cluster where user bob logs in, `built` collects the clients that a factory
-        builds, `client_class` is a subclass of the client's class, and `hook` receives
-        events in place of the writer.
+        Times are in seconds. `largest` is the client's own limit in bytes. `users` is a
+        cluster in which user bob logs in. `built` collects the clients that a factory
+        builds. `client_class` is a subclass of the client's class. `hook` receives the
+        events instead of the writer.
         """
         raise NotImplementedError
 
     def own_signature(self, given):
-        """Return a subclass whose way to send is `(self, topic, value, key, **more)`.
+        """Return a subclass whose send method is `(self, topic, value, key, **more)`.
 
         It puts `(topic, value, key, more)` into `given` and sends without `more`.
         """
@@ -201,7 +201,7 @@ class ProducerContract:
                 writer.call(kafka_topic, value=b"2", key=b"k"),
             ]
             assert writer.outcomes(handles) == [0, 1]
-        # Whether it was called for the first one too depends on what the client shows.
+        # Whether it was also called for the first record depends on the client.
         assert [
             (kafka_topic, b"1", b"k", {"trace": "t"}),
             (kafka_topic, b"2", b"k", {}),
@@ -466,10 +466,10 @@ class ProducerContract:
         assert sorted(value for _, value in there) == [b"new", b"old", b"other"]
 
     def overtake(self, cluster, faults, policy="default"):
-        """Refuse a batch while a later one of the same partition is on its way.
+        """Refuse a batch while a later one of the same partition is in flight.
 
-        Returns what became of an old value, of another key's, of the new value, and
-        what is in the topic.
+        Returns the outcomes of an old value, of another key's value and of the new
+        value, and the content of the topic.
         """
         topic, stale = stale_topic(cluster)
         servers = faults.bootstrap_servers
@@ -776,7 +776,7 @@ class ProducerContract:
 
 
 class CallbacksContract:
-    """A producer of a client that calls callbacks of the application."""
+    """A producer of a client that calls the application's callbacks."""
 
     @pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit])
     def test_b79_what_a_callback_raises_is_told_at_the_flush(
@@ -818,13 +818,13 @@ class CallbacksContract:
 
 
 class ExpiryContract:
-    """A producer of a client that gives up a record when its time is over."""
+    """A producer of a client that gives up records when their time is over."""
 
-    #: Seconds that a record has, and until it must have its outcome.
+    #: Seconds within which a record must have its outcome.
     TIME_S = 1.5
 
     def lose(self, faults, topic, policy="default"):
-        """Open a writer whose record of a topic is written, and never answered."""
+        """Open a writer whose record is written but never answered."""
         faults.on("Produce", topic=topic).drop()
         return self.open(
             faults.bootstrap_servers, policy=policy, delivery_timeout=self.TIME_S
@@ -879,7 +879,7 @@ class ExpiryContract:
                 broker.resume()
             report = caught.value.report
             assert (report.failed + report.in_doubt, report.pending) == (1, 0)
-            # The client may need more than one try to find its broker again.
+            # The client may need several attempts to find its broker again.
             until(
                 lambda: isinstance(writer.end_of(kafka_topic, b"2", b"k"), int),
                 timeout=60,
@@ -898,12 +898,12 @@ def until(condition, timeout=20.0):
 
 
 def threads(prefix):
-    """List the living threads whose name begins so."""
+    """List the living threads whose names have this prefix."""
     return [t for t in threading.enumerate() if t.name.startswith(prefix)]
 
 
 def stale_topic(cluster):
-    """Make a compacted topic, and facts about it that are out of date."""
+    """Make a compacted topic, and outdated facts about it."""
     topic = cluster.create_topic(config=COMPACTED)
     return topic, {topic: TopicFacts(compacted=False)}
 

@@ -1,4 +1,4 @@
-"""What every guarded producer does with records that are refused: `on_reject`."""
+"""The contract of guarded producers about refused records: `on_reject`."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ DIALECTS = {
 
 
 class RejectsContract:
-    """A guarded producer whose policy sets refused records aside."""
+    """A guarded producer whose policy dead-letters or drops refused records."""
 
     @pytest.fixture
     def compacted(self, kafka_cluster):
-        """A compacted topic whose dead-letter topic is there."""
+        """A compacted topic with a dead-letter topic."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         kafka_cluster.create_topic(f"{topic}.dlq")
         return topic
@@ -222,7 +222,7 @@ class RejectsContract:
                 worker.join(120)
             try:
                 report = writer.flush()
-            except DeliveryFailed as failure:  # a mate that is superseded, or in doubt
+            except DeliveryFailed as failure:  # a mate that is superseded or in doubt
                 report = failure.report
         assert (report.dead_lettered, report.pending) == (12, 0), report.errors
         assert report.delivered + report.failed + report.in_doubt == 228
@@ -268,7 +268,7 @@ class RejectsContract:
 
 
 def undelivered(writer):
-    """Flush, and return the one error that nobody has looked at."""
+    """Flush, and return the only error that was not checked."""
     with pytest.raises(DeliveryFailed) as caught:
         writer.flush()
     report = caught.value.report

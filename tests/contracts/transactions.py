@@ -1,4 +1,4 @@
-"""What every guarded producer does in transactions, whatever the client."""
+"""The contract of guarded producers about transactions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tests.contracts.producer import COMPACTED, records, stale_topic
 class TransactionsContract:
     """A guarded producer with a `transactional.id`.
 
-    A subclass has a writer whose `init()`, `abort()` and `transaction()` are the
-    client's, blocking; `transaction()` is a context manager.
+    The writer of a subclass has the client's `init()`, `abort()` and `transaction()`,
+    all blocking; `transaction()` is a context manager.
     """
 
     client_error: type[BaseException]
 
     def open_transactional(self, servers, name, *, topics=None, policy="default"):
-        """Return a context manager of a `Writer` that has not initialised yet.
+        """Return a context manager of a `Writer` that is not initialised yet.
 
-        It is closed in the end; what that raises is ignored where the test has closed
-        it, or has left a transaction open.
+        It is closed at the end. An error of this close is ignored if the test has
+        already closed the writer or has left a transaction open.
         """
         raise NotImplementedError
 
@@ -168,7 +168,7 @@ class TransactionsContract:
 
 
 def run(writer, *steps):
-    """Take steps within a transaction."""
+    """Run steps in a transaction."""
     with writer.transaction():
         for step in steps:
             step()
@@ -180,11 +180,11 @@ def sent(writer, topic, value):
 
 
 def fail():
-    """Raise what has nothing to do with Kafka."""
+    """Raise an error that is not about Kafka."""
     raise ZeroDivisionError
 
 
 def committed(cluster, topic):
-    """Read what readers of committed records see."""
+    """Read the records that consumers of committed records get."""
     seen = records(cluster, topic, isolation_level="read_committed")
     return [record.value for record in seen]

@@ -58,7 +58,7 @@ def _topics(
 
 def _grants(
     context: click.Context,
-    option: click.Parameter,  # noqa: ARG001 - click's
+    option: click.Parameter,  # noqa: ARG001 - click passes it
     values: Iterable[str],
 ) -> list[tuple[str, str, str, str]]:
     """Split each grant, and check it against the users of the same command line."""

@@ -26,7 +26,7 @@ _MOST_BYTES = 128 * 2**20
 
 
 class Decoded(NamedTuple):
-    """A message that was read."""
+    """A decoded message."""
 
     found: Message
     side: str
@@ -110,7 +110,7 @@ def _name(source: str) -> str:
 def _is_there(source: str) -> bool:
     try:
         return bool(source) and Path(source).exists()
-    except (OSError, ValueError):  # digits too long for a name, or what can be none
+    except (OSError, ValueError):  # too long for a file name, or not valid as one
         return False
 
 

@@ -45,7 +45,7 @@ def demo(*, as_json: bool) -> None:
 def _play(say: Callable[[str], None]) -> Outcome:
     java_home()
     with _problems(), tempfile.TemporaryDirectory(prefix="kafkaguard-demo-") as folder:
-        kafka_jars()  # before Spark, which takes its time to start
+        kafka_jars()  # before Spark, which starts slowly
         file = unpack(Path(folder))
         say("Starting Spark, with its own Kafka sink")
         settings = {"spark.jars.packages": connector()}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._verdicts.verdict import Verdict
 
-# Contexts that are tried to find out what the verdict depends on, simplest first.
+# The contexts to try, simplest first, to find out what the verdict depends on.
 _CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("", {}),
     ("idempotent producer", {"idempotent": True}),
@@ -110,7 +110,7 @@ def _tries(
     topic: str | None,
     known: dict[str, Any],
 ) -> str:
-    """Return what a policy does about the error."""
+    """Return what a policy does with the error."""
     from kafkaguard_policies import (
         CallContext,
         PolicyError,
@@ -153,10 +153,10 @@ def _find(text: str) -> Found:
     raise Problem(f"no Kafka error found in {shown!r}.{hint} {_USAGE}")
 
 
-#: More than any traceback; the rest of a longer input is not read.
+#: Longer than any traceback; the rest of a longer input is not read.
 _MOST_BYTES = 4_000_000
 _LONG = 100
-#: The share of characters that may be none, as in a log of another encoding.
+#: The allowed share of invalid characters, such as in a log of another encoding.
 _MOST_STRAY = 0.1
 _USAGE = (
     "Give a code (87), a name (INVALID_RECORD) or a text that holds one; "
@@ -283,7 +283,7 @@ def _print(
 
 
 def _print_habits(habits: list[Habits]) -> None:
-    """Print what each client does by itself."""
+    """Print how each client reacts to the error by itself."""
     if not habits:
         return
     table = PlainTable("Answering ...", *clients(), JAVA, box=None)

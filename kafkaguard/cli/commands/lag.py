@@ -151,7 +151,7 @@ def lag(  # noqa: PLR0913 - one for each option
 def _looks(
     calls: ClusterCalls, question: dict[str, Any], interval: float, count: int | None
 ) -> Iterator[LagReport]:
-    """Look again and again; the interval counts from look to look."""
+    """Measure repeatedly; the interval counts between the starts of measurements."""
     done = 0
     while True:
         started = time.monotonic()
@@ -198,7 +198,10 @@ def _show(
 def _missing(
     report: LagReport, groups: tuple[str, ...], topics: tuple[str, ...]
 ) -> list[str]:
-    """Say what was named and is not there, so that nobody takes it for 0."""
+    """Return messages about named groups and topics that do not exist.
+
+    Without them a user could take the missing lag for 0.
+    """
     hidden = "or this user may not see it (the operation Describe)"
     if not groups and not topics and not report.groups:
         if report.sees_all_groups or not report.complete:
@@ -242,7 +245,7 @@ def _hidden(report: LagReport, topics: tuple[str, ...]) -> list[str]:
 
 
 def _unmeasured(report: LagReport, limit: int | None) -> list[str]:
-    """Say where an alarm has nothing to go by, so that nobody takes it for green."""
+    """Return a message if ``--max`` cannot be checked, because there is no lag."""
     if limit is None or not report.complete:
         return []
     if any(group.total is not None for group in report.groups.values()):
@@ -251,7 +254,7 @@ def _unmeasured(report: LagReport, limit: int | None) -> list[str]:
 
 
 def _too_far(report: LagReport, limit: int | None) -> list[str]:
-    """Say which groups are further behind than they may be."""
+    """Return a message for each group whose lag is above the limit."""
     return [
         f"--max {limit}: group {name} is {group.total} offsets behind"
         for name, group in sorted(report.groups.items())

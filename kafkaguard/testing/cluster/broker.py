@@ -27,9 +27,9 @@ class Broker:
     """One broker of a running cluster.
 
     Attributes:
-        id: Its ``node.id``, counted from 0.
+        id: Its ``node.id``, from 0.
         address: ``host:port`` of its plain listener.
-        log: The file with everything that it printed, over all its starts.
+        log: The file with the output of all its starts.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Broker:
         """The process id.
 
         Raises:
-            ClusterError: The broker does not run.
+            ClusterError: The broker is not running.
         """
         return self._running_process().pid
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there, paused or not."""
+        """Whether its process exists, paused or not."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -69,20 +69,21 @@ class Broker:
 
     @property
     def is_serving(self) -> bool:
-        """Whether its process is there and not paused."""
+        """Whether its process exists and is not paused."""
         return self.is_running and not self._paused
 
     def start(self, *, wait: bool = True, timeout: float = _START_TIMEOUT_S) -> None:
         """Start the broker, on the same ports and data as before.
 
         Args:
-            wait: Wait until it answers and sees itself in the cluster. A quorum of
-                controllers must be running for that.
+            wait: Whether to wait until it answers and sees itself in the cluster. This
+                needs a quorum of running controllers.
             timeout: Seconds to wait.
 
         Raises:
-            ClusterError: It runs already.
-            StartError: It ended, or did not answer in time; with the end of its log.
+            ClusterError: It is already running.
+            StartError: It ended or did not answer in time; the text has the end of its
+                log.
         """
         if self.is_running:
             raise ClusterError(f"broker {self.id} is already running (pid {self.pid})")
@@ -94,10 +95,14 @@ class Broker:
             self.wait_until_ready({self.id}, timeout)
 
     def wait_until_ready(self, brokers: set[int], timeout: float) -> None:
-        """Wait until it answers and sees the brokers with these ids as alive.
+        """Wait until it answers and sees these brokers as alive.
+
+        Args:
+            brokers: The ids of the brokers.
+            timeout: Seconds to wait.
 
         Raises:
-            StartError: It ended, or did not get there within the timeout, in seconds.
+            StartError: It ended, or did not see all of them in time.
         """
 
         def is_ready() -> bool:
@@ -113,13 +118,13 @@ class Broker:
             )
 
     def stop(self, timeout: float = _STOP_TIMEOUT_S) -> bool:
-        """Shut the broker down in order (SIGTERM); kill it if that takes too long.
+        """Shut the broker down (SIGTERM); kill it if that takes too long.
 
         Args:
-            timeout: Seconds that it has to hand over its partitions and end.
+            timeout: Seconds for the orderly shutdown, with the move of its leaders.
 
         Returns:
-            Whether it ended in order.
+            Whether it ended without being killed.
         """
         process = self._running_process()
         self.resume()
@@ -132,7 +137,7 @@ class Broker:
         return True
 
     def kill(self) -> None:
-        """End the broker at once (SIGKILL), as a crash of its machine would."""
+        """End the broker at once (SIGKILL), like a crash of its machine."""
         process = self._running_process()
         process.kill()
         self._workspace.reap(process, _STOP_TIMEOUT_S)
@@ -141,17 +146,17 @@ class Broker:
         """Freeze the broker (SIGSTOP): connections stay open, nothing is answered.
 
         Raises:
-            ClusterError: It does not run, or did not stop within 10 s.
+            ClusterError: It is not running, or did not stop within 10 s.
         """
         process = self._running_process()
         process.send_signal(signal.SIGSTOP)
         self._paused = True
-        # On a busy machine, some of its threads go on for a moment.
+        # On a busy machine, some of its threads run on for a moment.
         if not wait_for(lambda: _has_stopped(process.pid), _PAUSE_TIMEOUT_S):
             raise ClusterError(f"broker {self.id} did not stop within 10 s")
 
     def resume(self) -> None:
-        """Let a paused broker go on (SIGCONT)."""
+        """Let a paused broker continue (SIGCONT)."""
         self._running_process().send_signal(signal.SIGCONT)
         self._paused = False
 
@@ -167,14 +172,14 @@ class Broker:
         return kind(f"broker {self.id} ended with code {code} while starting. {story}")
 
     def _story(self) -> str:
-        """Quote from the log of this start."""
+        """Quote the log since the last start."""
         with self.log.open(errors="replace") as log:
             log.seek(self._log_start)
             return quote(log.read())
 
 
 def _has_stopped(pid: int) -> bool:
-    """Return whether all threads of a child have stopped, where that can be known."""
+    """Return whether all threads of a child have stopped, if that can be known."""
     if sys.platform == "darwin":
         return True
     look = os.WSTOPPED | os.WNOWAIT | os.WNOHANG

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def cache_folder() -> Path:
-    """Find ``KAFKAGUARD_CACHE``, or ``kafkaguard`` in the user's cache folder."""
+    """Return ``KAFKAGUARD_CACHE``, or ``kafkaguard`` in the user's cache folder."""
     if given := os.environ.get("KAFKAGUARD_CACHE"):
         return Path(given).absolute()
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -23,7 +23,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def lock(name: str) -> Iterator[None]:
-    """Let one process at a time work on something in the cache."""
+    """Let only one process at a time work on an item of the cache."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.lock").open("w") as file:
@@ -32,6 +32,6 @@ def lock(name: str) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Tell people, on stderr, what takes its time."""
+    """Print on stderr what takes a long time."""
     sys.stderr.write(f"kafkaguard: {text}\n")
     sys.stderr.flush()

@@ -21,7 +21,7 @@ _TOKEN_LIFETIME_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One user's way in."""
+    """What a client needs to connect as one user."""
 
     bootstrap_servers: str
     security_protocol: str
@@ -32,7 +32,7 @@ class Access:
 
 
 def client_config(client: str, access: Access) -> dict[str, Any]:
-    """Write an access down in the words of a client.
+    """Return the settings for an access under the client's names.
 
     Raises:
         ClusterError: There is no such client.
@@ -44,7 +44,7 @@ def client_config(client: str, access: Access) -> dict[str, Any]:
 
 
 def unsecured_token(subject: str) -> str:
-    """Make an unsigned JSON Web Token, as Kafka's unsecured OAUTHBEARER takes it."""
+    """Make an unsigned JSON Web Token, which Kafka's unsecured OAUTHBEARER accepts."""
     now = int(time.time())
     claims = {"sub": subject, "iat": now, "exp": now + _TOKEN_LIFETIME_S}
     parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
@@ -81,7 +81,7 @@ def _aiokafka(access: Access) -> dict[str, Any]:
 
 
 def _python_words(access: Access) -> dict[str, Any]:
-    """Write what kafka-python and aiokafka have in common."""
+    """Return the settings that kafka-python and aiokafka have in common."""
     config = {
         "bootstrap_servers": access.bootstrap_servers,
         "security_protocol": access.security_protocol,

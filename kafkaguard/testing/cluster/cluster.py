@@ -26,16 +26,16 @@ _START_TIMEOUT_S = 60.0
 
 
 class KafkaCluster:
-    """One or more real Kafka brokers on free loopback ports, for as long as needed.
+    """One or more real Kafka brokers on free loopback ports.
 
     >>> with KafkaCluster() as cluster:  # doctest: +SKIP
     ...     topic = cluster.create_topic(partitions=3)
     ...     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
 
-    Its brokers can be killed, paused and started again: ``cluster.broker(0).kill()``,
-    ``pause()``, ``resume()``, ``stop()``, ``start()``, and each has its ``pid``.
+    Brokers can be killed, paused and started again: ``cluster.broker(0).kill()``,
+    ``pause()``, ``resume()``, ``stop()``, ``start()``. Each broker has a ``pid``.
 
-    Its listeners, each there when it is asked for:
+    The listeners, which exist if they are requested:
 
     ============ ==================== ==========================================
     name         there with           who comes in
@@ -49,19 +49,21 @@ class KafkaCluster:
     ============ ==================== ==========================================
 
     Args:
-        brokers: How many. From three on, three of them are controllers too, so that one
-            may be killed; with fewer, broker 0 is the only controller.
+        brokers: The number of brokers. With three or more, three of them are
+            controllers too, so that one may be killed; with fewer, broker 0 is the
+            only controller.
         version: The Kafka version.
-        settings: Broker settings (``server.properties``) beside and above our own.
+        settings: More broker settings (``server.properties``), which override the
+            cluster's own.
         users: Passwords by user name. Users may do only what was granted to them.
         super_users: Names of users that may do everything.
-        tls: Whether to listen for TLS, with a throw-away certificate authority.
+        tls: Whether to listen for TLS, with a temporary certificate authority.
         oauth: Whether to listen for OAUTHBEARER.
-        tiered: Whether topics may have ``remote.storage.enable``; the remote side is
+        tiered: Whether topics may have ``remote.storage.enable``; the remote storage is
             a local folder.
 
     Raises:
-        ClusterError: The arguments make no sense.
+        ClusterError: The arguments are not valid.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class KafkaCluster:
         self._state: Running | None = None
 
     def __enter__(self) -> Self:
-        """Start, as start() does."""
+        """Start the cluster."""
         return self.start()
 
     def __exit__(
@@ -96,22 +98,23 @@ class KafkaCluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop, as stop() does."""
+        """Stop the cluster."""
         self.stop()
 
     def start(self, timeout: float = _START_TIMEOUT_S) -> Self:
-        """Start the brokers and wait until each of them answers and sees all.
+        """Start the brokers, and wait until each of them answers and sees all.
 
         Args:
-            timeout: Seconds that the brokers have for it, once the jars are there.
+            timeout: Seconds that the brokers have for this, without the download of the
+                jars.
 
         Returns:
             The cluster itself.
 
         Raises:
-            ClusterError: It runs already.
+            ClusterError: The cluster is already running.
             JavaNotFoundError: There is no Java to run them.
-            JarsNotFoundError: The jars of this version is not available.
+            JarsNotFoundError: The jars of this version are not available.
             StartError: A broker ended or did not answer in time.
         """
         if self._state:
@@ -120,7 +123,7 @@ class KafkaCluster:
         return self
 
     def stop(self) -> None:
-        """Kill the brokers and remove their data; a second time, do nothing."""
+        """Kill the brokers and remove their data; a second call does nothing."""
         state, self._state = self._state, None
         if state:
             state.workspace.remove()
@@ -137,12 +140,12 @@ class KafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses of the plain listener, whose clients may do everything."""
+        """The addresses of the plain listener, whose clients may do everything."""
         return self.listener(PLAINTEXT.name).bootstrap_servers
 
     @property
     def controller_bootstrap(self) -> str:
-        """Addresses of the controllers' own listener."""
+        """The addresses of the controllers' own listener."""
         return self.listener(CONTROLLER.name).bootstrap_servers
 
     @property
@@ -152,10 +155,10 @@ class KafkaCluster:
         return tuple(each for each in known if each.name != CONTROLLER.name)
 
     def listener(self, name: str) -> Listener:
-        """Look a listener up by name.
+        """Look up a listener by name.
 
         Raises:
-            ClusterError: This cluster has no such listener, or does not run.
+            ClusterError: The cluster has no such listener, or is not running.
         """
         known = self._running.listeners
         if name not in known:
@@ -173,20 +176,21 @@ class KafkaCluster:
         user: str | None = None,
         mechanism: str | None = None,
     ) -> dict[str, Any]:
-        """Write the settings with which a client comes in, password included.
+        """Return the settings with which a client connects, including the password.
 
         Args:
             listener: The listener's name.
             client: ``kafka-python``, ``confluent``, ``aiokafka`` or ``spark``.
-            user: Who, where the listener asks for it.
-            mechanism: Which SASL mechanism, where the listener has several.
+            user: The user, if the listener needs one.
+            mechanism: The SASL mechanism, if the listener has several.
 
         Returns:
             Keyword arguments of kafka-python and aiokafka, the configuration of
             confluent-kafka, or options of Spark's source and sink.
 
         Raises:
-            ClusterError: No such listener, client or user, or a user is missing.
+            ClusterError: There is no such listener, client or user, or a user is
+                missing.
         """
         way = self.listener(listener)
         access = self._blueprint.security.access(way, user, mechanism, self.authority)
@@ -194,7 +198,7 @@ class KafkaCluster:
 
     @property
     def authority(self) -> Path | None:
-        """The certificate that TLS clients are to trust, as PEM; None without TLS."""
+        """The certificate (PEM) that TLS clients must trust; None without TLS."""
         if not self._blueprint.security.tls:
             return None
         return authority_file(self._running.workspace.folder)
@@ -205,22 +209,22 @@ class KafkaCluster:
         return self._running.brokers
 
     def broker(self, node: int) -> Broker:
-        """Look a broker up by its id, counted from 0.
+        """Look up a broker by its id, from 0.
 
         Raises:
-            ClusterError: There is no such broker, or the cluster does not run.
+            ClusterError: There is no such broker, or the cluster is not running.
         """
         if not 0 <= node < len(self.brokers):
             raise ClusterError(f"no broker {node}: ids go to {len(self.brokers) - 1}")
         return self.brokers[node]
 
     def logs(self, node: int = 0) -> str:
-        """Read what a broker printed."""
+        """Return the output of a broker."""
         return self.broker(node).log.read_text(errors="replace")
 
     @property
     def remote_storage(self) -> Path | None:
-        """The folder to which segments move; None without tiered storage."""
+        """The folder into which segments are moved; None without tiered storage."""
         if not self._blueprint.tiered:
             return None
         return self._running.workspace.remote
@@ -233,13 +237,13 @@ class KafkaCluster:
         replication_factor: int | None = None,
         config: Mapping[str, object] | None = None,
     ) -> str:
-        """Create a topic and wait until every serving broker sees its leaders.
+        """Create a topic, and wait until all serving brokers see its leaders.
 
         Args:
-            name: Its name; by default one that nobody else has.
-            partitions: How many.
-            replication_factor: How many copies; by default three, or as many as there
-                are brokers.
+            name: The name. Default: a unique name.
+            partitions: The number of partitions.
+            replication_factor: The number of replicas. Default: three, or the number of
+                brokers if that is less.
             config: Topic settings.
 
         Returns:
@@ -247,7 +251,7 @@ class KafkaCluster:
 
         Raises:
             kafka.errors.KafkaError: The cluster refused.
-            ClusterError: Not every broker knew in time.
+            ClusterError: Not all brokers knew the topic in time.
         """
         factor = replication_factor or min(3, len(self.brokers))
         return topics.create_topic(
@@ -255,28 +259,31 @@ class KafkaCluster:
         )
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until no serving broker knows it any more."""
+        """Delete a topic, and wait until no serving broker knows it any more."""
         topics.delete_topic(self._serving(), name)
 
     def alter_topic(self, name: str, config: Mapping[str, object]) -> None:
-        """Change settings of a topic and wait until every serving broker has them."""
+        """Change settings of a topic, and wait until all serving brokers have them."""
         topics.alter_topic(self._serving(), name, config)
 
     def grant(self, user: str, operation: str, resource: str, name: str) -> None:
-        """Allow a user an operation and wait until every serving broker knows.
+        """Allow a user an operation, and wait until all serving brokers know it.
 
         >>> cluster.grant("bob", "READ", "TOPIC", "orders")  # doctest: +SKIP
 
         Args:
             user: The user's name.
-            operation: Kafka's name of it (``READ``, ``WRITE``, ``DESCRIBE``, ``ALL``).
-            resource: Kafka's name of its kind (``TOPIC``, ``GROUP``, ``CLUSTER``,
-                ``TRANSACTIONAL_ID``).
-            name: Its name; ``*`` is all of them, ``kafka-cluster`` the one cluster.
+            operation: Kafka's name of the operation (``READ``, ``WRITE``, ``DESCRIBE``,
+                ``ALL``).
+            resource: Kafka's name of the kind of resource (``TOPIC``, ``GROUP``,
+                ``CLUSTER``, ``TRANSACTIONAL_ID``).
+            name: The resource's name; ``*`` means all of the kind, and
+                ``kafka-cluster`` is the name of the cluster.
 
         Raises:
             kafka.errors.SecurityDisabledError: The cluster has no users.
-            ClusterError: No such operation or resource, or not known in time.
+            ClusterError: There is no such operation or resource, or not all brokers
+                knew the grant in time.
         """
         acls.grant(self._serving(), acls.Grant(user, operation, resource, name))
 

@@ -22,7 +22,7 @@ _TIMEOUT_S: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A jar as Maven names it."""
+    """The Maven coordinates of a jar."""
 
     group: str
     name: str
@@ -36,21 +36,21 @@ class Artifact:
         return "-".join(filter(None, parts)) + ".jar"
 
     def __str__(self) -> str:
-        """Name it as Maven's commands do."""
+        """Return the coordinates as Maven's commands write them."""
         parts = (self.group, self.name, self.version, self.classifier)
         return ":".join(filter(None, parts))
 
 
 def fetch(artifacts: Sequence[Artifact], folder: Path, *, alone: bool = False) -> None:
-    """Put jars into a folder, within 10 minutes.
+    """Download jars into a folder, within 10 minutes.
 
     Args:
-        artifacts: Which.
+        artifacts: The jars.
         folder: An empty folder.
-        alone: Leave out what they depend on.
+        alone: Whether to leave out their dependencies.
 
     Raises:
-        JarsNotFoundError: They cannot be fetched; says why.
+        JarsNotFoundError: They cannot be downloaded; the text says why.
     """
     wanted = ", ".join(map(str, artifacts))
     try:
@@ -58,7 +58,7 @@ def fetch(artifacts: Sequence[Artifact], folder: Path, *, alone: bool = False) -
     except ModuleNotFoundError as error:
         raise JarsNotFoundError(str(error)) from None
     program = Path(__file__).with_name("jgo_program.py")
-    # -P: or modules beside the program would hide those of the same name elsewhere.
+    # -P: otherwise modules beside the program would hide modules of the same name.
     python = [sys.executable, "-P", "-W", "ignore", str(program)]
     which = "alone" if alone else "all"
     try:

@@ -19,7 +19,7 @@ _TIMEOUT_S = 60
 
 
 def random_cluster_id() -> str:
-    """Make a cluster id; like Kafka's own it does not look like an option."""
+    """Make a cluster id; like Kafka's own, it does not begin with a hyphen."""
     return "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
@@ -30,10 +30,10 @@ def format_storage(
     cluster_id: str,
     options: Sequence[str] = (),
 ) -> None:
-    """Format the data folders of all nodes, side by side.
+    """Format the data folders of all nodes in parallel.
 
     Raises:
-        StartError: Kafka refused, most likely a setting; with what it said.
+        StartError: Kafka refused, most likely a setting; the text has its output.
     """
     log = workspace.folder / "format.log"
     processes = []

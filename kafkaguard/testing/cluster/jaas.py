@@ -13,7 +13,7 @@ _MODULES = {
 
 
 def login(mechanism: str, **options: str) -> str:
-    """Write the entry of a SASL mechanism; quotes and escapes are those of JSON."""
+    """Make the entry of a SASL mechanism; quotes and escapes are as in JSON."""
     module = f"org.apache.kafka.common.security.{_MODULES[mechanism]} required"
     quoted = (
         f" {key}={json.dumps(value, ensure_ascii=False)}"
@@ -23,5 +23,5 @@ def login(mechanism: str, **options: str) -> str:
 
 
 def unsecured_login(subject: str) -> str:
-    """Write the entry that makes an unsigned OAUTHBEARER token for a subject."""
+    """Make the entry that creates an unsigned OAUTHBEARER token for a subject."""
     return login("OAUTHBEARER", unsecuredLoginStringClaim_sub=subject)

@@ -1,8 +1,9 @@
-"""Kafka's jars: their folder, and a check that they are complete.
+"""Find Kafka's jars, and check that they are complete.
 
-Sequence of a first use: take the cache's lock, look again, fetch into a folder beside
-the final one, open every jar, write the list of names and sizes, rename. A process that
-waited for the lock finds the work done; one that died leaves nothing that looks whole.
+The first use takes the cache's lock, checks again, downloads into a folder beside the
+final one, opens each jar, writes the list of names and sizes, and renames the folder. A
+process that waited for the lock finds the jars. A process that died leaves no folder
+that seems complete.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _CLOSED_NETWORK = (
 
 
 def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
-    """Find the jars of a Kafka broker, fetching them on first use.
+    """Find the jars of a Kafka broker; the first use downloads them.
 
-    ``KAFKAGUARD_KAFKA_JARS`` names a folder that is taken as it is (or its sub-folder
-    named after the version). Otherwise the jars, 43 MB, are fetched once from Maven
-    Central, or the mirror whose address ``KAFKAGUARD_MAVEN_REPOSITORY`` holds, and kept
-    in ``KAFKAGUARD_CACHE``, else in ``kafkaguard`` below ``XDG_CACHE_HOME``
-    (``~/.cache``).
+    ``KAFKAGUARD_KAFKA_JARS`` names a folder that is used as it is (or its sub-folder
+    with the version's name). Otherwise the jars, 43 MB, are downloaded once from Maven
+    Central, or from the mirror whose address is in ``KAFKAGUARD_MAVEN_REPOSITORY``.
+    They are kept in ``KAFKAGUARD_CACHE``, or else in ``kafkaguard`` below
+    ``XDG_CACHE_HOME`` (``~/.cache``).
 
     Args:
         version: The Kafka version, such as ``4.3.1``.
@@ -51,7 +52,8 @@ def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
         The folder; ``java -cp 'FOLDER/*'`` uses it.
 
     Raises:
-        JarsNotFoundError: No such version, no way to fetch it, or an incomplete folder.
+        JarsNotFoundError: There is no such version, the download failed, or the folder
+            is incomplete.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise JarsNotFoundError(
@@ -64,10 +66,11 @@ def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
 
 
 def tiered_jars(version: str) -> Path:
-    """Find the jar with which Kafka's own tests play a remote storage.
+    """Find the jar that Kafka's own tests use as remote storage.
 
     Raises:
-        JarsNotFoundError: It is not published for this version, or is not available.
+        JarsNotFoundError: It is not published for this version, or cannot be
+            downloaded.
     """
     storage = _kafka("kafka-storage", version, "test")
     if given := _given_folder(version):

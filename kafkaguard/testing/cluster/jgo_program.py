@@ -1,7 +1,7 @@
-"""A program that downloads jars; arguments: folder, ``alone`` or ``all``, names.
+"""A program that downloads jars; its arguments: folder, ``alone`` or ``all``, names.
 
-It is a process of its own, since jgo bounds no download as a whole, and leaves sockets
-to the garbage collector, which a test run that takes warnings for errors would notice.
+It is a process of its own for two reasons. jgo has no time limit for a whole download.
+And jgo does not close its sockets, which fails a test run with warnings as errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PARALLEL: Final = 8
 
 
 class _Strict(logging.Handler):
-    """Refuses a jar whose checksum is wrong; jgo only warns of it."""
+    """Refuses a jar with a wrong checksum; jgo only logs a warning."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if "hecksum mismatch" in record.getMessage():
@@ -40,7 +40,7 @@ class _Strict(logging.Handler):
 def _fetch(scratch: str, names: list[str], *, alone: bool) -> list[Path]:
     mirror = os.environ.get("KAFKAGUARD_MAVEN_REPOSITORY")
     context = MavenContext(
-        # A new folder each time, as jgo takes half a file for a whole one.
+        # A new folder each time, because jgo takes a partial file for a complete one.
         repo_cache=Path(tempfile.mkdtemp(dir=scratch)),
         remote_repos={"mirror": mirror} if mirror else None,
         timeout=_ANSWER_TIMEOUT_S,
@@ -53,7 +53,7 @@ def _fetch(scratch: str, names: list[str], *, alone: bool) -> list[Path]:
 
 
 def main(folder: str, which: str, *names: str) -> None:
-    """Fetch, then put everything into the folder."""
+    """Download the jars, then move them into the folder."""
     logging.getLogger("jgo").addHandler(_Strict(logging.WARNING))
     with tempfile.TemporaryDirectory(dir=Path(folder).parent) as scratch:
         for jar in _fetch(scratch, [*names], alone=which == "alone"):

@@ -32,7 +32,7 @@ _RUN_ONCE_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """What a cluster is to be."""
+    """The definition of a cluster."""
 
     brokers: int = 1
     version: str = DEFAULT_VERSION
@@ -43,7 +43,7 @@ class Blueprint:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A cluster that runs."""
+    """A running cluster."""
 
     cluster_id: str
     workspace: Workspace
@@ -52,10 +52,10 @@ class Running:
 
 
 def launch(blueprint: Blueprint, timeout: float) -> Running:
-    """Start the brokers and wait until each of them sees all.
+    """Start the brokers, and wait until each of them sees all.
 
     Raises:
-        ClusterError: It could not be done; nothing is left behind.
+        ClusterError: The start failed; everything was cleaned up.
     """
     runtime = Runtime.of(blueprint.version, tiered=blueprint.tiered)
     return _launch(blueprint, with_archive(runtime, _run_once), timeout)

@@ -16,9 +16,9 @@ class Listener:
     """One listener of every broker.
 
     Attributes:
-        name: Its name, as in the broker's settings.
-        security_protocol: Kafka's word for how it is secured.
-        mechanisms: The SASL mechanisms that it takes; the first is what clients get.
+        name: Its name in the broker's settings.
+        security_protocol: Kafka's name of the security protocol.
+        mechanisms: The SASL mechanisms that it accepts; the first is the default.
         addresses: ``host:port`` by broker id.
     """
 
@@ -29,7 +29,7 @@ class Listener:
 
     @property
     def bootstrap_servers(self) -> str:
-        """All addresses, as clients take them."""
+        """All addresses, separated by commas."""
         return ",".join(self.addresses)
 
 
@@ -38,7 +38,7 @@ CONTROLLER = Listener("CONTROLLER", "PLAINTEXT")
 
 
 def on_free_ports(kinds: Sequence[Listener], sizes: Sequence[int]) -> list[Listener]:
-    """Give each kind of listener as many addresses as it is to have."""
+    """Give each listener its number of addresses, on free ports."""
     ports = iter(free_ports(sum(sizes)))
     return [
         Listener(

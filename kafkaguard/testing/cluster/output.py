@@ -11,7 +11,7 @@ _NOISE = re.compile(r" INFO |^\s+(at |\.\.\. \d+ more)")
 
 
 def quote(log: str) -> str:
-    """Quote the first error and what it caused, else the end; no stack frames."""
+    """Quote the first error and its consequences, or the end, without stack frames."""
     lines = log.splitlines()
     if failed := [*dropwhile(lambda line: not _ERROR.search(line), lines)]:
         telling = [line for line in failed if not _NOISE.search(line)]

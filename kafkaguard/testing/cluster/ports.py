@@ -6,15 +6,15 @@ import random
 import socket
 
 HOST = "127.0.0.1"
-# Below the range from which systems give ports to outgoing connections, so that a
-# broker that was stopped finds its port free again.
+# Below the range of ports for outgoing connections, so that the port of a stopped
+# broker stays free.
 _RANGE = range(20_000, 32_000)
-# Not the shared generator: test runners seed it alike in each of their processes.
+# Not the shared generator: test runners give it the same seed in all processes.
 _random = random.SystemRandom()
 
 
 def free_ports(count: int) -> list[int]:
-    """Choose distinct ports on which nothing listens now."""
+    """Choose different ports on which nothing listens now."""
     chosen: list[int] = []
     while len(chosen) < count:
         port = _random.choice(_RANGE)

@@ -15,12 +15,12 @@ _QUORUM = 3
 
 
 def controllers(brokers: int) -> range:
-    """Which brokers are controllers too: three where one may be lost, else one."""
+    """Return which brokers are controllers too: three if there are enough, or one."""
     return range(_QUORUM if brokers >= _QUORUM else 1)
 
 
 def cluster_settings(brokers: int) -> dict[str, object]:
-    """Settings that make a cluster for tests: small, quick to react, no surprises."""
+    """Return settings for a small test cluster that reacts fast."""
     replicas = min(3, brokers)
     return {
         "auto.create.topics.enable": "false",
@@ -43,7 +43,7 @@ def cluster_settings(brokers: int) -> dict[str, object]:
 def node_settings(
     node: int, folder: Path, listeners: Sequence[Listener], controller: Listener
 ) -> dict[str, object]:
-    """Settings that tell one broker from the others."""
+    """Return the settings that differ between brokers."""
     voters = range(len(controller.addresses))
     own = [*listeners, controller] if node in voters else listeners
     return {
@@ -63,7 +63,7 @@ def node_settings(
 
 
 def render(settings: Mapping[str, object]) -> str:
-    """Write settings as a Java properties file, which is ASCII with JSON's escapes."""
+    """Format settings as a Java properties file: ASCII, with the escapes of JSON."""
     lines = (f"{key}={json.dumps(str(value))[1:-1]}" for key, value in settings.items())
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
 """Requests to single brokers over the plain listener.
 
-A client would choose a broker and hide what each of them knows; a cluster is ready when
-every one of them knows.
+A normal client chooses a broker and hides what the others know. But a cluster is ready
+only when all brokers know a change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def ask(
     version: int,
     timeout: float = _PROBE_TIMEOUT_S,
 ) -> Any:
-    """Send a request of kafka-python's protocol engine; return the decoded answer.
+    """Send a request of kafka-python's protocol engine, and return the decoded answer.
 
     Raises:
         OSError: The broker cannot be reached, or does not answer within the timeout.
@@ -45,11 +45,11 @@ def ask(
 def change(
     addresses: Sequence[str], request: Any, response: Any, version: int, items: str
 ) -> None:
-    """Send a request that changes something to one broker, which knows the controller.
+    """Send a request for a change to one broker, which forwards it to the controller.
 
     Raises:
         kafka.errors.BrokerResponseError: The controller refused an item.
-        ClusterError: No broker serves, or this one does not answer.
+        ClusterError: No broker is running, or this one does not answer.
     """
     from kafka.errors import for_code
 
@@ -84,7 +84,7 @@ def metadata(address: str, topics: Iterable[str] = ()) -> Any:
 
 
 def knows_brokers(address: str, expected: set[int]) -> bool:
-    """Ask whether a broker answers and sees all of the expected brokers as alive."""
+    """Return whether a broker answers and sees all expected brokers as alive."""
     from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
     try:
@@ -98,10 +98,10 @@ def knows_brokers(address: str, expected: set[int]) -> bool:
 def wait_for_all(
     addresses: Sequence[str], knows: Callable[[str], bool], what: str
 ) -> None:
-    """Wait until each of the brokers at these addresses knows something.
+    """Wait until the brokers at all of these addresses know something.
 
     Raises:
-        ClusterError: Not all of them did in time.
+        ClusterError: Not all of them knew it in time.
     """
 
     def known(address: str) -> bool:
@@ -119,7 +119,7 @@ def wait_for_all(
 
 
 def wait_for(condition: Callable[[], bool], timeout: float) -> bool:
-    """Ask again and again until a condition holds; False if it never did in time."""
+    """Check a condition repeatedly until it holds; False if it does not in time."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() >= deadline:

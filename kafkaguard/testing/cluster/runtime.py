@@ -11,7 +11,8 @@ from kafkaguard.testing.cluster.java import java
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Brokers of tests live for seconds: start fast, stay small, leave no file elsewhere.
+# Test brokers live for seconds: they must start fast, stay small, and write no files
+# elsewhere.
 _JVM_OPTIONS = (
     "-Xmx384m",
     "-XX:+UseSerialGC",
@@ -31,7 +32,7 @@ class Runtime:
     Attributes:
         java: The executable.
         jars: Folders of jars, the broker's own first.
-        options: What Java is told beside our usual options.
+        options: More options for Java, beside the usual ones.
     """
 
     java: Path
@@ -40,15 +41,15 @@ class Runtime:
 
     @classmethod
     def of(cls, version: str, *, tiered: bool) -> Runtime:
-        """Find what a Kafka version needs, fetching its jars on first use."""
-        executable = java()  # before the jars: fetching them takes its time
+        """Find Java and the jars of a Kafka version, downloaded on first use."""
+        executable = java()  # before the jars, because their download is slow
         jars = [kafka_jars(version)]
         if tiered:
             jars.append(tiered_jars(version))
         return cls(executable, tuple(jars))
 
     def command(self, main_class: str, *arguments: str) -> list[str]:
-        """Say how to run a class of Kafka's."""
+        """Return the command that runs a Kafka class."""
         classpath = ":".join(f"{folder}/*" for folder in self.jars)
         options = [*_JVM_OPTIONS, *self.options, "-cp", classpath]
         return [str(self.java), *options, main_class, *arguments]

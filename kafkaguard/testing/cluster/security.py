@@ -32,10 +32,10 @@ OAUTHBEARER = Listener("OAUTHBEARER", "SASL_PLAINTEXT", ("OAUTHBEARER",))
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What beside the plain listener was asked for.
+    """The requested security, beside the plain listener.
 
-    Whoever comes without a user name, over the plain or the TLS listener, may do
-    everything; users only what was granted to them.
+    Clients without a user name, on the plain or the TLS listener, may do everything.
+    Users may do only what was granted to them.
     """
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -44,7 +44,7 @@ class Security:
     oauth: bool = False
 
     def check(self) -> None:
-        """Refuse what no broker could be told.
+        """Raise an error for settings that a broker cannot have.
 
         Raises:
             ClusterError: A user's name or password cannot be used, or a package that
@@ -69,7 +69,7 @@ class Security:
                 raise ClusterError(f"user {name!r} has an empty password")
 
     def listeners(self) -> list[Listener]:
-        """Say which listeners the brokers have."""
+        """Return the listeners of the brokers."""
         wanted = {
             PLAINTEXT: True,
             SASL_PLAIN: self.users,
@@ -81,7 +81,7 @@ class Security:
         return [listener for listener, asked in wanted.items() if asked]
 
     def settings(self, folder: Path) -> dict[str, object]:
-        """Make the broker settings, and the certificates that they name."""
+        """Return the broker settings, and write the certificates that they name."""
         settings: dict[str, object] = {}
         for listener in self.listeners():
             settings.update(self._sasl_settings(listener))
@@ -95,7 +95,7 @@ class Security:
         return settings
 
     def format_options(self) -> list[str]:
-        """Say how to make the SCRAM users while the brokers' folders are formatted."""
+        """Return the format options that create the SCRAM users."""
         return [
             f"--add-scram={mechanism}=[{_scram_credential(name, password, digest)}]"
             for name, password in self.users.items()
@@ -109,10 +109,10 @@ class Security:
         mechanism: str | None,
         authority: Path | None,
     ) -> Access:
-        """Collect what a client needs to come in through a listener.
+        """Collect what a client needs to connect to a listener.
 
         Raises:
-            ClusterError: No such user or mechanism, or no user where one must be.
+            ClusterError: There is no such user or mechanism, or a user is missing.
         """
         known = listener.mechanisms
         mechanism = mechanism or next(iter(known), None)
@@ -165,12 +165,12 @@ class Security:
 
 
 def authority_file(folder: Path) -> Path:
-    """Say where the authority's certificate lies, which clients trust."""
+    """Return the file of the authority's certificate, which clients trust."""
     return folder / "ca.pem"
 
 
 def _scram_credential(name: str, password: str, digest: str) -> str:
-    """Salt a password here, so that it is on no command line."""
+    """Salt a password here, so that the password is not on a command line."""
     salt = os.urandom(16)
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, _SCRAM_ITERATIONS)
     return (

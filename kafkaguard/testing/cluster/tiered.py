@@ -13,7 +13,7 @@ _STORAGE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 
 
 def tiered_settings(remote: Path, brokers: int) -> dict[str, object]:
-    """Make the broker settings; segments move within seconds, not minutes."""
+    """Return the broker settings; segments move within seconds, not minutes."""
     return {
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name": _STORAGE,

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def check_packages() -> None:
-    """Find out before anything starts whether certificates can be made.
+    """Check that certificates can be made, before anything starts.
 
     Raises:
-        ClusterError: A package is missing; names it and the extra.
+        ClusterError: A package is missing; the text names it and the extra.
     """
     try:
         require("TLS", "testing", "trustme", "cryptography")
@@ -25,7 +25,7 @@ def check_packages() -> None:
 
 
 def write_certificates(authority_file: Path, keystore_file: Path) -> None:
-    """Write the authority's certificate, and the brokers' key with theirs, as PEM."""
+    """Write the authority's certificate, and the brokers' key and certificate (PEM)."""
     import trustme
 
     authority = trustme.CA()
@@ -36,7 +36,7 @@ def write_certificates(authority_file: Path, keystore_file: Path) -> None:
 
 
 def _pkcs8(key: bytes) -> bytes:
-    """Convert a private key to the one form that Kafka reads."""
+    """Convert a private key to PKCS #8, the only format that Kafka reads."""
     from cryptography.hazmat.primitives import serialization
 
     return serialization.load_pem_private_key(key, password=None).private_bytes(

@@ -1,4 +1,4 @@
-"""Create and change topics; returns when every broker knows."""
+"""Create and change topics, and wait until all brokers know the change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _TIMEOUT_MS = 20_000
-_LATEST = -1  # the timestamp that stands for the end
+_LATEST = -1  # the timestamp that means the end of the log
 _SET = 0  # the config_operation that replaces a value
 
 
@@ -22,7 +22,7 @@ def create_topic(
     replication_factor: int,
     config: Mapping[str, object],
 ) -> str:
-    """Create a topic and wait until every broker sees leaders of all its partitions."""
+    """Create a topic, and wait until all brokers see leaders of all its partitions."""
     from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 
     name = name or f"topic-{uuid.uuid4().hex[:12]}"
@@ -47,7 +47,7 @@ def create_topic(
 
 
 def delete_topic(addresses: Sequence[str], name: str) -> None:
-    """Delete a topic and wait until no broker knows it any more."""
+    """Delete a topic, and wait until no broker knows it any more."""
     from kafka.protocol.admin import DeleteTopicsRequest, DeleteTopicsResponse
 
     topic = DeleteTopicsRequest.DeleteTopicState(name=name)
@@ -63,7 +63,7 @@ def delete_topic(addresses: Sequence[str], name: str) -> None:
 def alter_topic(
     addresses: Sequence[str], name: str, config: Mapping[str, object]
 ) -> None:
-    """Change settings of a topic and wait until every broker has them."""
+    """Change settings of a topic, and wait until all brokers have them."""
     from kafka.admin import ConfigResourceType
     from kafka.protocol.admin import (
         IncrementalAlterConfigsRequest,
@@ -83,13 +83,13 @@ def alter_topic(
 
 
 def _led(address: str, name: str) -> int:
-    """Count the partitions that a broker knows and that have a leader."""
+    """Count the partitions with a leader that a broker knows."""
     (topic,) = metadata(address, [name]).topics
     return sum(each.error_code == 0 for each in topic.partitions)
 
 
 def _leads(address: str, name: str, partitions: int) -> int:
-    """Count the partitions that a broker leads by now, which it is told of later."""
+    """Count the partitions that a broker leads; it learns this after the metadata."""
     from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
     wanted = ListOffsetsRequest.ListOffsetsTopic(

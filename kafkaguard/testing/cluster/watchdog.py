@@ -1,9 +1,10 @@
 """A process that stops the brokers if the test process dies.
 
-It reads from a pipe that only its parent holds open. ``+PID`` names a process that must
-not outlive the parent, ``-PID`` one that has ended. When the pipe ends, whatever the
-reason (a normal end, SIGTERM, SIGKILL), it kills the processes still named and removes
-the folder. It runs this file by its path, so it imports the standard library only.
+It reads from a pipe that only its parent holds open. ``+PID`` announces a process that
+must not outlive the parent, ``-PID`` a process that has ended. When the pipe ends, for
+any reason (a normal end, SIGTERM, SIGKILL), the watchdog kills the announced processes
+that have not ended, and removes the folder. This file is run by its path, so it imports
+only the standard library.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LONGEST_REMOVAL_S = 10
 
 
 def survivors(lines: Iterable[str]) -> set[int]:
-    """Read announcements to their end: which processes were named and never ended."""
+    """Read all lines; return the announced processes that have not ended."""
     running: set[int] = set()
     for line in lines:
         change = running.add if line.startswith("+") else running.discard
@@ -33,7 +34,7 @@ def survivors(lines: Iterable[str]) -> set[int]:
 
 
 def clean_up(pids: set[int], folder: Path) -> None:
-    """Kill the processes and remove the folder, though they may still write to it."""
+    """Kill the processes and remove the folder, to which they may still write."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LONGEST_END_S = 15
-# The process announces itself on the pipe to the watchdog before it becomes what it is
-# to be, so there is no moment at which it runs and nobody would end it.
+# The process announces itself to the watchdog before it runs its command, so that the
+# watchdog can end it at any time.
 _ANNOUNCED = 'echo "+$$" && exec "$@" >&2'
 
 
@@ -40,15 +40,15 @@ class Workspace:
 
     @property
     def remote(self) -> Path:
-        """The folder that plays the remote storage."""
+        """The folder that is used as remote storage."""
         return self.folder / "remote"
 
     def properties(self, node: int) -> Path:
-        """Say where a broker's settings lie."""
+        """Return the file of a broker's settings."""
         return self.folder / f"broker-{node}.properties"
 
     def spawn(self, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-        """Start a process, out of reach of Ctrl-C, whose output is added to a log."""
+        """Start a process that Ctrl-C does not reach; its output is added to a log."""
         with log.open("ab") as output:
             process = subprocess.Popen(
                 ["/bin/sh", "-c", _ANNOUNCED, "sh", *command],
@@ -62,10 +62,10 @@ class Workspace:
         return process
 
     def reap(self, process: subprocess.Popen[bytes], timeout: float) -> int:
-        """Wait for a process's end and tell the watchdog that it is over.
+        """Wait for the end of a process, and report the end to the watchdog.
 
         Raises:
-            subprocess.TimeoutExpired: It still runs.
+            subprocess.TimeoutExpired: The process is still running.
         """
         code = process.wait(timeout)
         if process in self._processes:
@@ -74,7 +74,7 @@ class Workspace:
         return code
 
     def remove(self) -> None:
-        """Kill what still runs and remove the folder; the second time, do nothing."""
+        """Kill running processes and remove the folder; a second call does nothing."""
         for process in self._processes:
             process.kill()
         for process in [*self._processes]:
@@ -84,7 +84,7 @@ class Workspace:
         self._watchdog.wait(_LONGEST_END_S)
 
     def close_pipe(self) -> None:
-        """End the pipe to the watchdog, which then cleans up what there is."""
+        """Close the pipe to the watchdog, which then cleans up."""
         if self._watchdog.stdin:
             with contextlib.suppress(BrokenPipeError):
                 self._watchdog.stdin.close()
@@ -99,7 +99,7 @@ _open_workspaces: weakref.WeakSet[Workspace] = weakref.WeakSet()
 
 
 def _close_pipes() -> None:
-    """Keep a forked child from holding pipes open after its parent's end."""
+    """Close the pipes in a forked child, which may live longer than its parent."""
     for workspace in _open_workspaces:
         workspace.close_pipe()
 

@@ -21,12 +21,12 @@ Breakage = Literal["drop", "close", "reset", "cut", "garble"]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error to put into an answer.
+    """An error to insert into an answer.
 
     Attributes:
-        kind: The level at which it is put.
+        kind: The level of the error in the answer.
         error: The fields to set.
-        match: Says which items are meant.
+        match: Selects the items.
     """
 
     kind: str
@@ -36,19 +36,19 @@ class Refusal:
 
 @dataclass(slots=True)
 class Plan:
-    """What is done with one request and its answer.
+    """What the proxy does with one request and its answer.
 
     Attributes:
         request: The request.
         exchange: Its entry in the journal.
-        layout: Where its answer has items and errors; None if that is not known.
-        withheld: Items that the broker does not get to see.
+        layout: The places of items and errors in its answer; None if unknown.
+        withheld: Items that the broker does not receive.
         answered: The client expects an answer.
-        made_here: The answer is made by the proxy, without the broker.
-        waits: The broker was asked and will answer.
+        made_here: The proxy makes the answer, without the broker.
+        waits: The request was sent to the broker, which will answer.
         breakage: How the exchange is broken off.
-        written: A breakage comes after the broker has answered.
-        down: Seconds for which the broker is taken away.
+        written: The exchange is broken off after the broker has answered.
+        down: Seconds for which the broker cannot be reached.
     """
 
     request: Request
@@ -71,17 +71,17 @@ class Plan:
 
     @property
     def shapes_answer(self) -> bool:
-        """Whether the answer is another than the broker's."""
+        """Whether the answer differs from the broker's."""
         shaped = self.refusals or self.edits or self.empty
         return bool(shaped) or self.throttle is not None
 
 
 class Action(Protocol):
-    """What a fault does."""
+    """The effect of a fault."""
 
     @property
     def exclusive(self) -> bool:
-        """Whether no other such action is applied to the same items."""
+        """Whether no other exclusive action may be applied to the same items."""
         ...
 
     def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:
@@ -101,7 +101,7 @@ class Fail:
     exclusive: ClassVar[bool] = True
 
     def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:
-        """Put the error where a broker puts it, or where ``at`` says."""
+        """Set the error where a broker sets it, or at the place ``at``."""
         layout = plan.layout
         if layout is None:
             return False
@@ -134,21 +134,21 @@ class Fail:
         return fields
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Describe the action in words."""
         after = " after the broker did the work" if self.written else ""
         return f"fail with {code_name(self.code)}({self.code}){after}"
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Hold a request or its answer back."""
+    """Delay a request or its answer."""
 
     seconds: float
     before: bool = False
     exclusive: ClassVar[bool] = False
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
-        """Add to the waiting time."""
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
+        """Add to the delay."""
         if self.before:
             plan.delay_before += self.seconds
         else:
@@ -156,7 +156,7 @@ class Delay:
         return True
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Describe the action in words."""
         what = "request" if self.before else "answer"
         return f"delay the {what} by {self.seconds:g} s"
 
@@ -168,13 +168,13 @@ class Throttle:
     seconds: float
     exclusive: ClassVar[bool] = False
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
         """Set ``throttle_time_ms``."""
         plan.throttle = self.seconds
         return plan.layout is not None
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Describe the action in words."""
         return f"throttle by {self.seconds:g} s"
 
 
@@ -187,15 +187,15 @@ class Break:
     damage: Callable[[bytes], bytes] | None = None
     exclusive: ClassVar[bool] = True
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
-        """Note how; the first breakage counts."""
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
+        """Record how; the first breakage counts."""
         if plan.breakage is not None:
             return False
         plan.breakage, plan.written, plan.damage = self.how, self.written, self.damage
         return True
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Describe the action in words."""
         when = "after" if self.written else "before"
         return f"{self.how} {when} the broker did the work"
 
@@ -207,14 +207,14 @@ class Empty:
     written: bool = True
     exclusive: ClassVar[bool] = True
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
         """Empty the answer."""
         plan.empty = True
         plan.made_here = plan.made_here or not self.written
         return plan.layout is not None
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Describe the action in words."""
         return "answer empty"
 
 
@@ -225,36 +225,36 @@ class Edit:
     function: Callable[[Any], None]
     exclusive: ClassVar[bool] = False
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
-        """Note the function."""
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
+        """Record the function."""
         plan.edits.append(self.function)
         return plan.layout is not None
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Describe the action in words."""
         return f"edit by {getattr(self.function, '__name__', 'a function')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """Take the broker away that the request was sent to."""
+    """Make the request's broker unreachable for some time."""
 
     seconds: float
     exclusive: ClassVar[bool] = True
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
-        """Note for how long."""
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
+        """Record for how long."""
         plan.down = self.seconds
         return True
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Describe the action in words."""
         return f"take the broker away for {self.seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Let an API look as if it had these versions only; applied without requests.
+    """Offer only these versions of an API; takes effect without requests too.
 
     Args:
         low: The lowest version.
@@ -265,22 +265,22 @@ class Versions:
     high: int
     exclusive: ClassVar[bool] = False
 
-    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - the protocol of actions
-        """Close the connection of a request outside of the versions, as a broker."""
+    def apply(self, plan: Plan, items: list[Item], match: Match) -> bool:  # noqa: ARG002 - part of the protocol
+        """Close the connection of a request in another version, as a broker does."""
         if self.low <= plan.request.version <= self.high:
             return False
         plan.breakage, plan.written = "close", False
         return True
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Describe the action in words."""
         if self.high < self.low:
             return "hide the API"
         return f"offer versions {self.low} to {self.high}"
 
 
 def cut(keep: int | None) -> Callable[[bytes], bytes]:
-    """Return what cuts a frame off after some bytes; by default in its middle."""
+    """Return a function that cuts a frame after ``keep`` bytes; default: its half."""
 
     def damage(frame: bytes) -> bytes:
         return frame[: len(frame) // 2 if keep is None else keep]
@@ -289,7 +289,7 @@ def cut(keep: int | None) -> Callable[[bytes], bytes]:
 
 
 def garble(seed: int | None) -> Callable[[bytes], bytes]:
-    """Return what overwrites the body of a frame with noise, its length kept."""
+    """Return a function that overwrites a frame's body with noise of equal length."""
     dice = random.Random(seed)  # noqa: S311 - chaos is no secret
     kept = 8  # the length and the correlation id
 

@@ -1,8 +1,8 @@
 """Rewrite brokers' addresses in answers.
 
-A client goes where these say, so each must name the proxy: the brokers of Metadata and
-DescribeCluster, the coordinators of FindCoordinator, and the new leaders that Produce
-and Fetch name since KIP-951.
+A client connects to the addresses in answers, so each of them must be the proxy's: the
+brokers in Metadata and DescribeCluster, the coordinators in FindCoordinator, and the
+new leaders in Produce and Fetch (since KIP-951).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LISTS: Final = {
     60: "brokers",
 }
 _FIND_COORDINATOR: Final = 10
-#: APIs whose answers can carry addresses.
+#: APIs whose answers can contain addresses.
 CARRIERS: Final = frozenset(_LISTS)
 
 

@@ -1,8 +1,9 @@
 """One client's connection to one broker.
 
-Three tasks share it: one takes the client's requests and passes them on, one takes the
-broker's answers, one gives answers to the client, in the order of the requests as Kafka
-demands. The first to end ends the connection, with a reason for the journal.
+Three tasks share a connection: one reads the client's requests and forwards them, one
+reads the broker's answers, and one sends answers to the client, in the order of the
+requests, which Kafka requires. When one task ends, the connection ends, with a reason
+for the journal.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.testing")
 
-#: How much of a frame is buffered before the other side is slowed down.
+#: Bytes of a frame that are buffered before the other side is slowed down.
 BUFFER_BYTES: Final = 1 << 21
 _CONNECT_TIMEOUT_S: Final = 10.0
 _CLOSE_TIMEOUT_S: Final = 2.0
@@ -36,7 +37,7 @@ _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Shared(Protocol):
-    """What all connections share: the hub of the proxy."""
+    """The state that all connections share: the hub of the proxy."""
 
     journal: Journal
     max_bytes: int
@@ -45,23 +46,23 @@ class Shared(Protocol):
         """Connect to a broker."""
 
     def plan(self, frame: bytes, listener: Listener, connection: int) -> Plan:
-        """Read a request, note it and decide what is done with it."""
+        """Read a request, record it, and decide what to do with it."""
 
     async def answer(self, plan: Plan, raw: bytes | None, listener: Listener) -> Answer:
-        """Make the answer that the client gets of the broker's, or of nothing."""
+        """Make the client's answer from the broker's answer, or without one."""
 
     def take_down(self, listener: Listener, seconds: float) -> None:
-        """Take a broker away for some seconds."""
+        """Make a broker unreachable for some seconds."""
 
 
 class Connection:
-    """A client's connection and the one to the broker behind it.
+    """A client's connection, and the proxy's own to the broker.
 
     Args:
-        number: For the journal.
-        hub: What all connections share.
-        listener: Where the client came in.
-        client: Its streams.
+        number: The number in the journal.
+        hub: The shared state.
+        listener: The listener to which the client connected.
+        client: The client's streams.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Connection:
         self._reset = False
 
     async def run(self) -> None:
-        """Serve the connection to its end, and note why it ended."""
+        """Serve the connection to its end, and record why it ended."""
         reason = ""
         try:
             reason = await self._serve()
@@ -96,7 +97,7 @@ class Connection:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 upstream = await self._hub.dial(host, port)
-        except OSError as error:  # a TimeoutError is one
+        except OSError as error:  # includes TimeoutError
             return f"no connection to the broker at {host}:{port}: {error!r}"
         self._from_broker, self._to_broker = upstream
         try:
@@ -163,7 +164,7 @@ class Connection:
                 return ended
 
     async def _give(self, plan: Plan, answer: Answer | None) -> str | None:
-        """Pass an answer on, or break off; a reason if the connection ends."""
+        """Forward an answer, or break off; return the reason if the connection ends."""
         self._mute = self._mute or plan.breakage == "drop"
         if plan.breakage in {"close", "reset"}:
             self._reset = plan.breakage == "reset"
@@ -217,6 +218,6 @@ async def _close(writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await writer.wait_closed()
     except TimeoutError:
-        writer.transport.abort()  # the other side does not take what is left
+        writer.transport.abort()  # the other side does not read the rest
     except OSError:
         pass  # it is closed all the same

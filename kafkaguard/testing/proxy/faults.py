@@ -19,16 +19,16 @@ _log = logging.getLogger("kafkaguard.testing")
 
 @dataclass
 class Fault:
-    """A fault that was set; counts how often it was applied.
+    """A fault, which counts how often it was applied.
 
     Args:
-        match: Which requests it meets.
-        action: What it does.
-        times: How often at most; None forever.
-        skip: How many matching requests it lets pass first.
-        rate: The share of matching requests that it is applied to, 0 to 1.
+        match: Selects the requests.
+        action: The effect.
+        times: How often it is applied at most; None: no limit.
+        skip: How many matching requests pass before the first one.
+        rate: The share of matching requests to which it is applied, 0 to 1.
         seed: Makes the choice of that share repeatable.
-        owner: Removes it.
+        owner: The owner, which removes it.
     """
 
     match: Match
@@ -42,19 +42,19 @@ class Fault:
     """How often it was applied."""
 
     def __post_init__(self) -> None:
-        """Seed the dice."""
+        """Seed the random numbers."""
         self._dice = random.Random(self.seed)  # noqa: S311 - chaos is no secret
         self._seen = 0
 
     @property
     def spent(self) -> bool:
-        """Whether it was applied as often as it may be."""
+        """Whether it was applied as often as ``times`` allows."""
         return self.times is not None and self.fired >= self.times
 
     def meant(self, request: Request) -> list[Item] | None:
-        """Return the items of a request that are meant; None if it is not meant now.
+        """Return the selected items of a request; None if it is not selected now.
 
-        Every matching request counts, also one that another fault decides about.
+        All matching requests count, also those that another fault decides about.
         """
         if self.spent or not self.match.meets(request):
             return None
@@ -64,20 +64,20 @@ class Fault:
         return items if self._is_due() else None
 
     def remove(self) -> None:
-        """Take the fault away."""
+        """Remove the fault."""
         if self.owner is not None:
             self.owner(self)
 
     def __enter__(self) -> Self:
-        """Return itself; it is taken away at the end of the block."""
+        """Return the fault, which is removed at the end of the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take the fault away."""
+        """Remove the fault."""
         self.remove()
 
     def __str__(self) -> str:
-        """Return what it does, in words."""
+        """Describe the fault in words."""
         return str(self.action)
 
     def _is_due(self) -> bool:

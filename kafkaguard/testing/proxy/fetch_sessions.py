@@ -1,6 +1,6 @@
-"""Partitions of a Fetch within a session (KIP-227), which does not name them.
+"""Partitions of a Fetch in a session (KIP-227), which does not name all of them.
 
-A session's first request names all partitions; the later ones only what has changed.
+A session's first request names all partitions, later ones only the changes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class FetchSessions:
         self._items: OrderedDict[int, dict[Keys, Item]] = OrderedDict()
 
     def asked(self, body: Any, named: Iterable[Item]) -> list[Item]:
-        """Return all that a request asks for.
+        """Return all partitions that a request fetches.
 
         Args:
             body: The decoded request.
-            named: What it names.
+            named: The partitions that the request names.
         """
         items = {item.keys: item for item in named}
         if body.session_epoch in _FULL:
@@ -40,7 +40,7 @@ class FetchSessions:
         return list(known.values())
 
     def opened(self, session_id: int, items: Iterable[Item]) -> None:
-        """Remember a session that the broker has opened."""
+        """Record a session that the broker has opened."""
         self._items[session_id] = {item.keys: item for item in items}
         if len(self._items) > _MAX_SESSIONS:
             self._items.popitem(last=False)

@@ -1,8 +1,8 @@
 """Kafka frames: read from a stream, with decoded headers and bodies.
 
-A frame is a length of four bytes, a header and a body. The header of a request says
-which API and which version follow; an answer only repeats the correlation id, so it is
-decoded with the header of the request that it answers.
+A frame is a length of four bytes, a header and a body. A request's header contains API
+and version. An answer's header only repeats the correlation id, so an answer is decoded
+with the header of its request.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _CORRELATION = struct.Struct(">i")
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _TLS_ALERT: Final = b"\x15\x03"
 _MAX_VARINT_SHIFT: Final = 28
-# A varint without end makes the compiled decoder build ever larger numbers, at a cost
-# that grows with the square of the frame; the interpreted one, slower, has a bound.
+# For a varint without end, the time of the compiled decoder grows with the square of
+# the frame's size. The interpreted decoder is slower, but limits the varint.
 _COMPILED_UP_TO: Final = 32_768
 _API_VERSIONS: Final = 18
 _UNSUPPORTED_VERSION: Final = b"\0\x23"  # code 35, answered in the oldest format
@@ -35,7 +35,7 @@ _PRODUCE: Final = 0
 
 
 class GarbageError(Exception):
-    """Bytes that are no frame of Kafka's; the text says why."""
+    """Bytes that are not a Kafka frame; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Header:
     """The header of a request.
 
     Attributes:
-        body_at: Where the body begins in the frame, its length included.
+        body_at: The offset of the body in the frame, including the length field.
     """
 
     api_key: int
@@ -54,14 +54,14 @@ class Header:
 
     @property
     def api(self) -> str:
-        """Kafka's name of the API, or its number where there is none."""
+        """Kafka's name of the API, or its number if there is no name."""
         return API_NAMES.get(self.api_key, f"api {self.api_key}")
 
 
 async def read_frame(
     reader: asyncio.StreamReader, max_bytes: int = MAX_FRAME_BYTES
 ) -> bytes | None:
-    """Read one frame with its length; None at the orderly end of the stream.
+    """Read one frame with its length; None at the end of the stream.
 
     Raises:
         GarbageError: The length is impossible, or the stream ends within a frame.
@@ -94,7 +94,7 @@ def read_header(frame: bytes) -> Header:
     """Read the header of a request.
 
     Raises:
-        GarbageError: It does not fit into the frame.
+        GarbageError: The frame is too short.
     """
     try:
         api_key, version, correlation_id, size = _HEADER.unpack_from(frame, _PREFIX)
@@ -116,26 +116,26 @@ def correlation_id(answer: bytes) -> int:
 
 
 def answer_header(request: Header) -> bytes:
-    """Return the header that an answer to a request begins with, without tags."""
+    """Return the header for an answer to a request, without tags."""
     tags = b"\0" if _answer_is_flexible(request) else b""
     return _CORRELATION.pack(request.correlation_id) + tags
 
 
 def decode_request(header: Header, frame: bytes) -> Any:
-    """Decode the body of a request; None where its API or version is not known.
+    """Decode the body of a request; None if its API or version is unknown.
 
     Raises:
-        GarbageError: It says that it is of a known version and is not.
+        GarbageError: The body does not match its version.
     """
     schema = request_schema(header.api_key, header.version)
     return schema and _decode(schema, header.version, frame[header.body_at :])
 
 
 def decode_answer(header: Header, frame: bytes) -> Any:
-    """Decode the answer to a request; None where its API or version is not known.
+    """Decode the answer to a request; None if its API or version is unknown.
 
     Raises:
-        GarbageError: It is not what an answer of this version looks like.
+        GarbageError: The answer does not match this version.
     """
     schema = answer_schema(header.api_key, header.version)
     if schema is None:
@@ -146,7 +146,7 @@ def decode_answer(header: Header, frame: bytes) -> Any:
 
 
 def encode_request(header: Header, frame: bytes, body: Any) -> bytes:
-    """Put a changed body behind a request's own header."""
+    """Encode a changed body after the request's own header."""
     return _framed(frame[_PREFIX : header.body_at], _encode(body, header.version))
 
 
@@ -156,17 +156,17 @@ def encode_answer(header: Header, body: Any) -> bytes:
 
 
 def expects_answer(header: Header, body: Any) -> bool:
-    """Return whether a request is answered at all: a Produce with ``acks=0`` is not."""
+    """Return whether a request has an answer: a Produce with ``acks=0`` has none."""
     return header.api_key != _PRODUCE or body is None or body.acks != 0
 
 
 def request_schema(api_key: int, version: int) -> Any:
-    """Return the message class of a request, None if it is not known."""
+    """Return the message class of a request, or None if it is unknown."""
     return _known(_schemas()[0].get(api_key), version)
 
 
 def answer_schema(api_key: int, version: int) -> Any:
-    """Return the message class of an answer, None if it is not known."""
+    """Return the message class of an answer, or None if it is unknown."""
     return _known(_schemas()[1].get(api_key), version)
 
 
@@ -176,7 +176,7 @@ def struct_of(message: Any) -> Any:
 
 
 def max_version(api_key: int) -> int | None:
-    """Return the highest version of an API that can be decoded, None if none."""
+    """Return the highest version of an API that can be decoded, or None."""
     schema = _schemas()[0].get(api_key)
     return None if schema is None else schema.max_version
 
@@ -205,7 +205,7 @@ def _flexible(api_key: int, version: int) -> bool:
 
 
 def _answer_is_flexible(request: Header) -> bool:
-    # Clients read this answer before they know what the broker speaks.
+    # Clients read this answer before they know the broker's versions.
     if request.api_key == _API_VERSIONS:
         return False
     return _flexible(request.api_key, request.version)

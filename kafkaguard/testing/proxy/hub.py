@@ -27,22 +27,22 @@ _API_VERSIONS: Final = 18
 _FETCH: Final = 1
 BROKER_TAKEN_AWAY: Final = "the broker was taken away"
 _SASL_HANDSHAKE: Final = 17
-# Bounds that no real cluster of tests or staging comes near to.
+# Limits far above any test or staging cluster.
 _MAX_BROKERS: Final = 256
 _MAX_TOPICS: Final = 100_000
-#: APIs whose answers tell which id a topic has.
+#: APIs whose answers contain topic ids with names.
 _NAMES_TOPICS: Final = {"Metadata", "CreateTopics", "DescribeTopicPartitions"}
 
 
 class Hub:
-    """The state of a proxy; everything here runs in the proxy's own loop.
+    """The state of a proxy; all methods run in the proxy's own event loop.
 
     Args:
-        journal: Where everything is noted.
+        journal: The journal of all requests.
         host: The interface to listen at.
-        port: The port of the first listener, the next ones count up; 0 for any.
-        advertised_host: The name that clients are told to connect to.
-        max_bytes: The largest frame that is let through.
+        port: The port of the first listener; the others have the next ports. 0: any.
+        advertised_host: The host name for clients.
+        max_bytes: The largest frame that may pass.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Hub:
         self._absences: set[asyncio.Task[None]] = set()
 
     async def listener(self, upstream: Address, broker: int | None = None) -> Listener:
-        """Return the door to a broker, opened if it is new."""
+        """Return the listener for a broker, which is opened if it is new."""
         async with self._opening:
             found = self.listeners.get(upstream)
             if found is None and len(self.listeners) >= _MAX_BROKERS:
@@ -81,7 +81,7 @@ class Hub:
         return found
 
     async def open(self, listener: Listener) -> int:
-        """Let clients connect; at the same port as before, if there was one."""
+        """Let clients connect, at the same port as before if there was one."""
 
         def serve(*client: Any) -> None:
             self._accept(listener, client)
@@ -94,7 +94,7 @@ class Hub:
         return opened
 
     async def close(self, listener: Listener, reason: str) -> None:
-        """Refuse new connections and end the open ones, for a reason to be noted."""
+        """Refuse new connections, and end the open ones with a reason."""
         server, listener.server = listener.server, None
         if server is not None:
             await _close_server(server)
@@ -108,10 +108,10 @@ class Hub:
             absence.cancel()
         for listener in self.listeners.values():
             await self.close(listener, "the proxy stopped")
-        await asyncio.sleep(0)  # closed transports take their leave in the loop
+        await asyncio.sleep(0)  # lets the event loop finish closed transports
 
     def take_down(self, listener: Listener, seconds: float) -> None:
-        """Take a broker away for some seconds."""
+        """Make a broker unreachable for some seconds."""
         absence = asyncio.create_task(self._absent(listener, seconds))
         self._absences.add(absence)
         absence.add_done_callback(self._absences.discard)
@@ -121,11 +121,11 @@ class Hub:
         return await asyncio.open_connection(host, port, limit=BUFFER_BYTES)
 
     def plan(self, frame: bytes, listener: Listener, connection: int) -> Plan:
-        """Read a request, note it and decide what is done with it.
+        """Read a request, record it, and decide what to do with it.
 
         Raises:
-            GarbageError: It is no request, or one that would lead a client past the
-                proxy.
+            GarbageError: It is not a request, or its answer would let the client
+                bypass the proxy.
         """
         header = frames.read_header(frame)
         body = frames.decode_request(header, frame)
@@ -144,10 +144,10 @@ class Hub:
         return make_plan(request, exchange, () if self.paused else self.faults)
 
     async def answer(self, plan: Plan, raw: bytes | None, listener: Listener) -> Answer:
-        """Make the answer that the client gets of the broker's, or of nothing.
+        """Make the client's answer from the broker's answer, or without one.
 
         Raises:
-            GarbageError: The broker's bytes are not the answer to the request.
+            GarbageError: The broker's bytes are not an answer to the request.
         """
         header = plan.request.header
         if raw is not None and frames.correlation_id(raw) != header.correlation_id:
@@ -179,7 +179,7 @@ class Hub:
         task = asyncio.create_task(connection.run())
         listener.connections.add(task)
         task.add_done_callback(listener.connections.discard)
-        # A task that is cancelled before its first step does not close it.
+        # A task that is cancelled before its first step does not close the writer.
         task.add_done_callback(lambda _: writer.close())
 
     async def _absent(self, listener: Listener, seconds: float) -> None:
@@ -205,7 +205,7 @@ class Hub:
         return items
 
     def _learn(self, request: Request, answer: Any, listener: Listener) -> None:
-        """Remember names of topics and what a session of Fetch is about."""
+        """Record the names of topics and the partitions of Fetch sessions."""
         if request.api in _NAMES_TOPICS:
             for topic in answer.topics or ():
                 if topic.name and topic.topic_id:
@@ -216,7 +216,7 @@ class Hub:
             listener.sessions.opened(answer.session_id, request.items)
 
     async def _rewrite(self, api_key: int, answer: Any) -> bool:
-        """Put the proxy's addresses in the place of the brokers'."""
+        """Replace the brokers' addresses by the proxy's."""
         if api_key not in addresses.CARRIERS:
             return False
         found = list(addresses.endpoints(api_key, answer))
@@ -227,7 +227,7 @@ class Hub:
         return bool(found)
 
     def _limit_versions(self, plan: Plan, answer: Any) -> bool:
-        """Offer no version that is hidden, or that the proxy must read and cannot."""
+        """Remove versions that are hidden, or that the proxy must decode but cannot."""
         if plan.request.header.api_key != _API_VERSIONS:
             return False
         before = [(e.api_key, e.min_version, e.max_version) for e in answer.api_keys]
@@ -247,11 +247,12 @@ class Hub:
 
 
 async def _close_server(server: asyncio.Server) -> None:
-    """Close a server without losing sight of clients that it is accepting.
+    """Close a server, including clients that it is just accepting.
 
-    A server that is closed between the accepting and the first step of a client's
-    transport leaves the client's socket open for good. So it first stops listening, and
-    is closed when those steps are done: a task, a transport, a call of the protocol.
+    If a server is closed after it accepted a client and before the first step of the
+    client's transport, the client's socket stays open for good. So the server first
+    stops listening. It is closed after these steps: a task, a transport, a call of the
+    protocol.
     """
     for listening in server.sockets:
         asyncio.get_running_loop().remove_reader(listening.fileno())

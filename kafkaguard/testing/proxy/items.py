@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Keys = tuple[tuple[Any, ...], ...]
 
-# What a broker fills in where it refuses an item, other than the schema's defaults.
+# The values of a refused item in a broker's answer that are not schema defaults.
 _REFUSED: Final[Mapping[str, Any]] = {
     "base_offset": -1,
     "committed_offset": -1,
@@ -29,13 +29,13 @@ _TOPIC_RESOURCE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something that a request names and its answer speaks about.
+    """An item that a request names and its answer contains.
 
     Attributes:
-        keys: What identifies it, level by level.
-        topic: Its topic; the text of the topic's id where the name is not known.
+        keys: The keys that identify it, one for each level.
+        topic: Its topic; the topic's id as text if the name is unknown.
         partition: Its partition.
-        everything: The request asks for all there are, without naming them.
+        everything: Whether the request asks for all items, without naming them.
     """
 
     keys: Keys
@@ -51,7 +51,7 @@ def walk(
     names: Mapping[UUID, str],
     parent: Item,
 ) -> Iterator[Item]:
-    """Find the items under a node, level by level; one is enough if it means all."""
+    """Iterate over the items below a node; a single one may mean all items."""
     level, deeper = levels[0], levels[1:]
     found = entries(node, level)
     if found is None:
@@ -66,7 +66,7 @@ def walk(
 
 
 def asked_entries(node: Any, level: Level) -> list[Any] | None:
-    """List a request's entries of one level with their keys; None: it asks for all."""
+    """Return a request's entries of one level; None if it asks for all."""
     entries = getattr(node, level.asked or "")
     if entries is None:
         return None
@@ -112,7 +112,7 @@ def _topic_name(key: tuple[Any, ...], names: Mapping[UUID, str]) -> str:
 def remove(
     node: Any, levels: tuple[Level, ...], withheld: set[Keys], keys: Keys
 ) -> None:
-    """Take withheld items out of a request, and parents that are then empty."""
+    """Remove withheld items from a request, and parents that become empty."""
     level, deeper = levels[0], levels[1:]
     kept = []
     for entry, key in asked_entries(node, level) or []:
@@ -128,7 +128,7 @@ def remove(
 
 
 def add(node: Any, levels: tuple[Level, ...], keys: Keys, version: int) -> None:
-    """Put an item without an error into an answer that lacks it."""
+    """Add a missing item without an error to an answer."""
     if not keys:
         return
     level, key = levels[0], keys[0]
@@ -151,7 +151,7 @@ def refuse(
     names: Mapping[UUID, str],
     parent: Item,
 ) -> None:
-    """Answer the chosen items with an error."""
+    """Set an error in the chosen items of an answer."""
     level, deeper = levels[0], levels[1:]
     entries = getattr(node, level.answered) or []
     for index, (entry, key) in enumerate(_answered_entries(node, level)):
@@ -159,7 +159,7 @@ def refuse(
         if deeper:
             refuse(entry, deeper, error, chosen, names, item)
         elif chosen(item):
-            # Metadata's partitions keep their leader: 9 there is a remark, no refusal.
+            # Partitions in Metadata keep their leader: code 9 there is not a refusal.
             remark = level.asked is None and level.kind == "partition"
             version = entry.version
             entries[index] = entry if remark else _blank_entry(level, key, version)
@@ -172,7 +172,7 @@ def _blank_entry(level: Level, key: tuple[Any, ...], version: int) -> Any:
 
 
 def blank(data_class: Any, struct: Any, version: int, fields: Mapping[str, Any]) -> Any:
-    """Make an entry of an answer that says nothing but who it is about."""
+    """Make an entry of an answer that has only its identifying fields."""
     entry = data_class(version=version, **fields)
     schema = getattr(struct, "_struct", struct)
     for name, value in _REFUSED.items():
@@ -188,7 +188,7 @@ def set_error(
     error_field: str | None,
     error: Mapping[str, Any],
 ) -> None:
-    """Set the fields of an error as far as the entry has them."""
+    """Set those fields of an error that the entry has."""
     for name, value in error.items():
         wanted = (error_field or "") if name == "error_code" else name
         schema = field_of(struct, wanted, version)

@@ -1,4 +1,4 @@
-"""The journal: every request, its answer, and every closed connection."""
+"""The journal: all requests, their answers, and closed connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CARRIERS: dict[int, bool] = {}
 
 
 def code_name(code: int) -> str:
-    """Return Kafka's name of an error code; its number where there is none."""
+    """Return Kafka's name of an error code, or its number if there is no name."""
     name: str | None = getattr(for_code(code), "name", None)
     return name if isinstance(name, str) else str(code)
 
@@ -33,8 +33,8 @@ class AnsweredError:
 
     Attributes:
         code: The number on the wire, never 0.
-        topic: The topic that it is about, if any.
-        partition: The partition that it is about, if any.
+        topic: The topic with the error, or None.
+        partition: The partition with the error, or None.
     """
 
     code: int
@@ -42,31 +42,31 @@ class AnsweredError:
     partition: int | None = None
 
     def __str__(self) -> str:
-        """Return the name, the number and the place."""
+        """Return the name, the number, and topic and partition."""
         place = "" if self.topic is None else f" {_place(self.topic, self.partition)}"
         return f"{code_name(self.code)}({self.code}){place}"
 
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """A request and what became of it.
+    """A request and its outcome.
 
     Attributes:
-        number: Counted from 1 over all connections of a proxy.
+        number: Its number, from 1, over all connections of a proxy.
         at: When the request came, in seconds since the proxy's start.
         connection: The number of the client's connection.
-        broker: The id of the broker that it was sent to, None if not known.
-        client_id: As the client gave it.
+        broker: The id of the request's broker, or None if unknown.
+        client_id: The client id in the request.
         api: Kafka's name of the API.
         version: The version of the request.
-        partitions: The topics and partitions that it names; a partition of None is
+        partitions: The topics and partitions that it names; a partition of None means
             the whole topic.
         size: Bytes of the request.
         outcome: ``"waiting"``, ``"answered"``, ``"no answer wanted"``, or what the
             proxy did instead.
-        errors: The error codes of the answer, as the client got it.
+        errors: The error codes of the answer that the client got.
         faults: The faults that were applied, in words.
-        took: Seconds until the answer was passed on.
+        took: Seconds until the answer was sent to the client.
         answer_size: Bytes of the answer.
     """
 
@@ -91,7 +91,7 @@ class Exchange:
         return tuple(error.code for error in self.errors)
 
     def __str__(self) -> str:
-        """Return one line of the conversation."""
+        """Return the line of the journal."""
         broker = "?" if self.broker is None else self.broker
         head = (
             f"{self.at:9.3f}s #{self.connection} broker {broker} "
@@ -120,9 +120,9 @@ class Closure:
 
     Attributes:
         at: When, in seconds since the proxy's start.
-        connection: Its number.
-        broker: The id of the broker, None if not known.
-        reason: Who ended it and why.
+        connection: The connection's number.
+        broker: The id of the broker, or None if unknown.
+        reason: Who ended the connection, and why.
     """
 
     at: float
@@ -131,18 +131,18 @@ class Closure:
     reason: str
 
     def __str__(self) -> str:
-        """Return one line of the conversation."""
+        """Return the line of the journal."""
         broker = "?" if self.broker is None else self.broker
         return f"{self.at:9.3f}s #{self.connection} broker {broker} ends: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much there was since the start, or since the journal was cleared.
+    """Counts since the start, or since the journal was cleared.
 
     Attributes:
-        requests: By API.
-        errors: Answers with an error code, by API and code.
+        requests: The number of requests by API.
+        errors: The number of answers with an error code, by API and code.
     """
 
     requests: Counter[str]
@@ -151,10 +151,10 @@ class Counts:
 
 @dataclass
 class Journal:
-    """The newest exchanges and closures, and counts of all.
+    """The newest exchanges and closures, and the counts of all.
 
     Args:
-        size: How many of each are kept.
+        size: How many exchanges and closures are kept.
     """
 
     size: int
@@ -173,7 +173,7 @@ class Journal:
         return time.monotonic() - self._start
 
     def request(self, **known: Any) -> Exchange:
-        """Note that a request has come."""
+        """Record a request."""
         with self.changed:
             self._number += 1
             exchange = Exchange(self._number, self.now(), **known)
@@ -190,7 +190,7 @@ class Journal:
         errors: tuple[AnsweredError, ...] = (),
         size: int = 0,
     ) -> None:
-        """Note what became of a request."""
+        """Record the outcome of a request."""
         with self.changed:
             exchange.outcome = outcome
             exchange.errors = errors
@@ -201,7 +201,7 @@ class Journal:
             self.changed.notify_all()
 
     def closure(self, connection: int, broker: int | None, reason: str) -> None:
-        """Note that a connection has ended."""
+        """Record the end of a connection."""
         with self.changed:
             self._closures.append(Closure(self.now(), connection, broker, reason))
             self.changed.notify_all()
@@ -217,19 +217,19 @@ class Journal:
             return list(self._closures)
 
     def snapshot(self) -> Counts:
-        """Return the counts as they are now."""
+        """Return a copy of the current counts."""
         with self.changed:
             return Counts(self._counts.requests.copy(), self._counts.errors.copy())
 
     def clear(self) -> None:
-        """Forget everything so far; the clock goes on."""
+        """Remove all entries and counts; the clock continues."""
         with self.changed:
             self._exchanges.clear()
             self._closures.clear()
             self._counts = Counts(Counter(), Counter())
 
     def __str__(self) -> str:
-        """Return the conversation, a line for each exchange and each closure."""
+        """Return the journal, with a line for each exchange and closure."""
         lines: list[Exchange | Closure] = [*self.exchanges(), *self.closures()]
         lines.sort(key=lambda line: line.at)
         return "\n".join(map(str, lines))
@@ -240,7 +240,7 @@ def answered_errors(answer: Any, topic_name: Any) -> tuple[AnsweredError, ...]:
 
     Args:
         answer: The answer.
-        topic_name: Turns the id of a topic into its name.
+        topic_name: Returns a topic's name for its id.
     """
     return tuple(_errors(answer, topic_name, None, None))
 
@@ -271,8 +271,8 @@ def _found(node: Any, fields: Any, wanted: tuple[str, ...], rename: Any = None) 
 
 
 def _carries_errors(schema: Any) -> bool:
-    """Return whether an array has error codes, in its entries or below them."""
-    known = _CARRIERS.get(id(schema))  # a schema lives as long as the process
+    """Return whether an array has error codes in its entries or below them."""
+    known = _CARRIERS.get(id(schema))  # schemas live as long as the process
     if known is None:
         known = any(
             name in _ERROR_FIELDS

@@ -1,6 +1,6 @@
 """The fault language: ``proxy.on("Produce", topic="t").fail("NOT_LEADER...")``.
 
-First which requests are meant (:class:`When`), then what happens, and how often.
+First select the requests (:class:`When`), then say what happens, and how often.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class When:
-    """Requests that are meant; its methods say what happens to them.
+    """Selected requests; the methods say what happens to them.
 
-    Every method takes ``times``, how often at most it happens (default: forever), and
+    Each method has ``times``, the limit of how often it happens (default: no limit). It
     returns the :class:`Fault`, which counts how often it happened (``fired``), can be
-    removed, and is a context manager. Where a method takes ``written``, it says whether
-    the broker does the work nevertheless, before the client is refused or left alone.
+    removed, and is a context manager. If a method has ``written``, this says whether
+    the broker executes the request before the client gets the error or no answer.
 
     Args:
-        add: Sets a fault.
-        match: Which requests.
+        add: Adds a fault to the proxy.
+        match: Selects the requests.
         skip: How many of them pass first.
-        once: Only one of them is meant.
+        once: Whether only one of them is selected.
         rate: The share of them, 0 to 1.
         seed: Makes the choice of that share repeatable.
     """
@@ -67,20 +67,21 @@ class When:
         message: str | None = None,
         records: Iterable[int] = (),
     ) -> Fault:
-        """Answer with an error code, where a broker puts it in this API's answer.
+        """Answer with an error code, at the place where a broker sets it for this API.
 
         Args:
-            code: A name of Kafka's, as ``"NOT_LEADER_OR_FOLLOWER"``, or any number.
+            code: Kafka's name, such as ``"NOT_LEADER_OR_FOLLOWER"``, or any number.
             times: How often at most.
-            written: The broker does the work first; else it never sees what is refused.
-                Requests that only read look the same to a client either way.
-            at: Another place: ``"top"``, ``"group"``, ``"topic"``, ``"partition"``,
-                ``"resource"`` ..., as far as the API's answer has it.
-            message: The broker's text, where the answer has a place for it.
-            records: Produce only: indexes in the batch of the records to blame.
+            written: Whether the broker executes the request first. If not, it never
+                receives the refused items. For requests that only read, a client sees
+                no difference.
+            at: Another place, if the API's answer has it: ``"top"``, ``"group"``,
+                ``"topic"``, ``"partition"``, ``"resource"`` ...
+            message: The broker's text, if the answer has a field for it.
+            records: Produce only: the indexes of the records to blame in the batch.
 
         Raises:
-            FaultSpecError: A word is not known, or the API's answer has no such place.
+            FaultSpecError: A word is unknown, or the API's answer has no such place.
         """
         self._check_place(at)
         action = actions.Fail(
@@ -91,7 +92,7 @@ class When:
     def delay(
         self, seconds: float, *, times: int | None = None, before: bool = False
     ) -> Fault:
-        """Hold the answer back, or with ``before`` the request. Delays add up."""
+        """Delay the answer, or with ``before`` the request. Delays add up."""
         return self._set(actions.Delay(_seconds(seconds), before), times)
 
     def throttle(self, seconds: float, *, times: int | None = None) -> Fault:
@@ -99,15 +100,15 @@ class When:
         return self._set(actions.Throttle(_seconds(seconds)), times)
 
     def drop(self, *, times: int | None = None, written: bool = True) -> Fault:
-        """Lose the answer; the connection stays open and is silent from then on."""
+        """Drop the answer; the connection stays open, but gets no more answers."""
         return self._set(actions.Break("drop", written), times)
 
     def close(self, *, times: int | None = None, written: bool = False) -> Fault:
-        """Close the connection in place of an answer."""
+        """Close the connection instead of answering."""
         return self._set(actions.Break("close", written), times)
 
     def reset(self, *, times: int | None = None, written: bool = False) -> Fault:
-        """Reset the connection (TCP RST) in place of an answer."""
+        """Reset the connection (TCP RST) instead of answering."""
         return self._set(actions.Break("reset", written), times)
 
     def cut(self, *, keep: int | None = None, times: int | None = None) -> Fault:
@@ -118,7 +119,7 @@ class When:
         return self._set(action, times)
 
     def garble(self, *, times: int | None = None) -> Fault:
-        """Send noise of the answer's length, repeatable by the seed."""
+        """Send noise of the answer's length; the seed makes it repeatable."""
         damage = actions.garble(self._seed)
         return self._set(actions.Break("garble", written=True, damage=damage), times)
 
@@ -133,13 +134,13 @@ class When:
         return self._set(actions.Edit(function), times)
 
     def down(self, seconds: float, *, times: int | None = 1) -> Fault:
-        """Take the broker away for a while: no connection is open, none is accepted."""
+        """Make the broker unreachable: close its connections and accept none."""
         return self._set(actions.Down(_seconds(seconds)), times)
 
     def cap(self, max_version: int, *, min_version: int = 0) -> Fault:
-        """Offer no version above (or below), as an older (or newer) broker.
+        """Offer no version above (or below) a limit, like an older (or newer) broker.
 
-        A request outside of them ends its connection, as a broker's answer would.
+        A request in another version ends its connection, as at a real broker.
         """
         lowest, highest = (
             _whole("min_version", min_version),
@@ -148,7 +149,7 @@ class When:
         return self._limit(actions.Versions(lowest, highest))
 
     def hide(self) -> Fault:
-        """Do not offer the API at all, as a broker that does not have it."""
+        """Do not offer the API, like a broker that does not have it."""
         return self._limit(actions.Versions(0, -1))
 
     def _limit(self, action: actions.Versions) -> Fault:
@@ -196,7 +197,7 @@ def when(  # noqa: PLR0913 - each way to choose a request
     seed: int | None = None,
     where: Callable[[Request], bool] | None = None,
 ) -> When:
-    """Choose requests; see :meth:`kafkaguard.testing.FaultProxy.on`."""
+    """Select requests; see :meth:`kafkaguard.testing.FaultProxy.on`."""
     if not 0 < _number("rate", rate) <= 1:
         raise FaultSpecError(f"rate={rate}: the share of requests is in (0, 1]")
     _whole("skip", skip)

@@ -1,8 +1,8 @@
 """Which array of an answer corresponds to which array of the request.
 
-Most requests name items (topics and their partitions, groups, resources) and the
-answer repeats them, each with an error code. One table says which array answers which;
-all else is read from Kafka's own schemas.
+Most requests name items (topics and their partitions, groups, resources). The answer
+repeats them, each with an error code. One table says which array of an answer belongs
+to which array of the request. Everything else is read from Kafka's own schemas.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from kafkaguard.testing.proxy import frames
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# kind:asked>answered; "-" where only the broker knows the items. Alternatives of older
-# versions stand behind a bar, and the first whose arrays all exist is taken.
+# kind:asked>answered; "-" if only the broker knows the items. Alternatives for older
+# versions follow after a bar. The first alternative whose arrays all exist is used.
 _TABLE: Final = """
 Produce            topic:topic_data>responses partition:partition_data>partition_responses
 Fetch              topic:topics>responses partition:partitions>partitions
@@ -83,7 +83,7 @@ class Level:
 
 @cache
 def levels(api_key: int, version: int) -> tuple[Level, ...]:
-    """Return the levels of an API in a version, from the outermost; none: no items."""
+    """Return the levels of an API in a version, from the outermost; empty: no items."""
     request = frames.struct_of(frames.request_schema(api_key, version))
     answer = frames.struct_of(frames.answer_schema(api_key, version))
     for row in _rows().get(api_key, ()):
@@ -94,7 +94,7 @@ def levels(api_key: int, version: int) -> tuple[Level, ...]:
 
 
 def until_unknown(levels: tuple[Level, ...]) -> tuple[Level, ...]:
-    """Return those levels that a request names."""
+    """Return the levels that a request names."""
     for depth, level in enumerate(levels):
         if level.asked is None:
             return levels[:depth]
@@ -102,7 +102,7 @@ def until_unknown(levels: tuple[Level, ...]) -> tuple[Level, ...]:
 
 
 def error_field(struct: Any, version: int) -> str | None:
-    """Return the field of a schema that has its error code."""
+    """Return the name of a schema's error code field."""
     for name in _ERROR_CODES:
         field = struct.fields.get(name)
         if field is not None and field.for_version_q(version):
@@ -111,7 +111,7 @@ def error_field(struct: Any, version: int) -> str | None:
 
 
 def field_of(struct: Any, name: str, version: int) -> Any:
-    """Return a field of a schema; None if the version does not have it."""
+    """Return a field of a schema, or None if the version does not have it."""
     field = struct.fields.get(name)
     return field if field is not None and field.for_version_q(version) else None
 
@@ -137,7 +137,7 @@ def _cell(cell: str) -> tuple[str, str, str]:
 def _bind(
     row: list[tuple[str, str, str]], asked_in: Any, answered_in: Any, version: int
 ) -> tuple[Level, ...]:
-    """Find a row's arrays in the schemas of a version; nothing if one is missing."""
+    """Find a row's arrays in the schemas of a version; empty if one is missing."""
     levels: list[Level] = []
     for kind, asked, answered in row:
         answered_in = field_of(answered_in, answered, version)
@@ -156,7 +156,7 @@ def _bind(
 def _key_fields(
     answered: Any, asked: Any, version: int
 ) -> Iterator[tuple[str, str | None]]:
-    """Pair each identifying field of an answer with the request's; None: a scalar."""
+    """Pair identifying fields of answer and request; None: a scalar in the request."""
     for field in answered.fields.values():
         if field.name not in _KEYS or not field.for_version_q(version):
             continue

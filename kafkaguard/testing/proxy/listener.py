@@ -17,11 +17,11 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is given to a client.
+    """The answer for a client.
 
     Attributes:
         frame: The bytes.
-        errors: The error codes in them.
+        errors: The error codes in the answer.
     """
 
     frame: bytes
@@ -30,12 +30,12 @@ class Answer:
 
 @dataclass
 class Listener:
-    """The proxy's door to one broker.
+    """The proxy's listener for one broker.
 
     Attributes:
-        upstream: Where the broker listens.
-        address: Where clients find the proxy.
-        broker: The broker's id, once an answer has told it.
+        upstream: The broker's address.
+        address: The proxy's address for clients.
+        broker: The broker's id, once an answer has contained it.
     """
 
     upstream: Address

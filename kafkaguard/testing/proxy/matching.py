@@ -1,6 +1,6 @@
 """Conditions that select requests for a fault.
 
-A predicate of a user sees a :class:`Request`; whatever it raises counts as no match.
+A user's predicate gets a :class:`Request`. If it raises, the request does not match.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _log = logging.getLogger("kafkaguard.testing")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request on its way to a broker, as predicates see it.
+    """A request to a broker, as predicates get it.
 
     Attributes:
         header: Its API, version, correlation id and client id.
-        broker: The id of the broker that it is sent to, None if not known.
-        items: What it names: topics with their partitions, groups, resources.
+        broker: The id of the request's broker, or None if unknown.
+        items: The items that it names: topics with their partitions, groups, resources.
         body: The decoded body, with the fields of Kafka's schema in snake case; None
-            where the API or its version is not known.
+            if the API or its version is unknown.
     """
 
     header: Header
@@ -48,7 +48,7 @@ class Request:
 
     @property
     def client_id(self) -> str | None:
-        """What the client calls itself."""
+        """The client id."""
         return self.header.client_id
 
     @property
@@ -63,7 +63,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which requests a fault meets; None meets every one."""
+    """The conditions of a fault; None matches all requests."""
 
     api_keys: frozenset[int] | None = None
     topic: str | None = None
@@ -74,17 +74,17 @@ class Match:
 
     @property
     def wants_item(self) -> bool:
-        """Whether it is about certain topics or partitions."""
+        """Whether it selects certain topics or partitions."""
         return self.topic is not None or self.partition is not None
 
     def meets(self, request: Request) -> bool:
-        """Return whether a request is met, whatever items it names."""
+        """Return whether a request matches, without regard to its items."""
         return self.offered_to(request.header.api_key, request) and (
             self.when is None or self._holds(request)
         )
 
     def offered_to(self, api_key: int, request: Request) -> bool:
-        """Return whether an API, as offered to the sender of a request, is meant."""
+        """Return whether an API that a request's sender is offered matches."""
         return (
             (self.api_keys is None or api_key in self.api_keys)
             and (self.broker is None or self.broker == request.broker)
@@ -92,7 +92,7 @@ class Match:
         )
 
     def meets_item(self, item: Item) -> bool:
-        """Return whether an item of a request that is met is meant."""
+        """Return whether an item of a matching request matches."""
         if item.everything:
             return True
         topic_fits = item.topic is None or _fits(self.topic, item.topic)

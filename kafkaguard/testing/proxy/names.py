@@ -1,4 +1,4 @@
-"""Names of APIs, codes and places; a misspelt one gets the closest name."""
+"""Names of APIs, codes and places; the error for a misspelt name proposes one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class FaultSpecError(ValueError):
-    """A fault that cannot be understood; the text has the wrong word and the right."""
+    """A fault with an unknown word; the text has the word and the closest right one."""
 
 
 def unknown(what: str, word: object, right: Iterable[str]) -> FaultSpecError:
-    """Return the error about a word that is not known, with the nearest right one."""
+    """Return the error about an unknown word, with the closest right one."""
     choices = sorted(right)
     hint = did_you_mean(str(word), choices) or f"; there are: {', '.join(choices)}"
     return FaultSpecError(f"unknown {what} {word!r}{hint}")
@@ -35,7 +35,7 @@ def api_key(name: str) -> int:
 
 
 def error_code(code: int | str) -> int:
-    """Return the number of an error code; any number is one.
+    """Return the number of an error code; any number is allowed.
 
     Raises:
         FaultSpecError: Kafka has no error of this name.

@@ -1,4 +1,4 @@
-"""Where an API's answer has its error codes, and how they are set."""
+"""The places of error codes in an API's answer, and how to set them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafkaguard.testing.proxy.items import Keys
 
-# Codes that a broker puts elsewhere than where the API's others go.
+# Codes that a broker sets at another place than the API's other codes.
 _TOP_CODES: Final = {
     "Fetch": {
         "FETCH_SESSION_ID_NOT_FOUND",
@@ -42,7 +42,7 @@ _DEFAULT_KIND: Final = {
     "DescribeTopicPartitions": "topic",
     "OffsetFetch": "group",
 }
-#: Answers that say more than was asked for, so that only a broker can give them.
+#: Answers with more than the request names, so that only a broker can make them.
 _BROKER_MADE: Final = {"Metadata", "DescribeTopicPartitions"}
 
 
@@ -58,16 +58,16 @@ class Layout:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Where an error can be put, from the outermost place to the innermost."""
+        """The places for an error, from the outermost to the innermost."""
         top = ("top",) if self.top_error else ()
         return top + tuple(level.kind for level in self.levels if level.error)
 
     def default_kind(self, code: int, *, item_wanted: bool) -> str | None:
-        """Return where a broker puts a code; None where the API answers without one.
+        """Return the place where a broker sets a code; None if the API has no codes.
 
         Args:
             code: The error code.
-            item_wanted: The fault is about a certain topic or partition.
+            item_wanted: Whether the fault selects a certain topic or partition.
         """
         kinds = self.kinds
         if not kinds:
@@ -83,7 +83,7 @@ class Layout:
         return wanted if wanted in kinds else kinds[0]
 
     def needs_broker(self, kind: str) -> bool:
-        """Return whether only a broker's own answer has the place of an error."""
+        """Return whether only a broker's own answer has this place."""
         if kind == "top":
             return False
         depth = self._depth(kind)
@@ -91,7 +91,7 @@ class Layout:
         return unknown or self.api in _BROKER_MADE
 
     def asked_items(self, body: Any, names: Mapping[UUID, str]) -> list[Item]:
-        """List what a request names, with everything where it names nothing."""
+        """List the items of a request; one item means all if the request names none."""
         known = until_unknown(self.levels)
         if not known:
             return [Item((), everything=True)] if self.levels else []
@@ -104,11 +104,11 @@ class Layout:
         return item_fields.blank(self.answer, self.answer, self.version, {})
 
     def without(self, body: Any, withheld: set[Keys]) -> None:
-        """Take items out of a request."""
+        """Remove items from a request."""
         item_fields.remove(body, until_unknown(self.levels), withheld, ())
 
     def add(self, answer: Any, items: Iterable[Item]) -> None:
-        """Add to an answer the items that it lacks, without errors."""
+        """Add missing items without errors to an answer."""
         for item in items:
             item_fields.add(answer, self.levels, item.keys, self.version)
 
@@ -120,14 +120,14 @@ class Layout:
         chosen: Callable[[Item], bool],
         names: Mapping[UUID, str],
     ) -> None:
-        """Replace each chosen item of an answer by what a broker says to refuse it.
+        """Replace each chosen item of an answer by a broker's refusal.
 
         Args:
             answer: The decoded answer.
-            kind: The level at which the error is put.
-            error: Fields to set where the level has them; ``error_code`` is the code.
-            chosen: Says which items are refused.
-            names: The names of topic ids.
+            kind: The level of the error.
+            error: The fields to set if the level has them; ``error_code`` is the code.
+            chosen: Selects the items to refuse.
+            names: The topic names by id.
         """
         levels = self.levels[: self._depth(kind)]
         item_fields.refuse(answer, levels, error, chosen, names, Item(()))
@@ -141,7 +141,7 @@ class Layout:
         return answer
 
     def clear(self, answer: Any) -> None:
-        """Empty an answer: of its items, else of every list that it has."""
+        """Remove the items from an answer, or all lists if it has no items."""
         arrays = [self.levels[0].answered] if self.levels else _arrays(answer)
         for name in arrays:
             setattr(answer, name, [])
@@ -152,7 +152,7 @@ class Layout:
 
 @cache
 def layout(api_key: int, version: int) -> Layout | None:
-    """Return the layout of an API's answer; None where its schema is not known."""
+    """Return the layout of an API's answer; None if its schema is unknown."""
     answer = frames.answer_schema(api_key, version)
     if answer is None:
         return None
@@ -163,7 +163,7 @@ def layout(api_key: int, version: int) -> Layout | None:
 
 @cache
 def kinds(api_key: int) -> tuple[str, ...]:
-    """Return every place where some version of an API can have an error."""
+    """Return all places where some version of an API can have an error."""
     highest = frames.max_version(api_key)
     if highest is None:
         return ()

@@ -1,4 +1,4 @@
-"""The plan for one request, and the answer that follows from it."""
+"""Make the plan for one request, and the answer from the plan."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PER_SECOND = 1000
 
 
 def make_plan(request: Request, exchange: Exchange, faults: Iterable[Fault]) -> Plan:
-    """Decide what is done with a request.
+    """Decide what to do with a request.
 
-    Faults are asked in the order in which they were set. Delays and throttling add up;
-    of all others, the first decides about an item.
+    Faults are tried in the order in which they were set. Delays and throttling add up.
+    Of all other faults, the first one decides about an item.
     """
     header = request.header
     plan = Plan(request, exchange, layout(header.api_key, header.version))
@@ -53,7 +53,7 @@ def make_plan(request: Request, exchange: Exchange, faults: Iterable[Fault]) -> 
 def _left(
     items: list[Item], undecided: set[Item] | None, request: Request
 ) -> list[Item] | None:
-    """Return those items about which no fault has decided yet; None if none is left."""
+    """Return the items about which no fault has decided yet; None if none is left."""
     if undecided is None:
         return None
     left = [item for item in items if item in undecided]
@@ -61,7 +61,7 @@ def _left(
 
 
 def outgoing(plan: Plan, frame: bytes) -> bytes | None:
-    """Return the frame that the broker gets; None if it gets none."""
+    """Return the frame for the broker, or None."""
     if plan.made_here or (plan.breakage and not plan.written):
         return None
     if not plan.withheld:
@@ -71,8 +71,8 @@ def outgoing(plan: Plan, frame: bytes) -> bytes | None:
         plan.made_here = True
         return None
     if plan.request.api == "Fetch":
-        # A session at the broker must know what the client believes that it knows;
-        # a read may be done in vain.
+        # The broker's Fetch session must stay the same as the client's view of it. So
+        # the broker gets the request even if the result of the read is not used.
         return frame
     body = frames.decode_request(plan.request.header, frame)
     assert plan.layout is not None
@@ -81,7 +81,7 @@ def outgoing(plan: Plan, frame: bytes) -> bytes | None:
 
 
 def shape(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
-    """Turn the broker's answer, or None, into the answer that the client gets."""
+    """Make the client's answer from the broker's answer or None."""
     place = plan.layout
     assert place is not None
     answer = place.blank() if answer is None else answer
@@ -104,7 +104,7 @@ def shape(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
 
 
 def _meant(plan: Plan) -> list[Item]:
-    """List the items to refuse: a session's answer leaves out the quiet ones."""
+    """List the items to refuse; a session's answer may lack some of them."""
     place = plan.layout
     assert place is not None
     refusals = [r for r in plan.refusals if not place.needs_broker(r.kind)]

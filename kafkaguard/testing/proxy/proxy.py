@@ -30,7 +30,7 @@ _JOURNAL_SIZE: Final = 20_000
 
 
 class ProxyError(RuntimeError):
-    """The proxy cannot do what was asked; the text says why and what to do."""
+    """The proxy cannot do something; the text says why and what to do."""
 
 
 class _Cluster(Protocol):
@@ -39,24 +39,24 @@ class _Cluster(Protocol):
 
 
 class FaultProxy:
-    """A proxy in front of one or more brokers, for every client and every fault.
+    """A TCP proxy in front of one or more brokers that injects faults.
 
-    Clients are given :attr:`bootstrap_servers` in place of the cluster's. Whatever
-    address of a broker an answer carries, the client sees the proxy's; all else passes
-    byte for byte until a fault is set with :meth:`on`.
+    Clients use :attr:`bootstrap_servers` instead of the cluster's. All addresses of
+    brokers in answers are replaced by the proxy's. Everything else passes unchanged
+    until you set a fault with :meth:`on`.
 
-    It runs in a thread of its own between :meth:`start` and :meth:`stop`, or within a
-    ``with`` block. Connections may use SASL; TLS is not supported on either side.
+    It runs in a thread of its own between :meth:`start` and :meth:`stop`, or in a
+    ``with`` block. Connections may use SASL. TLS is not supported on either side.
 
     Args:
-        upstream: The brokers: ``"host:port,..."``, a list of such, or anything with
-            ``bootstrap_servers``, as :class:`~kafkaguard.testing.KafkaCluster`.
+        upstream: The brokers: ``"host:port,..."``, a list of these, or an object with
+            ``bootstrap_servers``, such as :class:`~kafkaguard.testing.KafkaCluster`.
         host: The interface to listen at.
-        port: The port for the first broker; the others get the next ones. 0: any free.
-        advertised_host: The name that clients are told to connect to. Default: the
-            ``host``.
-        journal_size: How many exchanges are remembered.
-        max_frame_bytes: The largest frame that is let through.
+        port: The port for the first broker; the others get the next ports. 0: any free
+            port.
+        advertised_host: The host name for clients. Default: ``host``.
+        journal_size: How many exchanges are kept.
+        max_frame_bytes: The largest frame that may pass.
 
     Raises:
         ProxyError: ``upstream`` is not a list of ``host:port``, or there is no such
@@ -87,10 +87,10 @@ class FaultProxy:
         self._entrances: list[Listener] = []
 
     def start(self) -> Self:
-        """Begin to listen.
+        """Start to listen.
 
         Raises:
-            ProxyError: It runs already, or a port is not available.
+            ProxyError: It is already running, or a port is not available.
         """
         if self._loop is not None:
             raise ProxyError("the proxy is already running")
@@ -107,10 +107,10 @@ class FaultProxy:
         return self
 
     def stop(self) -> None:
-        """End all connections and stop listening, within seconds; twice is once.
+        """End all connections and stop listening; a second call does nothing.
 
         Raises:
-            ProxyError: The thread of the proxy did not end in time.
+            ProxyError: The proxy's thread did not end in time.
         """
         if self._loop is None or self._thread is None:
             return
@@ -136,7 +136,7 @@ class FaultProxy:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What to give to a client: the proxy's own address for each upstream one."""
+        """The bootstrap servers for clients: the proxy's address for each broker."""
         if not self._entrances:
             raise ProxyError("the proxy does not run: use it in a with block")
         return ",".join(f"{h}:{p}" for h, p in (e.address for e in self._entrances))
@@ -155,23 +155,24 @@ class FaultProxy:
         seed: int | None = None,
         where: Callable[[Request], bool] | None = None,
     ) -> When:
-        """Choose requests; the methods of the result say what happens to them.
+        """Select requests; the methods of the result say what happens to them.
 
         Args:
-            api: Kafka's name of the API, or several. Default: every one.
-            topic: The topic, or a pattern (``"orders-*"``); known by name also where
-                only its id is on the wire.
+            api: Kafka's name of the API, or several names. Default: all APIs.
+            topic: The topic, or a pattern (``"orders-*"``); it also matches requests
+                that contain only the topic's id.
             partition: The partition.
-            broker: The id of the broker that is asked.
-            client_id: What the client calls itself, or a pattern.
-            nth: Only the nth such request, counted from 1.
-            skip: Let so many pass first.
-            rate: The share of them, in (0, 1].
+            broker: The id of the request's broker.
+            client_id: The client id, or a pattern.
+            nth: Only the nth matching request, from 1.
+            skip: How many matching requests pass first.
+            rate: The share of matching requests, in (0, 1].
             seed: Makes the choice of that share repeatable.
-            where: A predicate; one that fails is logged and taken as no match.
+            where: A predicate. If it raises, this is logged, and the request does not
+                match.
 
         Raises:
-            FaultSpecError: A word is not known; the text has the nearest right one.
+            FaultSpecError: A word is unknown; the text has the closest right one.
         """
         return language.when(
             self._add,
@@ -190,17 +191,18 @@ class FaultProxy:
     def load(
         self, file: Path | str, *, rate: float | None = None, seed: int | None = None
     ) -> list[Fault]:
-        """Set the faults of a YAML file; all of them or, if one is wrong, none.
+        """Set the faults of a YAML file; if one of them is wrong, none is set.
 
         Args:
-            file: Its path. Under ``faults`` it has a list, each entry in the words of
-                :meth:`on` (with ``on`` for the API) and of one method of
-                :class:`When`; beside it ``rate`` and ``seed`` for all.
-            rate: The share of requests, for faults that state none.
+            file: Its path. ``faults`` is a list. Each entry has the arguments of
+                :meth:`on` (``on`` is the API) and one method of :class:`When`. The file
+                may also have ``rate`` and ``seed`` for all faults.
+            rate: The share of requests, for faults without their own.
             seed: Makes the choice of that share repeatable.
 
         Raises:
-            FaultSpecError: With file and line, what is wrong and what would be right.
+            FaultSpecError: The file is wrong; the text has file, line, the wrong word
+                and the closest right one.
             OSError: The file cannot be read.
         """
         faults = script.read_faults(Path(file), rate=rate, seed=seed)
@@ -208,11 +210,11 @@ class FaultProxy:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """The faults that are set, in the order in which they are asked."""
+        """The faults that are set, in the order in which they are tried."""
         return self._hub.faults
 
     def clear(self) -> None:
-        """Take all faults away and bring all brokers back."""
+        """Remove all faults, and make all brokers reachable again."""
         self._hub.faults = ()
         for listener in list(self._hub.listeners.values()):
             self._reopen(listener)
@@ -227,25 +229,25 @@ class FaultProxy:
         self._hub.paused = value
 
     def take_away(self, broker: int) -> None:
-        """Take a broker away: end its connections and refuse new ones.
+        """Make a broker unreachable: end its connections and refuse new ones.
 
         Raises:
-            ProxyError: No answer has told of such a broker yet.
+            ProxyError: No answer has contained such a broker yet.
         """
         closing = self._hub.close(self._door(broker), BROKER_TAKEN_AWAY)
         self._run(closing, _STOP_TIMEOUT_S)
 
     def bring_back(self, broker: int) -> None:
-        """Let clients reach a broker again, at the same address.
+        """Make a broker reachable again, at the same address.
 
         Raises:
-            ProxyError: No answer has told of such a broker yet.
+            ProxyError: No answer has contained such a broker yet.
         """
         self._reopen(self._door(broker))
 
     @contextmanager
     def without(self, broker: int) -> Iterator[None]:
-        """Take a broker away for the duration of a block."""
+        """Make a broker unreachable while the block runs."""
         self.take_away(broker)
         try:
             yield
@@ -260,13 +262,13 @@ class FaultProxy:
         broker: int | None = None,
         client_id: str | None = None,
     ) -> list[Exchange]:
-        """List the requests that came, with what became of them, oldest first.
+        """List the requests so far with their outcomes, oldest first.
 
         Args:
             api: Kafka's name of the API.
             topic: A topic that they name.
-            broker: The id of the broker that was asked.
-            client_id: What the client calls itself.
+            broker: The id of their broker.
+            client_id: The client id.
 
         Raises:
             FaultSpecError: Kafka has no such API.
@@ -285,7 +287,7 @@ class FaultProxy:
     def wait_for(
         self, api: str, *, count: int = 1, timeout: float = 10.0, **chosen: Any
     ) -> list[Exchange]:
-        """Wait until so many requests have come, and return them.
+        """Wait until ``count`` requests have come, and return them.
 
         Args:
             api: Kafka's name of the API.
@@ -294,7 +296,7 @@ class FaultProxy:
             chosen: As for :meth:`requests`.
 
         Raises:
-            TimeoutError: They did not come; the text has the conversation.
+            TimeoutError: They did not come in time; the text has the journal.
         """
         with self.journal.changed:
             came = self.journal.changed.wait_for(
@@ -310,12 +312,12 @@ class FaultProxy:
 
     @property
     def closures(self) -> list[Closure]:
-        """The connections that ended, each with the reason, oldest first."""
+        """The connections that have ended, each with the reason, oldest first."""
         return self.journal.closures()
 
     @property
     def brokers(self) -> dict[int, str]:
-        """The brokers that answers have told of: by id, where clients find each."""
+        """The proxy's address for each broker, by id, for brokers seen in answers."""
         return {
             listener.broker: f"{listener.address[0]}:{listener.address[1]}"
             for listener in list(self._hub.listeners.values())

@@ -1,7 +1,8 @@
 """Faults from a YAML file.
 
-Each entry of ``faults`` says which requests are meant (``on``, ``topic`` ...), names
-one action (``fail``, ``delay`` ...) with its own argument, and has its others beside.
+Each entry of ``faults`` selects requests (``on``, ``topic`` ...) and names one action
+(``fail``, ``delay`` ...) with its main argument. The action's other arguments are keys
+of the same entry.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _ARGUMENTS: Final[dict[str, tuple[type, ...]]] = {
     "times": (int,),
     "written": (bool,),
 }
-#: The methods of the language; a function cannot be written in YAML.
+#: The methods of the language, except those that take a function.
 _ACTIONS: Final = tuple(
     name
     for name, method in vars(When).items()
@@ -59,11 +60,12 @@ def read_faults(
 
     Args:
         file: The YAML file.
-        rate: The share of requests, for faults that state none; goes before the file's.
-        seed: Makes choices repeatable, for the same faults; goes before the file's.
+        rate: The share of requests, for faults without their own; overrides the file's.
+        seed: Makes choices repeatable, for the same faults; overrides the file's.
 
     Raises:
-        FaultSpecError: With file and line, what is wrong and the nearest right word.
+        FaultSpecError: The file is wrong; the text has file, line, the wrong word and
+            the closest right one.
         OSError: The file cannot be read.
     """
     words = {word.key: word for word in yaml_words.read(file)}
@@ -90,7 +92,7 @@ def _entries(faults: Word | None, file: Path) -> list[tuple[Word, ...]]:
 
 
 def _of_its_own(common: dict[str, Any], number: int) -> dict[str, Any]:
-    """Give each fault another seed, else all would choose the same requests."""
+    """Give each fault another seed; otherwise all would choose the same requests."""
     seed = {"seed": common["seed"] + number} if "seed" in common else {}
     return {**common, **seed}
 
@@ -140,7 +142,7 @@ def _action(words: tuple[Word, ...]) -> Word:
 
 
 def _parameters(action: str) -> tuple[str | None, list[str]]:
-    """Return the name of an action's own argument, if any, and those of the others."""
+    """Return the name of an action's main argument, or None, and the other names."""
     signature = inspect.signature(getattr(When, action))
     keyword = inspect.Parameter.KEYWORD_ONLY
     own = [name for name, p in signature.parameters.items() if p.kind != keyword]

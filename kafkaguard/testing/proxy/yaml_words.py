@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML in which ``on`` is a word, not a way to say true."""
+    """Reads YAML in which ``on`` is text, not true."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -33,7 +33,7 @@ class Word:
 
     Attributes:
         key: The key.
-        value: A scalar, a list, or for a mapping a tuple of words.
+        value: A scalar, a list, or, for a mapping, a tuple of words.
         place: The file and the line of the key.
     """
 
@@ -42,16 +42,16 @@ class Word:
     place: str
 
     def error(self, text: object) -> FaultSpecError:
-        """Return the error that says where something is wrong."""
+        """Return the error with the file and the line."""
         return FaultSpecError(f"{self.place}: {text}")
 
 
 def read(file: Path) -> tuple[Word, ...]:
-    """Read a file that is a mapping.
+    """Read a file that contains a mapping.
 
     Raises:
-        FaultSpecError: It is not, or a key stands twice in the same mapping.
-        OSError: It cannot be read.
+        FaultSpecError: It contains something else, or a mapping has a key twice.
+        OSError: The file cannot be read.
     """
     loader = _Loader(file.read_text())
     try:

@@ -29,7 +29,7 @@ class Preview:
         policy_id: The hash of its content.
         action: The kind of failure.
         deadline: Seconds that a call may take; infinite if unbounded.
-        seed: Of the random numbers.
+        seed: The seed of the random numbers.
         runs: How many schedules were drawn.
         rows: The waits, in order.
         complete: Whether there is no wait beyond these rows.

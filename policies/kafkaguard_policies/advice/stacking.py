@@ -85,7 +85,7 @@ def check_stacking(
         settings: The client's settings by Kafka's names (``delivery.timeout.ms``, in
             milliseconds), with the client's defaults; a missing setting is not
             compared. None if the settings cannot be read.
-        kind: What the client is.
+        kind: The kind of client.
         client: The library, for messages.
 
     Returns:
@@ -178,7 +178,7 @@ def _client_outlasts_policy(
 ) -> Iterator[Finding]:
     delivery = _ms(settings, "delivery.timeout.ms")
     if settings.get("transactional.id"):
-        return  # its coordinator ends what is in doubt
+        return  # the coordinator resolves what is in doubt
     if _nobody_chose(policy, "delivery.timeout.ms", delivery):
         return
     if delivery is not None and delivery > policy.deadline:

@@ -41,7 +41,7 @@ class Part(BaseModel):
         kind = item["type"].removeprefix(_SAID)
         if kind == "extra_forbidden":
             said = cls._unknown(item)
-        elif item["type"].startswith(_SAID):  # by the part itself
+        elif item["type"].startswith(_SAID):  # an error of the part itself
             said = PydanticCustomError(item["type"], item["msg"])
         elif kind == "model_type":
             text = f"must be a mapping of {', '.join(cls.model_fields)}"
@@ -86,7 +86,7 @@ def _parts(annotation: Any) -> Iterator[type[Part]]:
 
 #: The prefix of error kinds whose text is used unchanged.
 _SAID = "policy_"
-#: pydantic's errors in the words of a policy's author.
+#: Texts for pydantic's errors that authors of policies understand.
 _WORDS = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",

@@ -51,12 +51,12 @@ Ordered = Literal["RETRY", "REFRESH", "REJECT", "CONFIGURE", "IN_DOUBT"]
 
 
 def _as_tuple(value: Any) -> Any:
-    """Turn a single value into a list of one."""
+    """Convert a single value to a list."""
     return value if isinstance(value, list | tuple) else (value,)
 
 
 def _absent(value: Any) -> Any:
-    """Turn the word ``none`` into null, which TOML and the environment lack."""
+    """Convert the word ``none`` to null, which TOML and the environment lack."""
     return None if value == "none" else value
 
 
@@ -78,12 +78,13 @@ class Backoff(Part):
     factor: Factor = 2.0
     """How many times longer each wait is than the last (``exponential`` only)."""
     floor: Seconds = 0.0
-    """No wait is shorter."""
+    """The shortest wait."""
     cap: Duration = 5.0
-    """No wait is longer, except one that the broker asks for."""
+    """The longest wait, unless the broker asks for a longer one."""
     jitter: Literal["none", "full", "equal"] = "full"
-    """Draw each wait between 0 and itself (``full``), between half and itself
-    (``equal``), or take it as it is. ``decorrelated`` draws by itself: ``none``."""
+    """Draw each wait between 0 and its full length (``full``) or between half and full
+    length (``equal``), or do not change it (``none``). ``decorrelated`` waits are
+    random by themselves, so their default is ``none``."""
     honour_throttle: StrictBool = True
     """Wait at least as long as the broker's ``throttle_time_ms`` asks."""
 
@@ -112,7 +113,7 @@ class Backoff(Part):
 
 
 class Budget(Part):
-    """A bucket of tokens that retries take from and successes fill.
+    """A token bucket that retries empty and successes fill.
 
     It limits the load that retries add to a failing cluster: with the defaults, one
     retry for ten successes in the long run. All clients of a cluster that have the same
@@ -120,11 +121,11 @@ class Budget(Part):
     """
 
     capacity: Tokens = 100.0
-    """How many tokens there can be; the bucket starts full."""
+    """The most tokens in the bucket, which starts full."""
     deposit: Tokens = 0.1
-    """What each success puts in."""
+    """The tokens that each success adds."""
     cost: dict[Action, Tokens] = Field(default_factory=dict)
-    """What a retry after each kind of failure takes. Default: 1; ``WAIT`` 0."""
+    """The tokens that a retry takes, by the kind of failure. Default: 1; ``WAIT`` 0."""
 
     @field_validator("capacity")
     @classmethod
@@ -138,14 +139,14 @@ class Budget(Part):
 
 
 class Breaker(Part):
-    """Stop asking a cluster that keeps failing, for a while; one for each API."""
+    """Make no calls to a cluster that keeps failing, for a while; one for each API."""
 
     failures: Count = 20
-    """Open after so many failures in a row."""
+    """How many failures in a row open the breaker."""
     open_for: Duration = 30.0
-    """How many seconds to stay open, before a probe may go through."""
+    """How many seconds it stays open before a probe is made."""
     probes: Count = 1
-    """How many probes must succeed to close again."""
+    """How many probes must succeed to close it again."""
     when_open: Literal["fail", "pause"] = "fail"
     """Fail at once, or wait for the probe (for consumers), within the deadline."""
 
@@ -156,7 +157,7 @@ _RESCUE_WORDS = dict.fromkeys(("true", "yes", "on"), "ordered") | dict.fromkeys(
 
 
 def _rescue_word(value: Any) -> Any:
-    """Turn true and false (YAML's on, off, yes, no) into the word, with a warning."""
+    """Convert true and false (YAML's on, off, yes, no) to the word, with a warning."""
     word = _RESCUE_WORDS.get(str(value).lower())
     if word is None:
         return value
@@ -175,7 +176,7 @@ Rescued = Annotated[
 
 
 class LetterLimit(Part):
-    """When dead-lettering stops, because the fault is not in the records."""
+    """The limit of dead letters, above which the records are probably not to blame."""
 
     ratio: Ratio | None = None
     """The largest share of records that may become dead letters, from the 1,000th
@@ -191,10 +192,10 @@ class LetterLimit(Part):
 
 
 class DeadLetter(Part):
-    """Where a rejected record goes, and which headers say why."""
+    """Where a rejected record goes, and which headers have the reason."""
 
     topic: str = "{topic}.dlq"
-    """The dead-letter topic; ``{topic}`` stands for the record's own."""
+    """The dead-letter topic; ``{topic}`` is replaced by the record's own topic."""
     headers: Dialect = "own"
     """The dialect: kafkaguard's, Spring's ``kafka_dlt-*``, Connect's
     ``__connect.errors.*``, Streams', or that of KIP-1191."""
@@ -202,9 +203,9 @@ class DeadLetter(Part):
         LetterLimit | None,
         BeforeValidator(_absent, json_schema_input_type=LetterLimit | Off),
     ] = None
-    """Beyond it a rejected record fails with its error instead, so that a fault of the
-    whole stream does not drain it into the dead-letter topic; null (or ``none``) for no
-    bound."""
+    """The limit above which a rejected record fails with its error instead, so that a
+    fault of a whole stream does not move all records into the dead-letter topic; null
+    (or ``none``) for no limit."""
 
     @field_validator("topic")
     @classmethod
@@ -323,10 +324,10 @@ class Override(Part):
     """
 
     when: When
-    """Which failures."""
+    """The failures that the override is for."""
     action: Ordered | None = None
-    """What to do instead of what the verdict says. After ``RETRY`` of something that
-    may have been written, ``in_doubt: resend`` must be said as well."""
+    """The action instead of the verdict's. If ``RETRY`` may repeat something that was
+    written, you must also set ``in_doubt: resend``."""
     max_attempts: Attempts | None = None
     """How many attempts there are in all, the first one included."""
     deadline: Deadline | None = None
@@ -335,11 +336,11 @@ class Override(Part):
     backoff: Backoff | None = None
     """How long to wait."""
     in_doubt: InDoubt | None = None
-    """What happens to what may have been written."""
+    """What to do if a record may have been written."""
     on_reject: OnReject | None = None
-    """What happens to a rejected record."""
+    """What to do with a rejected record."""
     cost: Tokens | None = None
-    """What such a retry takes from the budget."""
+    """The tokens that such a retry takes from the budget."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -364,7 +365,7 @@ class PolicyDocument(Part):
         Duration | None, BeforeValidator(_absent, json_schema_input_type=Duration | Off)
     ] = None
     """How many seconds one attempt may take: for coroutines, and for adapters that
-    can hand it to their client. Default: as long as the deadline allows."""
+    can pass it to their client. Default: as long as the deadline allows."""
     max_waits: Waits = 1_000
     """How often a call may wait without an attempt being counted (``WAIT``)."""
     backoff: Backoff = Backoff()
@@ -372,31 +373,32 @@ class PolicyDocument(Part):
     budget: Annotated[
         Budget | None, BeforeValidator(_absent, json_schema_input_type=Budget | Off)
     ] = Budget()
-    """What retries may add to the load of the cluster; null (or ``none``) for no
-    such bound."""
+    """The limit of the load that retries add to the cluster; null (or ``none``) for no
+    limit."""
     breaker: Annotated[
         Breaker | None, BeforeValidator(_absent, json_schema_input_type=Breaker | Off)
     ] = None
-    """When to stop asking for a while; null (or ``none``) for never."""
+    """When to make no calls for a while; null (or ``none``) for never."""
     on_reject: OnReject = "raise"
-    """What happens to a record that can never succeed."""
+    """What to do with a record that can never succeed."""
     dead_letter: DeadLetter = DeadLetter()
     """Where it goes with ``on_reject: dead_letter``."""
     in_doubt: InDoubt = "raise"
-    """What happens to what may have been written: raise it, only ``report`` it in the
-    counts (records; a call raises), or ``resend`` it, which may write it twice."""
+    """What to do if a record may have been written: ``raise`` the error, only
+    ``report`` it in the counts (for records; a call raises), or ``resend``, which may
+    cause a duplicate."""
     rescue: Rescued = "ordered"
-    """What happens to a record that failed only with its batch: it is sent again, but
-    never after a later one of its key (``ordered``: it fails as SUPERSEDED instead);
-    sent again all the same (``any_order``); or it fails (``never``)."""
+    """What to do with a record that failed only because its batch failed: send it
+    again, but never after a later one of its key (``ordered``: it fails as SUPERSEDED
+    instead); always send it again (``any_order``); or let it fail (``never``)."""
     null_key: Literal["reject", "send"] = "reject"
     """A record without a key for a compacted topic: reject it before anything is
     sent (KIP-135), or leave it to the broker, which fails its whole batch."""
     disguised_null_key: Literal["warn", "reject", "send"] = "warn"
-    """The same for a key of None that a serialiser turned into ``null`` or ``None``."""
+    """The same for a key of None that a serialiser made into ``null`` or ``None``."""
     on_offset_reset: Literal["as_client", "raise"] = "as_client"
-    """A consumer's position that is out of the log's range: reset it as the client's
-    own setting says (``auto_offset_reset``), or raise instead of losing records."""
+    """What to do if a consumer's position is out of range: reset it as the client's own
+    setting says (``auto_offset_reset``), or raise instead of losing records."""
     overrides: tuple[Override, ...] = ()
     """Other settings for some failures. Of those that match, the last
     one decides."""

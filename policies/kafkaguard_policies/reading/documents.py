@@ -30,7 +30,7 @@ class Document:
         source: The name of the source for messages.
         content: The values.
         lines: The line of each value, by its path.
-        problems: Problems of its form.
+        problems: Problems of the document's form.
     """
 
     source: str
@@ -39,7 +39,7 @@ class Document:
     problems: tuple[Problem, ...] = ()
 
     def line_of(self, path: Path) -> int | None:
-        """Return the line of a value, or of the nearest one around it."""
+        """Return the line of a value, or of the closest value that contains it."""
         return next(
             (
                 self.lines[path[:n]]
@@ -63,7 +63,7 @@ def parse(text: str, source: str) -> Document:
 
 
 def read_document(text: str, source: str) -> Document:
-    """Read a document; TOML if ``source`` ends in ``.toml``, else YAML.
+    """Read a document: TOML if ``source`` ends in ``.toml``, otherwise YAML.
 
     Raises:
         PolicyError: It is not well-formed, or is not a mapping.

@@ -68,10 +68,10 @@ class PolicyWatcher:
         self._subscribers.append(change)
 
     def reload(self) -> ReloadEvent | None:
-        """Look at the file now.
+        """Check the file now.
 
         Returns:
-            What happened; None if nothing is new.
+            The event; None if nothing has changed.
         """
         with self._lock:
             old, problem = self.policy, None
@@ -79,7 +79,7 @@ class PolicyWatcher:
                 self.policy = load_policy(self.source)
             except PolicyError as error:
                 problem = str(error)
-            except Exception as error:  # noqa: BLE001 - said once, not at every look
+            except Exception as error:  # noqa: BLE001 - reported once, not at every check
                 problem = f"{self.source} cannot be read: {error!r}"
             if (self.policy, problem) == (old, self._problem):
                 return None
@@ -112,7 +112,7 @@ class PolicyWatcher:
                 logger.exception("%r did not take the new policy; going on", change)
 
     def start(self) -> Self:
-        """Look at the file every ``interval`` seconds, in a thread of its own."""
+        """Check the file every ``interval`` seconds, in a thread of its own."""
         if self._thread is None:
             self._stopped.clear()
             self._thread = Thread(
@@ -122,18 +122,18 @@ class PolicyWatcher:
         return self
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Stop looking, and wait at most ``timeout`` seconds for the thread to end."""
+        """Stop checking, and wait at most ``timeout`` seconds for the thread to end."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(timeout)
             self._thread = None
 
     def __enter__(self) -> Self:
-        """Start looking."""
+        """Start checking."""
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        """Stop looking."""
+        """Stop checking."""
         self.stop()
 
     def _watch(self) -> None:

@@ -93,12 +93,12 @@ def _read(source: str, folder: Path | None) -> tuple[Document, Path | None]:
 
 @cache
 def _preset(name: str) -> Document:
-    """Read a preset once: parsing it takes longer than all that a policy is for."""
+    """Read a preset once, because parsing is slow."""
     return read_document(preset_text(name), f"preset {name!r}")
 
 
 def _refuse_other_ending(source: str, folder: Path) -> None:
-    """Refuse a file with another ending: no preset has a dot or a folder."""
+    """Raise an error for a file with another ending; presets have no dot or folder."""
     if source and source not in presets() and (folder / source).is_dir():
         message = f"{source!r} is a directory: name a file, or a preset"
         raise PolicyError(source, [Problem(f"{message}: {', '.join(presets())}")])

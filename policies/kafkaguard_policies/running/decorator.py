@@ -29,7 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def retry(  # noqa: PLR0913 - what is known about the calls, by name
+def retry(  # noqa: PLR0913 - facts about the calls, by name
     policy: RetryPolicy | PolicyWatcher | Mapping[str, Any] | str = "default",
     *,
     api: str | None = None,
@@ -51,12 +51,12 @@ def retry(  # noqa: PLR0913 - what is known about the calls, by name
         policy: A policy, an argument of ``load_policy``, or a ``PolicyWatcher``, whose
             current policy is used for each call.
         api: The request that the function makes, by Kafka's name (``"ListOffsets"``).
-        topic: The topic concerned.
+        topic: The topic of the calls.
         client: The client library that it uses (``"aiokafka"``).
         idempotent: Whether the producer is idempotent.
         transactional: Whether it runs in a transaction.
-        cluster: The cluster's id or bootstrap servers: calls with the same share the
-            retry budget and the breaker.
+        cluster: The cluster's id or bootstrap servers. Calls with the same value share
+            the retry budget and the breaker.
         hooks: Callables that receive each event.
         repairs: Functions to run before another attempt; see ``Retrier``.
         confirm: Checks what an earlier attempt has created; see ``Retrier``.

@@ -84,7 +84,7 @@ class Driver(_Driver[T]):
     """Runs a plain function."""
 
     def run(self) -> T:
-        """Driver until it succeeds or is given up."""
+        """Make attempts until one succeeds or the call ends."""
         if not self._began:
             self.attempt()
         if self.step.kind == "again":
@@ -121,7 +121,7 @@ class Driver(_Driver[T]):
     def _repaired(self) -> bool:
         try:
             _check_repair(self._due_repair())
-        except Exception as error:  # noqa: BLE001 - it is told, with the last failure
+        except Exception as error:  # noqa: BLE001 - reported with the last failure
             self.step = self._call.repair_failed(error)
             return False
         return True
@@ -131,7 +131,7 @@ class AsyncDriver(_Driver[T]):
     """Runs a coroutine function."""
 
     async def run(self) -> T:
-        """Driver until it succeeds or is given up."""
+        """Make attempts until one succeeds or the call ends."""
         if not self._began:
             await self.attempt()
         if self.step.kind == "again":
@@ -176,7 +176,7 @@ class AsyncDriver(_Driver[T]):
                 async with asyncio.timeout(self._call.attempt_timeout):
                     answer = await answer
             _check_repair(answer)
-        except Exception as error:  # noqa: BLE001 - it is told, with the last failure
+        except Exception as error:  # noqa: BLE001 - reported with the last failure
             self.step = self._call.repair_failed(error)
             return False
         return True

@@ -37,7 +37,7 @@ def raise_generator(fn: Any) -> NoReturn:
 
 
 def check_callable(fn: Any) -> None:
-    """Check that something can be decorated.
+    """Check that an object can be decorated.
 
     Raises:
         TypeError: It is not a function, or the object that ``@classmethod`` makes of
@@ -72,7 +72,7 @@ def checked_hooks(hooks: Any) -> tuple[Any, ...]:
     """Return the hooks.
 
     Raises:
-        TypeError: They are no sequence of callables.
+        TypeError: They are not a sequence of callables.
     """
     if isinstance(hooks, str | bytes) or not isinstance(hooks, Iterable):
         raise TypeError(f"hooks is a list of callables: [hook], not {hooks!r}")

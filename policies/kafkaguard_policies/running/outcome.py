@@ -119,6 +119,6 @@ def _found(error: BaseException | None, depth: int) -> Outcome | None:
 
 def attach(error: BaseException, outcome: Outcome) -> None:
     """Attach an outcome and a note to an exception."""
-    with suppress(AttributeError):  # a class with slots: the note must do
+    with suppress(AttributeError):  # a class with slots has only the note
         setattr(error, _ATTRIBUTE, outcome)
     error.add_note(str(outcome))

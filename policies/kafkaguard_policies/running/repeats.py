@@ -31,7 +31,7 @@ _PARTITIONS: Final = re.compile(
 def says_done(error: Exception, verdict: Verdict) -> bool:
     """Return whether an answer to a repeated change means that it was made before.
 
-    A number of partitions is refused for other reasons too; the text tells.
+    A number of partitions is refused for other reasons too, so the text is checked.
     """
     if verdict.rule.id not in DONE_BEFORE:
         return False
@@ -64,7 +64,7 @@ def tell_done(
         return
     try:
         answer = (found or None) if confirm is None else confirm()
-    except Exception:  # noqa: BLE001 - the look is the caller's
+    except Exception:  # noqa: BLE001 - the check is the caller's
         _log.exception("an earlier attempt has made it, and confirm() raised")
         return
     if answer is False or isinstance(answer, str):

@@ -63,7 +63,7 @@ class Retrier:
         random: Returns random numbers from 0 to below 1.
     """
 
-    def __init__(  # noqa: PLR0913 - everything that is not its own is handed in
+    def __init__(  # noqa: PLR0913 - clock, sleep and randomness are arguments
         self,
         policy: RuledPolicy,
         context: CallContext | None = None,
@@ -125,7 +125,7 @@ class Retrier:
         await (testing.active.asleep if testing.active else self._asleep)(wait)
 
     def now(self) -> float:
-        """Return the time, with the waits that testing skipped."""
+        """Return the time, plus the waits that a test skipped."""
         return self._clock() + (testing.active.skipped if testing.active else 0.0)
 
     def start_call(
@@ -269,8 +269,8 @@ def seconds(value: float | timedelta) -> float:
     """Return a duration in seconds.
 
     Raises:
-        TypeError: It is no duration.
-        ValueError: It is not above 0.
+        TypeError: The value is not a duration.
+        ValueError: The value is not above 0.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
         raise TypeError(f"{_A_DEADLINE}, not {value!r}")

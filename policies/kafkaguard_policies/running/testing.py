@@ -77,7 +77,7 @@ def retry_testing() -> Iterator[RetryTesting]:
         >>> len(testing.waits)
         1
     """
-    global active  # noqa: PLW0603 - one look at a global is all the success path pays
+    global active  # noqa: PLW0603 - the success path reads only one global
     before, active = active, RetryTesting()
     try:
         yield active

@@ -12,7 +12,7 @@ import asyncio
 from asyncio import current_task
 from threading import get_ident
 
-#: Seconds between two checks; a deadline may be exceeded by as much.
+#: Seconds between two checks; a deadline may be exceeded by this time.
 PERIOD = 0.1
 #: A deadline below this gets its own timer.
 SHORT = 1.0
@@ -69,7 +69,7 @@ def leave(watched: Watched) -> None:
 
 
 def was_ours(watched: Watched) -> bool:
-    """Return, once, whether a cancellation was only the watchdog's."""
+    """Return, once, whether only the watchdog cancelled the task."""
     if not watched.fired:
         return False
     watched.fired = False
@@ -81,7 +81,7 @@ _watchdogs: dict[int, Watchdog] = {}
 
 
 def watch(periods: float) -> Watched:
-    """Watch the current task from now on, for so many periods; end: ``leave``."""
+    """Watch the current task for a number of periods, until ``leave``."""
     dog = _watchdogs.get(get_ident())
     task = None if dog is None else current_task(dog.loop)
     if dog is None or task is None:  # the first in this thread, or a new loop

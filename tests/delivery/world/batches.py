@@ -1,4 +1,4 @@
-"""Records on their way, and the batches that model clients put them into."""
+"""Records in flight, and the batches of model clients."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Item:
-    """One handing over of a record: what a client calls its token.
+    """One hand-over of a record to a client; the client's token of the record.
 
     Attributes:
-        number: The record's, which its value begins with; of a letter that of the
-            record that it is about.
+        number: The record's number, with which its value begins; for a dead letter, the
+            number of the refused record.
         raw: Its bytes.
-        is_bad: The broker refuses it whatever its key.
-        is_new: It is the application's own, not handed over by the machine.
+        is_bad: The broker refuses it whatever its key is.
+        is_new: The application sent it; the machine did not hand it over.
     """
 
     __slots__ = ("is_bad", "is_new", "number", "raw", "window")
@@ -38,7 +38,7 @@ class Item:
         self.window: Window | None = None
 
     def __repr__(self) -> str:
-        """Show the record's number; with a plus where the machine sent it."""
+        """Show the record's number, with a plus if the machine sent it."""
         return f"#{self.number}{'' if self.is_new else '+'}"
 
 
@@ -59,23 +59,23 @@ class Items(Batch):
 
     @property
     def count(self) -> int:
-        """As the machine asks for it."""
+        """See :class:`Batch`."""
         return len(self.items)
 
     def tokens(self) -> Sequence[Item]:
-        """As the machine asks for it."""
+        """See :class:`Batch`."""
         return self.items
 
     def keys(self) -> Sequence[bytes | None] | None:
-        """As the machine asks for it."""
+        """See :class:`Batch`."""
         return [item.raw.key for item in self.items]
 
     def raws(self) -> Sequence[Raw] | None:
-        """As the machine asks for it."""
+        """See :class:`Batch`."""
         return [item.raw for item in self.items]
 
     def __repr__(self) -> str:
-        """Show place, position and records."""
+        """Show partition, position and records."""
         where = f"{self.place.topic}/{self.place.partition}"
         return f"{where}@{'.'.join(map(str, self.position))}{self.items}"
 
@@ -84,11 +84,11 @@ class ModelBatch(Items):
     """A batch as a client sends it.
 
     Attributes:
-        at: Where it goes; ``place`` where the machine sees it too.
+        at: Its topic and partition; also ``place``, if the machine sees the batch.
         state: ``open``, ``queued``, ``sent``, or ``done``.
-        tries: How often.
-        was_unanswered: One of these times had no answer.
-        created: When.
+        tries: How often it was sent.
+        was_unanswered: Whether one of these attempts got no answer.
+        created: When it was created.
     """
 
     __slots__ = ("at", "client", "created", "state", "tries", "was_unanswered")
@@ -111,16 +111,16 @@ class ModelBatch(Items):
         self.was_unanswered = False
 
     def keys(self) -> Sequence[bytes | None] | None:
-        """As kafka-python: not readable while it is open for more."""
+        """Return the keys; as in kafka-python, None while the batch is open."""
         return None if self.state == "open" else super().keys()
 
     def raws(self) -> Sequence[Raw] | None:
-        """As the keys."""
+        """Return the bytes; as in kafka-python, None while the batch is open."""
         return None if self.state == "open" else super().raws()
 
 
 class Window(Items):
-    """All records of a topic between two looks, for a client that shows no batches."""
+    """All records of a topic between two polls, for a client that shows no batches."""
 
     __slots__ = ("missing", "refusals")
 

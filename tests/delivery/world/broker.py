@@ -1,4 +1,4 @@
-"""A model broker: its logs are the truth with which all that was told is compared."""
+"""A model broker, with whose logs all reported outcomes are compared."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ INVALID_RECORD, TOO_LARGE, FENCED, OUT_OF_ORDER = 87, 10, 47, 45
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a broker answers to a batch.
+    """A broker's answer to a batch.
 
     Attributes:
-        code: 0: it was written.
-        base_offset: Where.
-        named: Indexes of the records that it refuses.
+        code: The error code; 0: the batch was written.
+        base_offset: The offset of its first record.
+        named: The indexes of the refused records.
     """
 
     code: int
@@ -32,10 +32,10 @@ class Reply:
 
 @dataclass
 class Broker:
-    """Takes batches, each of an idempotent client at most once.
+    """Writes batches; each batch of an idempotent client at most once.
 
     Attributes:
-        compacted: Topics that take no record without a key.
+        compacted: Topics that refuse records without a key.
         limits: The largest batch of each topic, in bytes.
         logs: The numbers of records, in the order in which they were written.
     """

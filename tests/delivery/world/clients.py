@@ -1,4 +1,4 @@
-"""Model clients: one for each set of traits that a real one has."""
+"""Model clients: one for each set of traits of a real client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.delivery.world.world import World
 
 DELIVERY_S = 30.0
-#: Beyond the client's own time, as a shell adds it.
+#: Seconds after the client's own time, which a shell adds.
 GRACE_S = 1.0
 REQUEST_S = 4.0
 LINGER_S = 0.02
@@ -34,20 +34,20 @@ WINDOW_RECORDS = 6
 
 @dataclass(frozen=True)
 class Kind:
-    """What kind of client it is.
+    """The kind of a model client.
 
     Attributes:
         name: Its name.
-        idempotent: It repeats what has no answer, without writing it twice.
-        in_flight: Batches of a partition on their way at once.
-        shows_batches: The machine sees its batches, else windows.
+        idempotent: It retries batches without an answer, and writes no duplicates.
+        in_flight: The most batches of a partition in flight.
+        shows_batches: The machine sees its batches; if False, it sees windows.
         names_refused: An answer names the refused records.
-        dies_of_refusal: A refused batch is the end of it.
+        dies_of_refusal: A refused batch kills it.
         splits: It splits a batch that is too large.
-        hears_late: It gives up what is on its way when it dies, and hears the answers
-            all the same; others go on listening.
-        takes_over: Its successor locks out what it left on its way.
-        takes_back: What was not sent yet can be taken from it again.
+        hears_late: When it dies, it gives up the batches in flight, but still receives
+            their answers; other clients keep these batches until they are answered.
+        takes_over: Its successor locks out the batches that it left in flight.
+        takes_back: Batches that were not sent yet can be taken back from it.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Kind:
 
     @property
     def traits(self) -> Traits:
-        """What its shell tells the machine."""
+        """The traits that its shell reports to the machine."""
         return Traits(
             self.name,
             DELIVERY_S,
@@ -98,14 +98,14 @@ _PLAIN = {code: for_code(code) for code in (7, 10, 19, 29, 45, 47, 87)}
 
 
 class ModelClient:
-    """One client object; a successor is another one.
+    """One client; a successor is another object.
 
     Args:
-        world: Where it lives.
-        kind: What kind it is.
-        generation: How many were there before.
-        identity: The id that it writes with.
-        epoch: The epoch of that.
+        world: The simulated world.
+        kind: Its kind.
+        generation: The number of clients before it.
+        identity: Its producer id.
+        epoch: The epoch of its producer id.
     """
 
     def __init__(
@@ -132,10 +132,10 @@ class ModelClient:
     # --- taking records in ------------------------------------------------------------
 
     def take(self, topic: str, partition: int, item: Item) -> None:
-        """Take a record in.
+        """Accept a record.
 
         Raises:
-            IllegalStateError: It is dead or shut.
+            IllegalStateError: The client is dead or shut.
         """
         if self.cause is not None or self.is_shut:
             raise IllegalStateError("it takes in nothing more")
@@ -194,7 +194,7 @@ class ModelClient:
             self._drain(batch.at)
 
     def roll_all(self) -> None:
-        """Send what was taken in without lingering."""
+        """Send the buffered records without lingering."""
         self._windows.clear()
         for batch in list(self._open.values()):
             self._roll(batch)
@@ -213,19 +213,19 @@ class ModelClient:
             self._send(batch)
 
     def drain_all(self) -> None:
-        """Send what has waited for a leader."""
+        """Send the batches that waited for a leader."""
         for place in list(self._queues):
             self._drain(place)
 
     def take_back(self, behind: Batch) -> None:
-        """Fail what waits behind a batch and was never sent."""
+        """Fail the batches that wait behind a batch and were never sent."""
         for batch in list(self._all):
             is_behind = batch.at == behind.place and batch.state in ("open", "queued")
             if is_behind and not batch.tries:
                 self._fail(batch, IllegalStateError("taken back"), "client", "never")
 
     def has_earlier(self, batch: ModelBatch) -> bool:
-        """Whether an earlier batch of its partition is not written yet."""
+        """Return whether an earlier batch of its partition is not written yet."""
         for other in self.flying:
             if other is batch:
                 return False
@@ -238,7 +238,7 @@ class ModelClient:
         batch.tries += 1
         fault = world.fault()
         now = world.clock.now
-        # One connection: what was sent first comes first.
+        # One connection: batches arrive in the order in which they were sent.
         arrives = max(now + world.latency(), self._last_arrival.get(batch.at, 0.0))
         if fault == "late":
             arrives += world.rng.uniform(1.0, 50.0)
@@ -285,7 +285,7 @@ class ModelClient:
     def _answered(self, batch: ModelBatch, reply: Reply) -> None:
         if self._is_deaf or batch not in self.flying:
             return
-        if batch.state == "done":  # given up already
+        if batch.state == "done":  # it was given up
             self._fly_off(batch)
             self._hear_late(batch, reply)
             return
@@ -414,7 +414,7 @@ class ModelClient:
             self._report(batch.items, {r.token: r for r in refusals})
 
     def _report(self, items: Iterable[Item], refusals: dict[Any, Refusal]) -> None:
-        """Put delivery reports into the windows that the machine sees."""
+        """Add delivery reports to the windows that the machine sees."""
         for item in items:
             window = item.window
             assert window is not None
@@ -428,7 +428,7 @@ class ModelClient:
                 self.world.failed(window, window.refusals)
 
     def _close(self, window: Window) -> None:
-        """Let no further record come into a window."""
+        """Close a window for further records."""
         if self._windows.get(window.place.topic) is window:
             del self._windows[window.place.topic]
 
@@ -449,7 +449,7 @@ class ModelClient:
         self._drain(batch.at)
 
     def give_up(self, batch: Batch) -> None:
-        """Fail a batch whose time is over, as a shell does from outside."""
+        """Fail a batch whose time is over, as a shell does."""
         if isinstance(batch, Window):
             mine = set(batch.items)
             for each in list(self._all):
@@ -469,7 +469,7 @@ class ModelClient:
                 self.world.clock.after(0.001, self._give_all_up)
 
     def die(self, cause: BaseException) -> None:
-        """Die of something that no batch is to blame for."""
+        """Die of a cause that is not a batch."""
         self._die(cause, None)
 
     def _give_all_up(self) -> None:
@@ -480,6 +480,6 @@ class ModelClient:
                 self._fail(batch, error, "client", sent)
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the client."""
         self.is_shut = self.is_stopped = True
         self._give_all_up()

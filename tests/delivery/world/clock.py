@@ -1,4 +1,4 @@
-"""Virtual time: what happens next, in order."""
+"""Virtual time: planned calls in order."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class TooMuchError(AssertionError):
-    """Something goes round and round."""
+    """There is an endless loop."""
 
 
 class Clock:
-    """Runs what was planned, one thing after the other."""
+    """Runs planned calls, one after the other."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -22,19 +22,19 @@ class Clock:
         self._planned: list[tuple[float, int, Callable[..., object], Any]] = []
 
     def after(self, seconds: float, do: Callable[..., object], *args: Any) -> None:
-        """Plan something."""
+        """Plan a call after some seconds."""
         self.at(self.now + seconds, do, *args)
 
     def at(self, when: float, do: Callable[..., object], *args: Any) -> None:
-        """Plan something for a time; what comes at the same time comes in order."""
+        """Plan a call at a time; calls at the same time keep their order."""
         self.steps += 1
         heappush(self._planned, (max(when, self.now), self.steps, do, args))
 
     def run(self, most: int) -> None:
-        """Run until nothing is planned.
+        """Run until no call is planned.
 
         Raises:
-            TooMuchError: It takes more than ``most`` steps.
+            TooMuchError: There were more than ``most`` calls.
         """
         planned = self._planned
         while planned:

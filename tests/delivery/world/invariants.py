@@ -1,4 +1,4 @@
-"""What must hold in the end of each schedule: what was told, against the log."""
+"""The invariants at the end of each schedule: outcomes are compared with the log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARGIN_S = 12.0
 
 
 def broken(world: World) -> Iterator[str]:
-    """Say what does not hold."""
+    """Describe the invariants that do not hold."""
     yield from _told(world)
     yield from _written(world)
     yield from _order(world)
@@ -27,14 +27,14 @@ def broken(world: World) -> Iterator[str]:
 
 
 def _told(world: World) -> Iterator[str]:
-    """Each record was told once (a second time is found at once)."""
+    """Each record has an outcome (a second outcome is detected while playing)."""
     for number in world.taken_at:
         if number not in world.told:
             yield f"#{number} was never told"
 
 
 def _written(world: World) -> Iterator[str]:
-    """What was told of a record is what the log says."""
+    """The outcome of each record agrees with the log."""
     own: Counter[int] = Counter()
     letters: Counter[int] = Counter()
     for place, log in world.broker.logs.items():
@@ -55,7 +55,7 @@ def _written(world: World) -> Iterator[str]:
 
 
 def _order(world: World) -> Iterator[str]:
-    """No older record of a key stands after a newer one."""
+    """No older record of a key comes after a newer one."""
     if world.policy.rescue == "any_order":
         return
     for place, log in world.broker.logs.items():
@@ -72,7 +72,7 @@ def _order(world: World) -> Iterator[str]:
 
 
 def _may_come_late(world: World, number: int) -> bool:
-    """What nobody locks out may lie in the network for long."""
+    """Return whether a record may be written late, because nothing locks it out."""
     told = world.told.get(number)
     was_doubted = told is None or told.ending == "in_doubt"
     is_resent = world.policy.in_doubt == "resend"
@@ -127,9 +127,9 @@ def _left_over(world: World) -> Iterator[str]:
 
 
 def _rescued(world: World) -> Iterator[str]:
-    """Where nothing fails but records of others, each good record is delivered.
+    """If only other records are refused, each good record is delivered.
 
-    Or it gives way to a newer one of its key.
+    The exception is a record that a newer one of its key has overtaken.
     """
     if world.policy.rescue == "never" or not world.is_calm:
         return

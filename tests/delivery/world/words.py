@@ -1,4 +1,4 @@
-"""What the machine is given in a simulation: a policy, and plain errors."""
+"""The policy and the errors of a simulation."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class PlainPolicy:
     def ruling(
         self, verdict: Verdict, context: CallContext, error: Any = None
     ) -> Ruling:
-        """Decide as every policy without overrides does."""
+        """Return the ruling of a policy without overrides."""
         return _ruling(
             verdict.action,
             self.on_reject,
@@ -99,7 +99,7 @@ class PlainPolicy:
 
 
 class PlainErrors:
-    """Makes errors that are ours only."""
+    """Makes errors of kafkaguard's classes only."""
 
     client = "model"
 
@@ -109,7 +109,7 @@ class PlainErrors:
         message: str | None = None,
         **place: Any,
     ) -> KafkaGuardError:
-        """Make an error of a code or a class."""
+        """Make an error from a code or a class."""
         cls = for_code(error) if isinstance(error, int) else error
         return cls(message, client=self.client, **place)
 
@@ -122,7 +122,7 @@ class PlainErrors:
         verdict: Verdict | None = None,
         **place: Any,
     ) -> KafkaGuardError:
-        """Make an error of what a client raised."""
+        """Make an error from what a client raised."""
         verdict = verdict or classify(original, api="Produce", **(context or {}))
         signal = signal_of(original)
         code = signal.key if signal and isinstance(signal.key, int) else None

@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 TOPICS = ("events", "latest")
 KEYS = (b"a", b"b", b"c")
 FAULTS = ("late", "lost", "unanswered", "19", "29")
-#: Seconds after a record's time in which its outcome must come.
+#: Seconds after a record's time within which its outcome must come.
 MARGIN_S = 12.0
 MAX_BLOCK_S = 60.0
 MOST_STEPS = 20_000
-#: Attempts and seconds of a policy that outlasts every partition without a leader.
+#: Attempts and seconds of a policy that tries until each partition has a leader.
 PATIENT, LONG_S = 50, 300.0
 _LIMIT = 400
 
 
 @dataclass
 class Told:
-    """What the application was told of a record.
+    """The outcome of a record that the application got.
 
     Attributes:
-        ending: As in an outcome.
-        at: When.
+        ending: The outcome in one word, as in ``Outcome``.
+        at: When the application got it.
     """
 
     ending: str
@@ -60,9 +60,9 @@ class World:
     """Plays one schedule.
 
     Args:
-        seed: Everything follows from it.
-        say: Takes the lines of a trace; None: there is none.
-        make_machine: Makes the machine; a test may break it.
+        seed: The seed of all random choices.
+        trace: Receives the lines of a trace; None: there is no trace.
+        make_machine: Makes the machine; a test may make a broken one.
     """
 
     def __init__(
@@ -138,14 +138,14 @@ class World:
     # --- chance -----------------------------------------------------------------------
 
     def fault(self) -> str:
-        """Draw what goes wrong with a request; empty: nothing."""
+        """Draw the fault of a request; empty: no fault."""
         rng = self.rng
         if rng.random() >= self.faultiness:
             return ""
         return rng.choice(FAULTS)
 
     def latency(self) -> float:
-        """Draw the time of a way through the network."""
+        """Draw the latency of the network."""
         return self.rng.choice((0.001, 0.01, 0.1))
 
     # --- the application --------------------------------------------------------------
@@ -221,7 +221,7 @@ class World:
         self.clock.after(pause, self._next_send, sends)
 
     def _is_good(self, topic: str, item: Item) -> bool:
-        """Tell whether a broker takes a record."""
+        """Return whether a broker accepts a record."""
         raw = item.raw
         size = batch_size(raw.key, raw.value, raw.headers)
         return not (
@@ -250,7 +250,7 @@ class World:
     # --- faults of the client ---------------------------------------------------------
 
     def _go_away(self, numbers: set[int], seconds: float) -> None:
-        """Partitions lose their leader for a while."""
+        """Let partitions lose their leaders for some seconds."""
         self.say("away", numbers, seconds)
         if not self._is_patient:
             self.is_calm = False
@@ -264,7 +264,7 @@ class World:
 
     @property
     def _is_patient(self) -> bool:
-        """Whether the policy outlasts whatever comes."""
+        """Whether the policy tries for longer than any fault lasts."""
         shared, policy = self.shared, self.policy
         is_bounded = shared.budget or (shared.breaker and not shared.pauses)
         outlasts = policy.attempts == PATIENT and policy.deadline == LONG_S
@@ -300,7 +300,7 @@ class World:
             self._tick_at(batch.next_look)
 
     def accepted(self, batch: Batch) -> None:
-        """The client's listener: all of a batch was accepted."""
+        """The client's listener: all records of a batch were accepted."""
         self._told_by_client(batch, ())
         self._facts_told(self.machine.accepted(batch, self.clock.now))
 
@@ -313,7 +313,7 @@ class World:
     def died(
         self, client: ModelClient, cause: BaseException, place: Place | None
     ) -> None:
-        """The client's listener: it is dead."""
+        """The client's listener: the client is dead."""
         if client is self.client:
             self._facts_told(self.machine.died(cause, place, self.clock.now))
 
@@ -484,7 +484,7 @@ class World:
         if error is not None:
             self.say("   ", error)
             if isinstance(error, SupersededError):
-                self.good.discard(item.number)  # it has given way to a newer one
+                self.good.discard(item.number)  # a newer one has overtaken it
 
     def _ignore(self, _: Command) -> None:
         pass
@@ -510,7 +510,7 @@ class World:
     # --- playing ----------------------------------------------------------------------
 
     def play(self) -> list[str]:
-        """Play the schedule to its end; return what went wrong."""
+        """Play the schedule to its end; return the problems."""
         from tests.delivery.world.invariants import broken
 
         self.clock.run(MOST_STEPS)
