@@ -252,7 +252,7 @@ def test_without_settings_one_warning_says_that_there_is_no_guard(
         for _ in range(2):
             assert guarded.get_watermark_offsets(place, timeout=20) == (0, 1)
     (said,) = [r.getMessage() for r in caplog.records]
-    assert "the client's own" in said
+    assert "do not wait for remote storage" in said
     assert "guard(client, config=" in said
 
 

@@ -236,7 +236,7 @@ def test_mistake_found_while_starting_is_said_with_file_line_and_key(
         ("spark.driver.memory", "lots", "'lots' is too small, or not a size"),
         ("spark.driver.memory", "8m", "Spark needs at least 450m"),
         ("spark.driver.memory", "1gb", "write it as '512m' or '4g'"),
-        ("spark.driver.memory", 4, "'4' is not enough"),
+        ("spark.driver.memory", 4, "'4' is too small"),
     ],
 )
 def test_wrong_setting_of_spark_is_said_with_its_line_before_anything_starts(

@@ -115,16 +115,20 @@ def mistakes(servers, topics):
     kafka = {"kafka.bootstrap.servers": servers, "subscribe": topics[0]}
     return [
         ("options: {headr: true}", "source.options.headr", "'header'"),
-        ("options: header: true\n  colums: k string", "source.colums", "'columns'"),
+        ("options: {header: true}\n  colums: k string", "source.colums", "'columns'"),
         ("options: {header: true, mode: PERMISSIVE}", "source.options.mode", "on_malf"),
         ("options: {}\n  columns: k string, v int", "source", "header: true"),
-        ("options: header: true\n  columns: v int, k int", "source.columns", "k, v"),
+        ("options: {header: true}\n  columns: v int, k int", "source.columns", "k, v"),
         (
-            "options: header: true\n  on_malformed: skip",
+            "options: {header: true}\n  on_malformed: skip",
             "source.on_malformed",
             "'dead",
         ),
-        ("options: header: true\nselect:\n  key: ${USER}", "select.key", "its value"),
+        (
+            "options: {header: true}\nselect:\n  key: ${USER}",
+            "select.key",
+            "Write the value",
+        ),
         (
             f"format: kafka\n  options: {json.dumps(kafka)}",
             "source.options.subscribe",

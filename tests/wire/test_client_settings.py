@@ -239,7 +239,7 @@ def test_guard_refuses_a_misspelt_setting_before_the_factory(
     """The client itself names no right one, or cannot even be called."""
     with pytest.raises(errors.ClientConfigurationError) as caught:
         guard(factory=factory, config=config)
-    said = f"guard(): config: {name}: Kafka's client has no such setting; "
+    said = f"guard(): config: {name!r}: Kafka's client has no such setting; "
     assert caught.value.summary.startswith(f"{said}did you mean '{meant}")
 
 

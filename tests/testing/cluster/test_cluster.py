@@ -172,7 +172,7 @@ def test_senseless_options_are_refused(options, message):
 def test_a_cluster_that_does_not_run_says_so():
     """Reading an address before the start is a mistake with a name."""
     cluster = KafkaCluster()
-    with pytest.raises(ClusterError, match="does not run"):
+    with pytest.raises(ClusterError, match="is not running"):
         _ = cluster.bootstrap_servers
     cluster.stop()
 

@@ -102,7 +102,7 @@ def test_a_stopped_broker_hands_over_first(cluster):
     before = len(cluster.logs(1))
     cluster.broker(1).stop()
     assert "shut down completed" in cluster.logs(1)[before:]
-    with pytest.raises(ClusterError, match="broker 1 does not run"):
+    with pytest.raises(ClusterError, match="broker 1 is not running"):
         _ = cluster.broker(1).pid
 
 

@@ -108,7 +108,7 @@ def test_an_exception_leaves_nothing_and_the_cluster_can_start_again(
     with pytest.raises(ZeroDivisionError):
         create_and_fail(cluster)
     assert is_clean(temporary_folder)
-    with pytest.raises(ClusterError, match="does not run"):
+    with pytest.raises(ClusterError, match="is not running"):
         cluster.broker(0)
     with cluster:
         cluster.create_topic("orders")
