@@ -340,16 +340,19 @@ class TestSuccessor:
             threads = [threading.Thread(target=work) for _ in range(8)]
             for thread in threads:
                 thread.start()
-            for _ in range(20):
+            # One that comes into a producer which is dying already kills no other.
+            for _ in range(60):
                 try:
                     producer.send({topic!r}, b"keyless").get(20)
                 except Exception as error:
                     assert error.code == 87, error
+                if len(alive) > 20:
+                    break
             done.set()
             for thread in threads:
                 thread.join(30)
             producer.close(10)
-            print(len(alive), most[0] <= 2)
+            print(len(alive) > 20, most[0] <= 2)
         """
         ended = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)],
@@ -358,4 +361,5 @@ class TestSuccessor:
             timeout=120,
             check=False,
         )
-        assert (ended.returncode, ended.stdout.strip()) == (0, "21 True"), ended.stderr
+        said = (ended.returncode, ended.stdout.strip())
+        assert said == (0, "True True"), ended.stderr
