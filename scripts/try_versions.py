@@ -41,7 +41,7 @@ PRODUCERS = (
 )
 OF_PRODUCERS = (
     "test_b92_every_name_of_the_client_is_there",
-    "test_a_null_key_is_refused_before_anything_is_sent",
+    "test_b03_a_null_key_is_refused_before_anything_is_sent",
     "test_a_record_arrives_as_it_was_given",
     "test_a_refused_record_costs_the_others_of_its_batch_nothing",
     "test_a_producer_is_never_left_dead",
