@@ -16,7 +16,7 @@ from kafkaguard._delivery.report import DeliveryReport, ForkedProducerError
 from kafkaguard._retries.events import WaitEvent
 from kafkaguard_policies import StackingWarning
 from tests.contracts.attempts import PATIENT
-from tests.contracts.producer import COMPACTED, read
+from tests.contracts.producer import COMPACTED, read, stale_topic
 
 #: Seconds that nothing here may take, on the busiest machine.
 LIMIT_S = 60.0
@@ -375,6 +375,36 @@ class TestCalls:
             async with asyncio.timeout(LIMIT_S / 2):
                 found = await asyncio.gather(*await asyncio.gather(*sends))
             assert sorted(each.offset for each in found) == [1, 2, 3]
+
+    @pytest.mark.parametrize("way", ["send", "send_batch"])
+    async def test_a_send_behind_a_batch_that_fails_does_not_fail_with_it(
+        self, kafka_cluster, kafka_faults, way
+    ):
+        """It waits for room; the failed batch ahead of it makes room."""
+        topic, stale = stale_topic(kafka_cluster)
+        kafka_faults.on("Produce").delay(1.0)
+        async with guarded(
+            kafka_faults, topics=stale, max_batch_size=500, linger_ms=200
+        ) as producer:
+
+            async def send(number):
+                value = b"x" * 400
+                if way == "send" or number == 1:
+                    return await producer.send_and_wait(topic, value, b"%d" % number)
+                batch = producer.create_batch()
+                batch.append(timestamp=None, key=b"%d" % number, value=value)
+                future = await producer.send_batch(batch, topic, partition=0)
+                return await future
+
+            mate = await producer.send(topic, b"x" * 100, b"mate")
+            keyless = await producer.send(topic, b"x" * 100)
+            async with asyncio.timeout(LIMIT_S):
+                await asyncio.to_thread(kafka_faults.wait_for, "Produce")
+                found = await asyncio.gather(*map(send, range(1, 4)))
+                with pytest.raises(errors.InvalidRecordKeyError):
+                    await keyless
+                found.append(await mate)
+        assert sorted(each.offset for each in found) == [0, 1, 2, 3]
 
     async def test_a_partition_of_a_partitioner_that_is_not_there_is_set_aside(
         self, kafka_cluster, kafka_topic

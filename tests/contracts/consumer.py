@@ -23,6 +23,8 @@ from kafkaguard._consuming import events as ev
 from kafkaguard.testing import FaultProxy
 
 PARTITIONS = pytest.mark.kafka_topic(partitions=3)
+#: Seconds that a writer has to deliver everything, after a broker was restarted.
+FLUSH_S = 120.0
 
 
 class Reader:
@@ -809,7 +811,7 @@ class Written(dict):
     def stop(self):
         """Stop writing, and wait until all records are delivered."""
         self.done.set()
-        self.thread.join(30)
+        self.thread.join(2 * FLUSH_S)
 
 
 @contextmanager
@@ -827,7 +829,7 @@ def writing(cluster, topic, pause=0.005):
                     producer.send(topic, value, partition=partition)
                     written[partition].append(value)
                 number += 1
-            producer.flush(30)
+            producer.flush(FLUSH_S)
 
     written.thread = threading.Thread(target=write)
     written.thread.start()

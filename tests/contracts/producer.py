@@ -376,7 +376,7 @@ class ProducerContract:
             guilty = {**guilty, "timestamp_ms": now + guilty["timestamp_ms"]}
         mates = [{"value": b"%d" % n, "key": b"k%d" % (n % 7)} for n in range(24)]
         servers = kafka_cluster.bootstrap_servers
-        with self.open(servers, topics=stale, linger=1.5) as writer:  # one batch
+        with self.open(servers, topics=stale, linger=0.5) as writer:  # one batch
             batch = [*mates[:17], guilty, *mates[17:]]
             handles = writer.send_all(topic, batch)
             ends = writer.outcomes(handles)
@@ -473,7 +473,7 @@ class ProducerContract:
         """
         topic, stale = stale_topic(cluster)
         servers = faults.bootstrap_servers
-        with self.open(servers, topics=stale, policy=policy, linger=0.02) as writer:
+        with self.open(servers, topics=stale, policy=policy, linger=0.05) as writer:
             assert writer.outcome(writer.send(topic, b"first", b"first")) == 0
             faults.on("Produce").delay(LATENCY_S)
             old, other, keyless = writer.send_all(
@@ -497,9 +497,8 @@ class ProducerContract:
     ):
         """`rescue: never`: not written, RETRY, and the producer lives on."""
         topic, stale = stale_topic(kafka_cluster)
-        with self.open(
-            kafka_cluster.bootstrap_servers, topics=stale, policy={"rescue": "never"}
-        ) as writer:
+        never, servers = {"rescue": "never"}, kafka_cluster.bootstrap_servers
+        with self.open(servers, topics=stale, policy=never, linger=0.5) as writer:
             mate, keyless = writer.send_all(
                 topic, [{"value": b"v", "key": b"k"}, {"value": b"no key"}]
             )
@@ -525,7 +524,7 @@ class ProducerContract:
             for n in told
         ]
         servers = kafka_cluster.bootstrap_servers
-        with self.open(servers, topics=stale, linger=1.5) as writer:  # one batch
+        with self.open(servers, topics=stale, linger=0.5) as writer:  # one batch
             writer.send_all(topic, batch)
             writer.flush()
         assert [len(each) for each in told.values()] == [1] * 12
@@ -542,7 +541,8 @@ class ProducerContract:
             "headers": [("h", b"1")],
             "timestamp_ms": 1234,
         }
-        with self.open(kafka_cluster.bootstrap_servers, topics=stale) as writer:
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, topics=stale, linger=0.5) as writer:
             handle, keyless = writer.send_all(topic, [kept, {"value": b"no key"}])
             refused = writer.outcome(keyless)
             assert isinstance(refused, errors.InvalidRecordKeyError)

@@ -88,7 +88,10 @@ class RejectsContract:
         topic, stale = stale_topic(kafka_cluster)
         kafka_cluster.create_topic(f"{topic}.dlq")
         with self.open(
-            kafka_cluster.bootstrap_servers, policy=DEAD_LETTER, topics=stale
+            kafka_cluster.bootstrap_servers,
+            policy=DEAD_LETTER,
+            topics=stale,
+            linger=0.5,
         ) as writer:
             batch = [{"value": b"%d" % n, "key": b"k"} for n in range(20)]
             batch.insert(11, {"value": b"no key", "headers": [("h", b"1")]})

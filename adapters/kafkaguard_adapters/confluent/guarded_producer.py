@@ -308,7 +308,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             seconds = max(0.0, min(until - time.monotonic(), _SLICE_S))
             polling.add(me)
             try:
-                left = self.client.flush(seconds)
+                left = self._shell.flush(self.client, seconds)
             except (KafkaException, RuntimeError) as error:
                 left = self._poll_failed(error)
             finally:

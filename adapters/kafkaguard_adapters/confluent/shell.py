@@ -52,6 +52,9 @@ SMALL, LARGE = 64, 1024
 QUIET_S = 60.0
 #: Seconds of one poll of the guard's own.
 POLL_S = 0.05
+#: Seconds to wait for a running flush before records are sent again. A flush takes
+#: longer only if a callback of the application does.
+CALM_S = 1.0
 #: Seconds within which a dead producer must report all of its records.
 STOP_S = 5.0
 #: Seconds in which librdkafka reports the same connection error only once.
@@ -112,6 +115,9 @@ class ConfluentShell(Heard):
         self._second: dict[str, Window] = {}
         self._open: dict[Window, None] = {}
         self._lock = threading.RLock()
+        #: How many threads flush the client; notified when one has ended.
+        self._flushes = 0
+        self._flushed = threading.Condition(self._lock)
         self._generation = 0
         self._numbers = itertools.count()
         self._next_token = 0
@@ -319,12 +325,27 @@ class ConfluentShell(Heard):
         because nothing lingered, the guard would not know that the record is to blame.
         """
         start = _now()
-        if self._second:
-            left = self._served(lambda client: client.poll(seconds))
-        else:
-            left = self._served(lambda client: client.flush(seconds))
-        if not left:
+        if not self._served(lambda client: self.flush(client, seconds)):
             time.sleep(max(0.0, start + seconds - _now()))
+
+    def flush(self, client: Any, seconds: float) -> int:
+        """Flush a client for so many seconds; return how many records it has then.
+
+        While records are given to the client again, it is only polled: see ``serve``.
+        """
+        with self._lock:
+            is_sending = bool(self._second)
+            self._flushes += not is_sending
+        if is_sending:
+            client.poll(seconds)
+            return len(client)
+        try:
+            left: int = client.flush(seconds)
+        finally:
+            with self._flushed:
+                self._flushes -= 1
+                self._flushed.notify_all()
+        return left
 
     def serve_for_room(self, seconds: float) -> None:
         """Serve reports once, to make room in the client's queue."""
@@ -477,11 +498,10 @@ class ConfluentShell(Heard):
         if record.is_letter:
             self._letters.check(topic, raw.key)
         with self._lock:
-            window = self._second.get(topic)
-            if window is None or window.is_full:
-                if window is not None:
-                    self.close_window(window)
-                window = self._begin(topic, self._second)
+            if topic not in self._second:
+                self._second_window(topic)  # so no flush begins from now on
+                self._flushed.wait_for(lambda: not self._flushes, CALM_S)
+            window = self._second_window(topic)
             index = next(window.slots)
         window.mark(index, raw.key, raw.value)
         ticket = SecondTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
@@ -491,6 +511,15 @@ class ConfluentShell(Heard):
             window.void(index)
             raise
         return window.first_token + index
+
+    def _second_window(self, topic: str) -> Window:
+        """Return the open window for records that are sent again, or open one."""
+        window = self._second.get(topic)
+        if window is None or window.is_full:
+            if window is not None:
+                self.close_window(window)
+            window = self._begin(topic, self._second)
+        return window
 
     def _hand_over(self, record: Record, ticket: SecondTicket, deadline: float) -> None:
         topic, partition = record.place

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka.client import ConnectionGroup
 from aiokafka.errors import (
+    KafkaError,
     MessageSizeTooLargeError,
     NodeNotReadyError,
     ProducerClosed,
@@ -116,7 +117,7 @@ class Hooks:
         followed = self._begin(batch)
         if followed is not None:
             self.followed[batch] = followed
-            _BatchHooks(batch, followed, self.followed)
+            _BatchHooks(batch, followed, self.followed, self._accumulator)
 
     def append_batch(self, builder: Any, tp: Any) -> Any:
         """Create a batch, as the client's own method does, and track it."""
@@ -195,13 +196,27 @@ class _BatchHooks:
         batch: The batch.
         followed: The receiver of what happens to the batch.
         known: The tracked batches; a batch is removed when it has its outcome.
+        accumulator: The accumulator of the batch.
     """
 
-    __slots__ = ("_batch", "_done", "_failure", "_followed", "_known", "_wait_drain")
+    __slots__ = (
+        "_accumulator",
+        "_batch",
+        "_done",
+        "_failure",
+        "_followed",
+        "_known",
+        "_wait_drain",
+    )
 
     def __init__(
-        self, batch: Any, followed: Followed, known: dict[Any, Followed]
+        self,
+        batch: Any,
+        followed: Followed,
+        known: dict[Any, Followed],
+        accumulator: Any,
     ) -> None:
+        self._accumulator = accumulator
         self._batch = batch
         self._followed = followed
         self._known = known
@@ -245,8 +260,17 @@ class _BatchHooks:
         self._followed.has_failed(exception)
 
     async def wait_drain(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the client's own signature
-        """Wait for room, then for a hold of the guard."""
-        await self._wait_drain(timeout)
+        """Wait for room, then for a hold of the guard.
+
+        A batch that fails before it is sent makes room, too. Its error is not the error
+        of the record that waits, unless the client accepts no more records.
+        """
+        try:
+            await self._wait_drain(timeout)
+        except KafkaError:
+            accumulator = self._accumulator
+            if accumulator._closed or accumulator._exception is not None:
+                raise
         await self._followed.room()
 
 

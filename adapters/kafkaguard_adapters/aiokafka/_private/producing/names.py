@@ -37,6 +37,7 @@ USED = {
         "_batches",
         "_closed",
         "_compression_type",
+        "_exception",
         "_linger_time",
         "_pending_batches",
         "_waiter_future",
