@@ -58,6 +58,8 @@ class Transactions:
         self._is_open = False
         #: When the transaction began, in monotonic seconds.
         self._began = 0.0
+        #: Whether another instance uses the id: a new client would fence that one.
+        self._is_fenced = False
         #: Whether a commit of the transaction had no answer.
         self._lost_commit = False
         #: Whether the client cannot end a transaction any more.
@@ -81,7 +83,8 @@ class Transactions:
         Raises:
             KafkaGuardError: The transaction cannot begin.
         """
-        if self._is_stuck or (self._has_hole and self._shell.build is not None):
+        can_renew = self._has_hole and self._shell.build is not None
+        if (self._is_stuck or can_renew) and not self._is_fenced:
             self._renew()
         self._has_hole = False
         with self._judging(None):
@@ -229,6 +232,7 @@ class Transactions:
         return judged
 
     def _explain_fenced(self, error: KafkaGuardError) -> None:
+        self._is_fenced = True
         settings, lasted = self._settings, 0.0
         if self._is_open:
             lasted = time.monotonic() - self._began
