@@ -201,6 +201,7 @@ class AiokafkaContract(
         password=None,
         serializer=None,
         tight=False,
+        patience=None,
     ):
         """Build one in a loop, guard it, start it, and stop it in the end."""
         config = {
