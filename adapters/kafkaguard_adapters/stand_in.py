@@ -6,14 +6,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard.errors import ClientTimeoutError
 from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls, ReportCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 _log = logging.getLogger("kafkaguard.producer")
@@ -178,45 +176,3 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
                 f"{CLOSE_S:g} s and was cancelled; offsets or records may not have "
                 "been committed or sent. Check whether a broker answers",
             ) from error
-
-
-def wrapper(
-    stand_in: Callable[[Any, ClusterView], Any], view_of: Callable[..., ClusterView]
-) -> Callable[..., Any]:
-    """Make the function ``wrap`` of an adapter's module, which ``guard()`` calls.
-
-    Args:
-        stand_in: Makes the guarded client from a client and a cluster view.
-        view_of: Makes the cluster view from a client, its settings (or None) and known
-            topic facts.
-    """
-
-    def wrap(
-        client: Any,
-        *,
-        config: Mapping[str, Any] | None = None,
-        topics: Mapping[str, TopicFacts] | None = None,
-        **_: Any,
-    ) -> Any:
-        return stand_in(client, view_of(client, config, TopicFactsCache(topics)))
-
-    return wrap
-
-
-def passing_sends(wrap: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a ``wrap`` function that warns that this client's sends are not guarded.
-
-    Args:
-        wrap: The function that makes the guarded client.
-    """
-
-    def warn_and_wrap(client: Any, **options: Any) -> Any:
-        _log.warning(
-            "guard(): what this %s sends is not guarded (no check of null keys, no "
-            "rescue, no report). Only its log_dirs(), lag() and look-ups of offsets "
-            "are",
-            type(client).__name__,
-        )
-        return wrap(client, **options)
-
-    return warn_and_wrap

@@ -13,7 +13,7 @@ from aiokafka.errors import IllegalStateError, KafkaError, ProducerClosed
 
 from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.report import DeliveryReport, ForkedProducerError
-from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup, TopicFactsCache
+from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup
 from kafkaguard.errors import (
     ClientClosedError,
     ClientStateError,
@@ -36,13 +36,10 @@ from kafkaguard_adapters.producing.policies import check_transactional, shared_b
 from kafkaguard_adapters.producing.task_driver import TaskDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractAsyncContextManager
 
-    from kafkaguard._retries.events import Event
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.cluster_view import ClusterView
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_adapters.building import Wish
 
 _log = logging.getLogger("kafkaguard.producer")
 
@@ -62,30 +59,25 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
 
     Args:
         producer: The client's producer.
-        builder: Builds a replacement if the producer dies.
-        view: The cluster view for the guard's own calls.
-        cache: Cached facts about topics.
-        policy: Decides about failed records and null keys.
-        topics: The topics of this producer, as far as they are known.
-        on_event: The hook for events, or None.
+        wish: What ``guard()`` was told.
+
+    Raises:
+        ClientConfigurationError: The policy does not suit a transactional producer.
+        TypeError: The producer is guarded already.
     """
 
-    def __init__(
-        self,
-        producer: Any,
-        builder: Builder,
-        view: ClusterView,
-        cache: TopicFactsCache,
-        policy: RetryPolicy,
-        topics: Collection[str] = (),
-        on_event: Callable[[Event], object] | None = None,
-    ) -> None:
-        super().__init__(producer, view)
-        self._builder = builder
-        self._cache = cache
-        self._policy = policy
-        self._topics = topics
-        self._on_event = on_event
+    def __init__(self, producer: Any, wish: Wish) -> None:
+        if reading.is_told(producer):
+            raise told.guarded_already(producer)
+        if reading.transactional_id(producer) is not None:
+            check_transactional(wish.policy, errors)
+        complete_table()
+        super().__init__(producer, view_of(producer, wish.config, wish.cache))
+        settings = wish.config if wish.factory is not None else None
+        self._builder = Builder(producer, wish.factory, settings)
+        self._cache = wish.cache
+        self._policy = wish.policy
+        self._on_event = wish.on_event
         self._is_forked = self._is_stopped = False
         self._begin(producer)
         forks.watch(self)
@@ -117,7 +109,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         self._shell = AIOKafkaShell(
             producer, self._builder, view.ask_topic_settings, self._sending, self._use
         )
-        letters = LetterTopics(policy, view.settings, errors.make, self._topics)
+        letters = LetterTopics(policy, view.settings, errors.make, cache.declared)
         self._driver = TaskDriver(
             self._shell,
             policy,
@@ -521,31 +513,3 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
 
 def _left(deadline: float) -> float:
     return max(END_S, deadline - time.monotonic())
-
-
-def wrap(
-    producer: Any,
-    *,
-    factory: Callable[..., Any] | None,
-    config: Mapping[str, Any] | None,
-    policy: RetryPolicy,
-    topics: Mapping[str, TopicFacts] | None,
-    on_event: Callable[[Event], object] | None = None,
-) -> GuardedProducer:
-    """Guard a producer, as :func:`kafkaguard.guard` says."""
-    if reading.is_told(producer):
-        raise told.guarded_already(producer)
-    if reading.transactional_id(producer) is not None:
-        check_transactional(policy, errors)
-    complete_table()
-    cache = TopicFactsCache(topics)
-    settings = config if factory is not None else None
-    return GuardedProducer(
-        producer,
-        Builder(producer, factory, settings),
-        view_of(producer, config, cache),
-        cache,
-        policy,
-        topics or (),
-        on_event,
-    )

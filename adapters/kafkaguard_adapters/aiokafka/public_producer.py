@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError, ProducerClosed
 
-from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup, TopicFactsCache
+from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.aiokafka.errors import complete_table, errors
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
@@ -20,10 +20,8 @@ from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.producing.null_keys import NullKeyRule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_adapters.building import Wish
 
 
 class PublicProducer(AsyncClusterCalls, StandIn):
@@ -31,24 +29,15 @@ class PublicProducer(AsyncClusterCalls, StandIn):
 
     Args:
         producer: The client's producer.
-        policy: Decides about null keys.
-        topics: Facts about topics that the caller declares, instead of a look-up.
-        config: The producer's settings. Default: read from the producer.
+        wish: What ``guard()`` was told.
     """
 
-    def __init__(
-        self,
-        producer: Any,
-        policy: RetryPolicy,
-        topics: Mapping[str, TopicFacts] | None,
-        config: Mapping[str, Any] | None,
-    ) -> None:
-        cache = TopicFactsCache(topics)
-        super().__init__(producer, view_of(producer, config, cache))
+    def __init__(self, producer: Any, wish: Wish) -> None:
+        super().__init__(producer, view_of(producer, wish.config, wish.cache))
         complete_table()
-        self._checks_keys = policy.null_key == "reject"
-        self._rule = NullKeyRule(errors, disguised=policy.disguised_null_key)
-        self._lookup = AwaitedFactsLookup(self._facts, cache)
+        self._checks_keys = wish.policy.null_key == "reject"
+        self._rule = NullKeyRule(errors, disguised=wish.policy.disguised_null_key)
+        self._lookup = AwaitedFactsLookup(self._facts, wish.cache)
 
     async def send(
         self, topic: str, value: Any = None, key: Any = None, *args: Any, **kwargs: Any

@@ -21,10 +21,12 @@ from kafkaguard_adapters.confluent.sending import Sending
 from kafkaguard_adapters.confluent.shell import ConfluentShell
 from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.transactions import Transactions
+from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
+from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 from kafkaguard_adapters.producing.policies import shared_by
 from kafkaguard_adapters.producing.transaction_block import transaction
@@ -35,12 +37,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafkaguard._delivery.report import DeliveryReport
-    from kafkaguard._retries.events import Event
-    from kafkaguard._verdicts.topic_facts import TopicFactsCache
-    from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
-    from kafkaguard_adapters.producing.letter_topics import LetterTopics
-    from kafkaguard_policies import RetryPolicy
 
 #: Seconds that close() and leaving a ``with`` block take at most by default.
 CLOSE_S = 30.0
@@ -60,33 +58,22 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
     Args:
         client: The client's producer.
-        build: Builds a replacement producer; None: the guard cannot build one.
         settings: The producer's settings, as far as they are known.
-        view: The cluster view for the guard's own calls.
-        policy: Decides about failed records and null keys.
-        cache: Cached facts about topics.
-        letter_topics: Checks whether the dead-letter topics exist.
-        on_event: The hook for events, or None.
+        wish: What ``guard()`` was told.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        build: Callable[[], Any] | None,
-        settings: ProducerSettings,
-        view: ClusterView,
-        policy: RetryPolicy,
-        cache: TopicFactsCache,
-        letter_topics: LetterTopics,
-        on_event: Callable[[Event], object] | None,
-    ) -> None:
-        self.cluster_view = view
-        self._build = build
+    def __init__(self, client: Any, settings: ProducerSettings, wish: Wish) -> None:
+        self.cluster_view = view = view_of(client, wish.config, wish.cache)
+        self._build = None
+        if wish.factory is not None:
+            self._build = partial(wish.factory, dict(wish.config or {}))
         self._settings = settings
-        self._policy = policy
-        self._cache = cache
-        self._on_event = on_event
-        self._letter_topics = letter_topics
+        self._policy = wish.policy
+        self._cache = wish.cache
+        self._on_event = wish.on_event
+        self._letter_topics = LetterTopics(
+            wish.policy, view.settings, errors.make, wish.cache.declared
+        )
         self._is_closed = False
         self._forks = ForkGuard(self, errors, type(client).__name__)
         self._begin(client)

@@ -10,18 +10,17 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.report import DeliveryReport
-from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
+from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
-from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.building import Builder
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.own_sending import OwnSending
 from kafkaguard_adapters.kafka_python.sending import Sending
-from kafkaguard_adapters.kafka_python.settings import read_settings
 from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
 from kafkaguard_adapters.kafka_python.transactions import Transactions
+from kafkaguard_adapters.kafka_python.view import view_of
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
@@ -31,14 +30,11 @@ from kafkaguard_adapters.producing.policies import check_transactional, shared_b
 from kafkaguard_adapters.producing.transaction_block import transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from kafkaguard._retries.events import Event
-    from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.wire.settings import Settings
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_adapters.building import Wish
 
 
 #: The default time limit of close(), and of the end of a ``with`` block, in seconds.
@@ -70,50 +66,32 @@ class GuardedProducer(ClusterCalls):
 
     Args:
         producer: The client's producer.
-        builder: Builds a successor if the producer dies.
-        policy: The policy for records that fail, and for null keys.
-        topics: Known facts about topics, which are not looked up.
-        on_event: The hook for events, or None.
-        facts_ttl: Seconds for which a topic's ``cleanup.policy`` is cached. Default:
-            300.
-        facts_patience: The most seconds that a record without a key waits for a
-            look-up. Default: 1.
-        clock: Returns monotonic seconds.
+        wish: What ``guard()`` was told.
+
+    Raises:
+        ClientConfigurationError: The policy does not suit a transactional producer.
+        TypeError: The producer is guarded already.
     """
 
-    def __init__(
-        self,
-        producer: Any,
-        builder: Builder,
-        policy: RetryPolicy,
-        *,
-        topics: Mapping[str, TopicFacts] | None = None,
-        on_event: Callable[[Event], object] | None = None,
-        facts_ttl: float = 300.0,
-        facts_patience: float = 1.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._builder = builder
+    def __init__(self, producer: Any, wish: Wish) -> None:
+        if reading.is_told(producer):
+            raise told.guarded_already(producer)
+        policy, cache = wish.policy, wish.cache
+        if producer.config["transactional_id"]:
+            check_transactional(policy, errors)
+        self._builder = Builder(wish.factory, wish.config)
         self._policy = policy
-        self._on_event = on_event
-        self._cache = TopicFactsCache(topics, ttl=facts_ttl, clock=clock)
-        self.cluster_view = ClusterView(
-            self._cluster_settings, errors.make, self._cache
-        )
+        self._on_event = wish.on_event
+        self._cache = cache
+        self.cluster_view = view_of(producer, None, cache)
         self._letter_topics = LetterTopics(
-            policy, self._cluster_settings, errors.make, topics or ()
+            policy, self.cluster_view.settings, errors.make, cache.declared
         )
-        self._patience = facts_patience
         self._forks = ForkGuard(self, errors, "KafkaProducer")
         sending = OwnSending if reading.has_own_send(producer) else Sending
-        self._sending = sending(
-            self._cache.harmless, checks_keys=policy.null_key == "reject"
-        )
+        self._sending = sending(cache.harmless, checks_keys=policy.null_key == "reject")
         self.send = self._sending.send
         self._begin(producer)
-
-    def _cluster_settings(self) -> Settings:
-        return read_settings(self.config, errors.make)
 
     def _begin(self, producer: Any) -> None:
         """Start with a producer, without records in flight."""
@@ -127,14 +105,11 @@ class GuardedProducer(ClusterCalls):
             self._cache,
             self._on_event,
             self._letter_topics.meet,
-            shared=shared_by(self._policy, shell.traits, self._cluster_settings),
+            shared=shared_by(self._policy, shell.traits, self.cluster_view.settings),
         )
         self._transactions = Transactions(shell, self._driver)
-        lookup = TopicFactsLookup(
-            lambda topic: ask(topic).facts, self._cache, patience=self._patience
-        )
         null_keys = NullKeyCheck(
-            lookup,
+            TopicFactsLookup(lambda topic: ask(topic).facts, self._cache),
             errors,
             disguised=self._policy.disguised_null_key,
             transactional=shell.is_transactional,
@@ -377,22 +352,3 @@ class GuardedProducer(ClusterCalls):
                 instance uses this ``transactional.id``.
         """
         self._transactions.abort()
-
-
-def wrap(
-    producer: Any,
-    *,
-    factory: Callable[..., Any] | None,
-    config: Mapping[str, Any] | None,
-    policy: RetryPolicy,
-    topics: Mapping[str, TopicFacts] | None,
-    on_event: Callable[[Event], object] | None = None,
-) -> GuardedProducer:
-    """Guard a producer, as :func:`kafkaguard.guard` says."""
-    if reading.is_told(producer):
-        raise told.guarded_already(producer)
-    if producer.config["transactional_id"]:
-        check_transactional(policy, errors)
-    return GuardedProducer(
-        producer, Builder(factory, config), policy, topics=topics, on_event=on_event
-    )

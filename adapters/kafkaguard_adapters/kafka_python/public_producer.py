@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import KafkaError
 
-from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
+from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.view import view_of
@@ -18,10 +18,8 @@ from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 from kafkaguard_adapters.stand_in import GuardedClient
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_adapters.building import Wish
 
 
 class PublicProducer(ClusterCalls, GuardedClient):
@@ -29,23 +27,16 @@ class PublicProducer(ClusterCalls, GuardedClient):
 
     Args:
         producer: The client's producer.
-        policy: The policy, which determines what happens to null keys.
-        topics: Known facts about topics, which are not looked up.
+        wish: What ``guard()`` was told.
     """
 
-    def __init__(
-        self,
-        producer: Any,
-        policy: RetryPolicy,
-        topics: Mapping[str, TopicFacts] | None,
-    ) -> None:
-        cache = TopicFactsCache(topics)
-        super().__init__(producer, view_of(producer, None, cache))
-        self._checks_keys = policy.null_key == "reject"
+    def __init__(self, producer: Any, wish: Wish) -> None:
+        super().__init__(producer, view_of(producer, None, wish.cache))
+        self._checks_keys = wish.policy.null_key == "reject"
         self._null_keys = NullKeyCheck(
-            TopicFactsLookup(self._facts, cache),
+            TopicFactsLookup(self._facts, wish.cache),
             errors,
-            disguised=policy.disguised_null_key,
+            disguised=wish.policy.disguised_null_key,
             transactional=bool(producer.config["transactional_id"]),
         )
 
