@@ -31,7 +31,7 @@ from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.producing import forks, told
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
-from kafkaguard_adapters.producing.null_keys import NullKeyRule
+from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
 from kafkaguard_adapters.producing.policies import check_transactional, shared_by
 from kafkaguard_adapters.producing.task_driver import TaskDriver
 
@@ -92,16 +92,15 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             return (await view.ask_topic_settings(topic)).facts
 
         self._lookup = AwaitedFactsLookup(facts, cache)
-        rule = NullKeyRule(
+        null_keys = AwaitedNullKeyCheck(
+            self._lookup,
             errors,
-            disguised=policy.disguised_null_key,
+            policy,
             transactional=reading.transactional_id(producer) is not None,
         )
         self._sending = Sending(
             cache.harmless,
-            self._lookup,
-            rule,
-            checks_keys=policy.null_key == "reject",
+            null_keys,
             sets_aside="dead_letter" in policy.ways_of_rejecting,
             loop=loop,
             check=self._check,
@@ -330,7 +329,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     def create_batch(self) -> Any:
         """Return an empty batch, as ``AIOKafkaProducer.create_batch`` does."""
         builder = self.client.create_batch()
-        if self._sending.checks_keys:
+        if self._sending.null_keys.is_on:
             moving.NullKeyNotes(builder)
         return builder
 

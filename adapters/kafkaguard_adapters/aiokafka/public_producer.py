@@ -17,7 +17,7 @@ from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.client_errors import recast
-from kafkaguard_adapters.producing.null_keys import NullKeyRule
+from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import TopicFacts
@@ -35,9 +35,8 @@ class PublicProducer(AsyncClusterCalls, StandIn):
     def __init__(self, producer: Any, wish: Wish) -> None:
         super().__init__(producer, view_of(producer, wish.config, wish.cache))
         complete_table()
-        self._checks_keys = wish.policy.null_key == "reject"
-        self._rule = NullKeyRule(errors, disguised=wish.policy.disguised_null_key)
         self._lookup = AwaitedFactsLookup(self._facts, wish.cache)
+        self._null_keys = AwaitedNullKeyCheck(self._lookup, errors, wish.policy)
 
     async def send(
         self, topic: str, value: Any = None, key: Any = None, *args: Any, **kwargs: Any
@@ -50,12 +49,8 @@ class PublicProducer(AsyncClusterCalls, StandIn):
                 class.
         """
         self._check_open()
-        if (
-            self._checks_keys
-            and key is None
-            and (await self._lookup.facts(topic)).compacted
-        ):
-            self._rule.refuse(topic, is_disguised=False)
+        if key is None:
+            await self._null_keys.check(topic)
         return await self._pass(self.client.send(topic, value, key, *args, **kwargs))
 
     async def send_and_wait(self, *args: Any, **kwargs: Any) -> Any:

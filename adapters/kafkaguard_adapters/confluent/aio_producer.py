@@ -37,7 +37,7 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
     Args:
         producer: The client's producer.
         view: The cluster view for the guard's own calls.
-        null_keys: Refuses records without a key; None: the policy allows them.
+        null_keys: Refuses records without a key; None: no topic can be looked up.
         harmless: Topics for which records without a key need no check.
     """
 
@@ -127,9 +127,10 @@ def wrap(producer: Any, wish: Wish) -> GuardedAIOProducer:
     cache = wish.cache
     view = view_of(producer, wish.config, cache)
     null_keys = None
-    if wish.policy.null_key == "reject" and (wish.config is not None or cache.declared):
+    if wish.config is not None or cache.declared:
         null_keys = NullKeyCheck(
             TopicFactsLookup(lambda topic: view.topic_settings(topic).facts, cache),
             errors,
+            wish.policy,
         )
     return GuardedAIOProducer(producer, view, null_keys, cache.harmless)

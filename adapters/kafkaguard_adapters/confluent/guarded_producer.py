@@ -96,14 +96,12 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             shared=shared_by(policy, shell.traits, self.cluster_view.settings),
             barrier=shell,
         )
-        null_keys = None
-        if policy.null_key == "reject":
-            null_keys = NullKeyCheck(
-                TopicFactsLookup(lambda topic: ask(topic).facts, cache),
-                errors,
-                disguised=policy.disguised_null_key,
-                transactional=shell.traits.transactional,
-            )
+        null_keys = NullKeyCheck(
+            TopicFactsLookup(lambda topic: ask(topic).facts, cache),
+            errors,
+            policy,
+            transactional=shell.traits.transactional,
+        )
         seconds = Limit(policy.deadline, "the policy's deadline")
         own = Limit(shell.traits.delivery_timeout, shell.traits.timeout_setting)
         if policy.deadline == math.inf:

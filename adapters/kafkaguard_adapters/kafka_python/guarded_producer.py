@@ -89,7 +89,7 @@ class GuardedProducer(ClusterCalls):
         )
         self._forks = ForkGuard(self, errors, "KafkaProducer")
         sending = OwnSending if reading.has_own_send(producer) else Sending
-        self._sending = sending(cache.harmless, checks_keys=policy.null_key == "reject")
+        self._sending = sending(cache.harmless)
         self.send = self._sending.send
         self._begin(producer)
 
@@ -111,7 +111,7 @@ class GuardedProducer(ClusterCalls):
         null_keys = NullKeyCheck(
             TopicFactsLookup(lambda topic: ask(topic).facts, self._cache),
             errors,
-            disguised=self._policy.disguised_null_key,
+            self._policy,
             transactional=shell.is_transactional,
         )
         self._sending.use(shell, self._driver, self._transactions, null_keys)

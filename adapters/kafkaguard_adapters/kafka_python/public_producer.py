@@ -32,11 +32,10 @@ class PublicProducer(ClusterCalls, GuardedClient):
 
     def __init__(self, producer: Any, wish: Wish) -> None:
         super().__init__(producer, view_of(producer, None, wish.cache))
-        self._checks_keys = wish.policy.null_key == "reject"
         self._null_keys = NullKeyCheck(
             TopicFactsLookup(self._facts, wish.cache),
             errors,
-            disguised=wish.policy.disguised_null_key,
+            wish.policy,
             transactional=bool(producer.config["transactional_id"]),
         )
 
@@ -59,9 +58,8 @@ class PublicProducer(ClusterCalls, GuardedClient):
             KafkaGuardError: The client raised another error. The error also has the
                 client's class.
         """
-        if self._checks_keys:
-            serializer = self.client.config["key_serializer"]
-            self._null_keys.check(topic, key, headers, serializer)
+        serializer = self.client.config["key_serializer"]
+        self._null_keys.check(topic, key, headers, serializer)
         try:
             return self.client.send(topic, value, key, headers, partition, timestamp_ms)
         except KafkaError as error:
