@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from kafkaguard.errors import ClientTimeoutError
+from kafkaguard.errors import ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls, ReportCalls
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class StandIn:
 
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the client."""
-        if name == "client":  # not set yet
+        if name in ("client", "_shell"):  # not set yet
             raise AttributeError(name)
         return getattr(self.client, name)
 
@@ -55,6 +55,20 @@ class StandIn:
             "a guarded client cannot be pickled or copied: build it where it is used, "
             "in the worker itself"
         )
+
+    def _is_noted(self, failure: KafkaGuardError, raised: tuple[object, ...]) -> bool:
+        """Note a failure to close on the exception of a ``with`` block, if it has one.
+
+        Args:
+            failure: The failure.
+            raised: The arguments of ``__exit__``.
+        """
+        error = raised[1] if raised else None
+        if not isinstance(error, BaseException):
+            return False
+        name = type(self.client).__name__
+        error.add_note(f"besides, on closing the {name}: {failure}")
+        return True
 
 
 class GuardedClient(ReportCalls, StandIn):
@@ -79,9 +93,13 @@ class GuardedClient(ReportCalls, StandIn):
         """Return the guarded client; the end of the block closes it."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Close the guarded client."""
-        self.close()
+    def __exit__(self, *raised: object) -> None:
+        """Close the guarded client; an exception of the block has priority."""
+        try:
+            self.close()
+        except KafkaGuardError as failure:
+            if not self._is_noted(failure, raised):
+                raise
 
 
 class GuardedAsyncClient(AsyncReportCalls, StandIn):
@@ -154,9 +172,13 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             "did not start: correct the cause that start() raised, and start it again"
         )
 
-    async def __aexit__(self, *_: object) -> None:
-        """Close the guarded client."""
-        await self._end()
+    async def __aexit__(self, *raised: object) -> None:
+        """Close the guarded client; an exception of the block has priority."""
+        try:
+            await self._end()
+        except KafkaGuardError as failure:
+            if not self._is_noted(failure, raised):
+                raise
 
     async def _end(self) -> None:
         """Close the guard's connections, then the client, within a time limit.

@@ -156,7 +156,7 @@ class TestStop:
         with pytest.raises(ZeroDivisionError) as caught:
             await fail()
         (note,) = caught.value.__notes__
-        assert "besides, on stopping the producer" in note
+        assert "besides, on closing the AIOKafkaProducer" in note
 
     async def test_a_client_stopped_behind_its_back_is_replaced(
         self, kafka_cluster, kafka_topic

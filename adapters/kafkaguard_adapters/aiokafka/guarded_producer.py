@@ -445,15 +445,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
                 f"the client's connections did not close within {within:g} s",
             ) from error
 
-    async def __aexit__(self, *raised: object) -> None:
-        """Stop the producer; an exception of the block has priority."""
-        error = raised[1]
-        try:
-            await self.stop()
-        except KafkaGuardError as failure:
-            if not isinstance(error, BaseException):
-                raise
-            error.add_note(f"besides, on stopping the producer: {failure}")
+    async def _end(self) -> None:
+        await self.stop()
 
     # --- transactions -----------------------------------------------------------------
 

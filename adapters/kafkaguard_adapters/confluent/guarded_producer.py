@@ -122,12 +122,6 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         """The client's producer that is in use."""
         return self._shell.client
 
-    def __getattr__(self, name: str) -> Any:
-        """Delegate everything else to the client."""
-        if name == "_shell":  # __init__ has not set it yet
-            raise AttributeError(name)
-        return super().__getattr__(name)
-
     # --- forks ------------------------------------------------------------------------
 
     def leave_to_parent(self) -> Any:
@@ -465,16 +459,6 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         except KafkaException as error:
             self._shell.note(self.client, error)
         return False
-
-    def __exit__(self, *raised: object) -> None:
-        """Close the producer; an exception of the block has priority."""
-        try:
-            self.close()
-        except KafkaGuardError as failure:
-            error: Any = raised[1] if raised else None
-            if error is None:
-                raise
-            error.add_note(f"besides, on closing the producer: {failure}")
 
 
 def _nothing_known(_: str) -> TopicSettings:

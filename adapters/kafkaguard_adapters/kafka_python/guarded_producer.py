@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.report import DeliveryReport
 from kafkaguard._verdicts.topic_facts import TopicFactsLookup
-from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.building import Builder
@@ -28,11 +27,11 @@ from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 from kafkaguard_adapters.producing.policies import check_transactional, shared_by
 from kafkaguard_adapters.producing.transaction_block import transaction
+from kafkaguard_adapters.stand_in import GuardedClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from types import TracebackType
 
     from kafkaguard_adapters.building import Wish
 
@@ -58,7 +57,7 @@ def _passed_on(name: str, **known: Any) -> Callable[..., Any]:
     return method
 
 
-class GuardedProducer(ClusterCalls):
+class GuardedProducer(ClusterCalls, GuardedClient):
     """A guarded KafkaProducer; every other attribute is the client's.
 
     ``send`` is the method of ``Sending``. It is an attribute of the instance, because
@@ -238,56 +237,16 @@ class GuardedProducer(ClusterCalls):
             raise told.callback_failed(errors, raised, report) from raised
         return report
 
-    # --- standing in for the client ------------------------------------------
+    # --- the client in use ------------------------------------------------------------
 
     @property
     def client(self) -> Any:
         """The client's producer that is in use."""
         return self._shell.producer
 
-    @property  # type: ignore[misc]  # object's has a setter
-    def __class__(self) -> type:
-        """The client's class, so that ``isinstance`` holds."""
-        return type(self._shell.producer)
-
-    def __getattr__(self, name: str) -> Any:
-        """Delegate everything else to the client."""
-        if name == "_shell":  # not set yet
-            raise AttributeError(name)
-        return getattr(self._shell.producer, name)
-
-    def __dir__(self) -> list[str]:
-        """List the client's names."""
-        return dir(self._shell.producer)
-
     def __repr__(self) -> str:
-        """Show the client's producer."""
+        """Show the client's producer, with its ids."""
         return f"<guarded {self._shell.producer!s}>"
-
-    def __enter__(self) -> Self:
-        """Return the producer; the end of the block closes it."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close, as close() does. An exception of the block has priority."""
-        try:
-            self.close()
-        except KafkaGuardError as failure:
-            if error is None:
-                raise
-            error.add_note(f"besides, on closing the producer: {failure}")
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Raise TypeError: a connection cannot be moved to another process."""
-        raise TypeError(
-            "a guarded producer cannot be pickled or copied: build it where it is "
-            "used, in the worker itself"
-        )
 
     partitions_for = _passed_on("partitions_for", api="Metadata")
 
