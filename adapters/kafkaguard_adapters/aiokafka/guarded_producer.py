@@ -21,7 +21,6 @@ from kafkaguard.errors import (
     KafkaGuardError,
 )
 from kafkaguard_adapters.aiokafka._private.producing import moving, reading
-from kafkaguard_adapters.aiokafka.building import Builder
 from kafkaguard_adapters.aiokafka.errors import complete_table, errors
 from kafkaguard_adapters.aiokafka.sending import Sending, topic_of
 from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
@@ -29,6 +28,7 @@ from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.transactions import Transactions
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
+from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.producing import forks, told
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
@@ -73,8 +73,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             check_transactional(wish.policy, errors)
         complete_table()
         super().__init__(producer, view_of(producer, wish.config, wish.cache))
-        settings = wish.config if wish.factory is not None else None
-        self._builder = Builder(producer, wish.factory, settings)
+        settings = reading.settings_of(producer)
+        self._builder = Builder(wish, producer, settings, errors.make)
         self._cache = wish.cache
         self._policy = wish.policy
         self._on_event = wish.on_event

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Batch, Raw
     from kafkaguard._delivery.records import Outcome, Record
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard_adapters.aiokafka.building import Builder
+    from kafkaguard_adapters.building import Builder
 
 #: Seconds after ``request_timeout_ms`` in which aiokafka itself may end a batch.
 MARGIN_S = 2.0

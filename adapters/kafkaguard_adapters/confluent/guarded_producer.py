@@ -14,6 +14,7 @@ from kafkaguard._cluster.topic_settings import TopicSettings
 from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.confluent.callbacks import Callbacks
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.produce_calls import produce_for
@@ -64,9 +65,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
     def __init__(self, client: Any, settings: ProducerSettings, wish: Wish) -> None:
         self.cluster_view = view = view_of(client, wish.config, wish.cache)
-        self._build = None
-        if wish.factory is not None:
-            self._build = partial(wish.factory, dict(wish.config or {}))
+        self._builder = Builder(wish, client, None, errors.make)
         self._settings = settings
         self._policy = wish.policy
         self._cache = wish.cache
@@ -85,7 +84,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         self._callbacks = callbacks = Callbacks(self._callback_raised)
         settings.divert(callbacks)
         self._shell = shell = ConfluentShell(
-            client, self._build, settings, callbacks, ask
+            client, self._builder, settings, callbacks, ask
         )
         self._driver = driver = ThreadDriver(
             shell,
@@ -137,12 +136,11 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
     def can_begin_again(self) -> bool:
         """Return whether a producer can be built in a forked child."""
-        return self._build is not None
+        return self._builder.was_given
 
     def begin_again(self) -> None:
         """Build a producer that belongs to the forked child."""
-        assert self._build is not None
-        self._begin(self._build())
+        self._begin(self._builder.build())
 
     # --- producing --------------------------------------------------------------------
 
@@ -251,7 +249,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         if isinstance(error, RuntimeError):
             raise errors.translate(error) from error
         assert isinstance(error, KafkaException)
-        if self._shell.note(self.client, error) and self._build is not None:
+        if self._shell.note(self.client, error) and self._builder.can_build:
             return 1  # the client is being replaced
         if isinstance(error, KafkaGuardError):
             raise error

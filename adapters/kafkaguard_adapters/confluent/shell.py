@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard_adapters.building import Builder
     from kafkaguard_adapters.confluent.callbacks import Callbacks
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
 
@@ -79,13 +80,13 @@ class ConfluentShell(Heard):
 
     Args:
         client: The client's producer.
-        build: Builds a replacement producer; None: the guard cannot build one.
+        builder: Builds a replacement producer.
         settings: The producer's settings, as far as they are known.
         callbacks: Calls the application's callbacks.
         ask: Looks up a topic's settings in the cluster; may block, and may raise.
 
     Attributes:
-        build: See above.
+        builder: See above.
         client: The producer in use.
         windows: The open window of each topic, for new records.
         traits: The client's traits.
@@ -96,7 +97,7 @@ class ConfluentShell(Heard):
     def __init__(
         self,
         client: Any,
-        build: Callable[[], Any] | None,
+        builder: Builder,
         settings: ProducerSettings,
         callbacks: Callbacks,
         ask: Callable[[str], TopicSettings],
@@ -106,9 +107,9 @@ class ConfluentShell(Heard):
         self.produce = produce_of(client)
         self.callbacks = callbacks
         self.only_errors = settings.only_errors
-        self.traits = settings.traits(replaceable=build is not None)
+        self.traits = settings.traits(replaceable=builder.can_build)
         self.windows: dict[str, Window] = {}
-        self.build = build
+        self.builder = builder
         self._settings = settings
         self._ask = ask
         #: The open window of each topic, for records that are sent again.
@@ -441,9 +442,7 @@ class ConfluentShell(Heard):
 
     def succeed(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka cannot take over a producer id
         """Build a replacement producer and put it in use."""
-        assert self.build is not None
-        successor = self.build()
-        self._put_in_use(successor)
+        self._put_in_use(self.builder.build())
 
     def _put_in_use(self, successor: Any) -> None:
         with self._lock:
@@ -466,8 +465,7 @@ class ConfluentShell(Heard):
         Raises:
             Exception: The producer cannot be built, or cannot take over the id.
         """
-        assert self.build is not None
-        successor = self.build()
+        successor = self.builder.build()
         try:
             prepare(successor)
         except BaseException:

@@ -73,7 +73,7 @@ class Transactions:
         Raises:
             KafkaGuardError: The transaction cannot begin.
         """
-        if self._is_stuck or (self._has_hole and self._shell.build is not None):
+        if self._is_stuck or (self._has_hole and self._shell.builder.can_build):
             self._renew()
         self._has_hole = False
         with self._judging(None):
@@ -174,7 +174,7 @@ class Transactions:
         Raises:
             KafkaGuardError: The client cannot be built, or cannot take over the id.
         """
-        if self._shell.build is None:
+        if not self._shell.builder.can_build:
             raise errors.make(
                 ClientClosedError,
                 "this producer could not abort its last transaction and cannot begin "

@@ -12,11 +12,12 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafkaguard._delivery.report import DeliveryReport
 from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.kafka_python._private import moving, reading
-from kafkaguard_adapters.kafka_python.building import Builder
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.own_sending import OwnSending
 from kafkaguard_adapters.kafka_python.sending import Sending
+from kafkaguard_adapters.kafka_python.settings import settings_of
 from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
 from kafkaguard_adapters.kafka_python.transactions import Transactions
 from kafkaguard_adapters.kafka_python.view import view_of
@@ -78,7 +79,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         policy, cache = wish.policy, wish.cache
         if producer.config["transactional_id"]:
             check_transactional(policy, errors)
-        self._builder = Builder(wish.factory, wish.config)
+        self._builder = Builder(wish, producer, settings_of(producer), errors.make)
         self._policy = policy
         self._on_event = wish.on_event
         self._cache = cache

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Batch, Raw
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard_adapters.kafka_python.building import Builder
+    from kafkaguard_adapters.building import Builder
 
 #: Seconds that kafka-python has, after ``delivery_timeout_ms``, to expire a batch
 #: itself.
@@ -372,7 +372,7 @@ class KafkaPythonShell(Heard):
             Exception: The successor cannot be built, or the producer was closed.
         """
         dead = self.producer
-        successor = self._builder.build(dead)
+        successor = self._builder.build()
         if isinstance(locking_out, SourceBatch):
             identity = reading.next_identity(dead, locking_out.source)
             if identity is not None and reading.is_idempotent(successor):
@@ -396,7 +396,7 @@ class KafkaPythonShell(Heard):
             Exception: The new producer cannot be built, or cannot take over.
         """
         old = self.producer
-        successor = self._builder.build(old)
+        successor = self._builder.build()
         try:
             prepare(successor)
         except BaseException:
