@@ -38,7 +38,6 @@ from kafkaguard_adapters.producing.task_driver import TaskDriver
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.building import Wish
 
 _log = logging.getLogger("kafkaguard.producer")
@@ -88,10 +87,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         self._loop = loop = reading.loop_of(producer)
         self._why_not_started: BaseException | None = None
 
-        async def facts(topic: str) -> TopicFacts:
-            return (await view.ask_topic_settings(topic)).facts
-
-        self._lookup = AwaitedFactsLookup(facts, cache)
+        self._lookup = AwaitedFactsLookup(view.ask_topic_facts, cache)
         null_keys = AwaitedNullKeyCheck(
             self._lookup,
             errors,
@@ -106,7 +102,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             check=self._check,
         )
         self._shell = AIOKafkaShell(
-            producer, self._builder, view.ask_topic_settings, self._sending, self._use
+            producer, self._builder, view.max_message_bytes, self._sending, self._use
         )
         letters = LetterTopics(policy, view.settings, errors.make, cache.declared)
         self._driver = TaskDriver(

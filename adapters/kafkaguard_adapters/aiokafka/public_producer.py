@@ -20,7 +20,6 @@ from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
 
 if TYPE_CHECKING:
-    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.building import Wish
 
 
@@ -35,7 +34,7 @@ class PublicProducer(AsyncClusterCalls, StandIn):
     def __init__(self, producer: Any, wish: Wish) -> None:
         super().__init__(producer, view_of(producer, wish.config, wish.cache))
         complete_table()
-        self._lookup = AwaitedFactsLookup(self._facts, wish.cache)
+        self._lookup = AwaitedFactsLookup(self.cluster_view.ask_topic_facts, wish.cache)
         self._null_keys = AwaitedNullKeyCheck(self._lookup, errors, wish.policy)
 
     async def send(
@@ -82,9 +81,6 @@ class PublicProducer(AsyncClusterCalls, StandIn):
         if self.is_ended:
             error = self.cluster_view.closed("nothing was sent")
             raise recast(error, ProducerClosed)
-
-    async def _facts(self, topic: str) -> TopicFacts:
-        return (await self.cluster_view.ask_topic_settings(topic)).facts
 
     async def stop(self) -> None:
         """Close the guard's own connections, then the client, within 30 s."""

@@ -129,7 +129,7 @@ def wrap(producer: Any, wish: Wish) -> GuardedAIOProducer:
     null_keys = None
     if wish.config is not None or cache.declared:
         null_keys = NullKeyCheck(
-            TopicFactsLookup(lambda topic: view.topic_settings(topic).facts, cache),
+            TopicFactsLookup(view.topic_facts, cache),
             errors,
             wish.policy,
         )

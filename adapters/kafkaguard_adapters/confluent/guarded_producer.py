@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
-from kafkaguard._cluster.topic_settings import TopicSettings
-from kafkaguard._verdicts.topic_facts import TopicFactsLookup
+from kafkaguard._verdicts.topic_facts import NOTHING_KNOWN, TopicFactsLookup
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.building import Builder
@@ -80,11 +79,11 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def _begin(self, client: Any) -> None:
         """Set up everything for a client, with no record pending."""
         settings, policy, cache = self._settings, self._policy, self._cache
-        ask = self.cluster_view.topic_settings if settings.is_known else _nothing_known
+        view = self.cluster_view
         self._callbacks = callbacks = Callbacks(self._callback_raised)
         settings.divert(callbacks)
         self._shell = shell = ConfluentShell(
-            client, self._builder, settings, callbacks, ask
+            client, self._builder, settings, callbacks, view.max_message_bytes
         )
         self._driver = driver = ThreadDriver(
             shell,
@@ -92,11 +91,12 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             cache,
             self._on_event,
             self._letter_topics.meet,
-            shared=shared_by(policy, shell.traits, self.cluster_view.settings),
+            shared=shared_by(policy, shell.traits, view.settings),
             barrier=shell,
         )
+        facts = view.topic_facts if settings.is_known else lambda _: NOTHING_KNOWN
         null_keys = NullKeyCheck(
-            TopicFactsLookup(lambda topic: ask(topic).facts, cache),
+            TopicFactsLookup(facts, cache),
             errors,
             policy,
             transactional=shell.traits.transactional,
@@ -457,8 +457,3 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         except KafkaException as error:
             self._shell.note(self.client, error)
         return False
-
-
-def _nothing_known(_: str) -> TopicSettings:
-    """Return no settings, for a cluster whose address is not known."""
-    return TopicSettings()

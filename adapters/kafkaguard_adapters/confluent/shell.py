@@ -29,12 +29,11 @@ from kafkaguard_adapters.confluent.windows import (
     hashes,
 )
 from kafkaguard_adapters.producing.listening import Heard
-from kafkaguard_adapters.producing.topic_limits import max_message_bytes
+from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 
-    from kafkaguard._cluster.topic_settings import TopicSettings
     from kafkaguard._delivery.facts import (
         Answer,
         Batch,
@@ -83,7 +82,7 @@ class ConfluentShell(Heard):
         builder: Builds a replacement producer.
         settings: The producer's settings, as far as they are known.
         callbacks: Calls the application's callbacks.
-        ask: Looks up a topic's settings in the cluster; may block, and may raise.
+        max_bytes: Asks the cluster for ``max.message.bytes`` of a topic.
 
     Attributes:
         builder: See above.
@@ -100,7 +99,7 @@ class ConfluentShell(Heard):
         builder: Builder,
         settings: ProducerSettings,
         callbacks: Callbacks,
-        ask: Callable[[str], TopicSettings],
+        max_bytes: Callable[[str], Coroutine[Any, Any, int | None]],
     ) -> None:
         self.errors: ClientErrors = errors
         self.client = client
@@ -111,7 +110,7 @@ class ConfluentShell(Heard):
         self.windows: dict[str, Window] = {}
         self.builder = builder
         self._settings = settings
-        self._ask = ask
+        self._max_bytes = max_bytes
         #: The open window of each topic, for records that are sent again.
         self._second: dict[str, Window] = {}
         self._open: dict[Window, None] = {}
@@ -582,7 +581,7 @@ class ConfluentShell(Heard):
 
     def ask_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-        return max_message_bytes(self._ask, topic)
+        return run(self._max_bytes(topic))
 
     def take_back(self, behind: Batch) -> None:
         """Do nothing: a record cannot be taken back."""

@@ -95,9 +95,9 @@ class GuardedProducer(ClusterCalls, GuardedClient):
 
     def _begin(self, producer: Any) -> None:
         """Start with a producer, without records in flight."""
-        ask = self.cluster_view.topic_settings
+        view = self.cluster_view
         self._shell = shell = KafkaPythonShell(
-            producer, self._builder, ask, self._sending
+            producer, self._builder, view.max_message_bytes, self._sending
         )
         self._driver = ThreadDriver(
             shell,
@@ -105,11 +105,11 @@ class GuardedProducer(ClusterCalls, GuardedClient):
             self._cache,
             self._on_event,
             self._letter_topics.meet,
-            shared=shared_by(self._policy, shell.traits, self.cluster_view.settings),
+            shared=shared_by(self._policy, shell.traits, view.settings),
         )
         self._transactions = Transactions(shell, self._driver)
         null_keys = NullKeyCheck(
-            TopicFactsLookup(lambda topic: ask(topic).facts, self._cache),
+            TopicFactsLookup(view.topic_facts, self._cache),
             errors,
             self._policy,
             transactional=shell.is_transactional,

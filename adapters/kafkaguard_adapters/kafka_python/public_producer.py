@@ -18,7 +18,6 @@ from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 from kafkaguard_adapters.stand_in import GuardedClient
 
 if TYPE_CHECKING:
-    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.building import Wish
 
 
@@ -33,7 +32,7 @@ class PublicProducer(ClusterCalls, GuardedClient):
     def __init__(self, producer: Any, wish: Wish) -> None:
         super().__init__(producer, view_of(producer, None, wish.cache))
         self._null_keys = NullKeyCheck(
-            TopicFactsLookup(self._facts, wish.cache),
+            TopicFactsLookup(self.cluster_view.topic_facts, wish.cache),
             errors,
             wish.policy,
             transactional=bool(producer.config["transactional_id"]),
@@ -70,6 +69,3 @@ class PublicProducer(ClusterCalls, GuardedClient):
                 partition=partition,
                 context={"phase": "enqueue"},
             ) from error
-
-    def _facts(self, topic: str) -> TopicFacts:
-        return self.cluster_view.topic_settings(topic).facts
