@@ -127,10 +127,6 @@ class _Lookup:
         """Return what is known at once; None: it would have to be looked up."""
         return self._cache.get(topic)
 
-    def drop(self, topic: str) -> None:
-        """Forget what was known of a topic."""
-        self._cache.drop(topic)
-
     def _too_late(self, topic: str, limit: float) -> None:
         self._cache.remember(topic, NOTHING_KNOWN, ttl=self._retry_after)
         self._warn(topic, f"no answer within {limit:g} s")

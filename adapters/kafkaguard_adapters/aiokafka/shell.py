@@ -517,7 +517,6 @@ class AIOKafkaShell(Heard):
 
 def traits_of(producer: Any, builder: Builder) -> Traits:
     """Return what aiokafka's producer can do and report with these settings."""
-    is_idempotent = reading.is_idempotent(producer)
     is_transactional = reading.transactional_id(producer) is not None
     return Traits(
         client=errors.client,
@@ -525,7 +524,6 @@ def traits_of(producer: Any, builder: Builder) -> Traits:
         timeout_setting="request_timeout_ms",
         largest_request=reading.largest_request(producer) - _ESTIMATE_BYTES,
         compresses=reading.compresses(producer),
-        idempotent=is_idempotent,
         transactional=is_transactional,
         hears_late=not is_transactional,
         replaceable=builder.can_build,

@@ -125,7 +125,7 @@ class Transactions:
         self._driver.machine.new_transaction()
         self._is_open = False
 
-    def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the client's flag tells
+    def can_ask_again(self) -> bool:
         """Return whether the call that has just failed can be made again."""
         return self._can_ask_again
 

@@ -527,7 +527,6 @@ def traits_of(producer: Any) -> Traits:
         timeout_setting="delivery_timeout_ms",
         largest_request=config["max_request_size"] - _ESTIMATE_BYTES,
         compresses=bool(config["compression_type"]),
-        idempotent=is_idempotent,
         transactional=is_transactional,
         hears_late=is_idempotent and not is_transactional,
         takes_back=not is_transactional,

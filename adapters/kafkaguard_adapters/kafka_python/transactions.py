@@ -166,7 +166,7 @@ class Transactions:
         self._raise_doubt()
         self._abort_within(None)
 
-    def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the state decides
+    def can_ask_again(self) -> bool:
         """Return whether the call that has just failed can be made again."""
         return self._lost_commit is None
 

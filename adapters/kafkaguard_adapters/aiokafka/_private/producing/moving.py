@@ -563,8 +563,3 @@ def let_go(producer: Any) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_exception(ProducerClosed("the producer has ended"))
         forgive(waiting)
-
-
-def reopen(producer: Any) -> None:
-    """Allow another start of a producer that did not start."""
-    producer._closed = False

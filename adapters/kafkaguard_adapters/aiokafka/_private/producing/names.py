@@ -64,7 +64,6 @@ USED = {
         "_transaction_waiter",
         "aborting_transaction",
         "committing_transaction",
-        "is_fatal_error",
         "is_in_transaction",
         "state",
         "transaction_timeout_ms",
