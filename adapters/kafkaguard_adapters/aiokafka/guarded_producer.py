@@ -30,9 +30,8 @@ from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.producing import forks, told
-from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
-from kafkaguard_adapters.producing.policies import check_transactional, shared_by
+from kafkaguard_adapters.producing.policies import check_transactional
 from kafkaguard_adapters.producing.task_driver import TaskDriver
 
 if TYPE_CHECKING:
@@ -74,19 +73,16 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         super().__init__(producer, view_of(producer, wish.config, wish.cache))
         settings = reading.settings_of(producer)
         self._builder = Builder(wish, producer, settings, errors.make)
-        self._cache = wish.cache
-        self._policy = wish.policy
-        self._on_event = wish.on_event
+        self._wish = wish
         self._is_forked = self._is_stopped = False
         self._begin(producer)
         forks.watch(self)
 
     def _begin(self, producer: Any) -> None:
         """Set up everything for a client, with no record pending."""
-        view, cache, policy = self.cluster_view, self._cache, self._policy
+        view, cache, policy = self.cluster_view, self._wish.cache, self._wish.policy
         self._loop = loop = reading.loop_of(producer)
         self._why_not_started: BaseException | None = None
-
         self._lookup = AwaitedFactsLookup(view.ask_topic_facts, cache)
         null_keys = AwaitedNullKeyCheck(
             self._lookup,
@@ -104,16 +100,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         self._shell = AIOKafkaShell(
             producer, self._builder, view.max_message_bytes, self._sending, self._use
         )
-        letters = LetterTopics(policy, view.settings, errors.make, cache.declared)
-        self._driver = TaskDriver(
-            self._shell,
-            policy,
-            cache,
-            loop,
-            self._on_event,
-            letters.meet,
-            shared=shared_by(policy, self._shell.traits, view.settings),
-        )
+        self._driver = TaskDriver(self._shell, self._wish, view, loop)
         self._transactions = Transactions(self._shell, self._driver, policy)
         self._sending.use(self._shell, self._driver, self._transactions)
         self.send = self._sending.send

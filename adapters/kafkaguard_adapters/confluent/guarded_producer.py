@@ -26,9 +26,7 @@ from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
-from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
-from kafkaguard_adapters.producing.policies import shared_by
 from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
@@ -63,37 +61,24 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     """
 
     def __init__(self, client: Any, settings: ProducerSettings, wish: Wish) -> None:
-        self.cluster_view = view = view_of(client, wish.config, wish.cache)
+        self.cluster_view = view_of(client, wish.config, wish.cache)
         self._builder = Builder(wish, client, None, errors.make)
         self._settings = settings
-        self._policy = wish.policy
-        self._cache = wish.cache
-        self._on_event = wish.on_event
-        self._letter_topics = LetterTopics(
-            wish.policy, view.settings, errors.make, wish.cache.declared
-        )
+        self._wish = wish
         self._is_closed = False
         self._forks = ForkGuard(self, errors, type(client).__name__)
         self._begin(client)
 
     def _begin(self, client: Any) -> None:
         """Set up everything for a client, with no record pending."""
-        settings, policy, cache = self._settings, self._policy, self._cache
-        view = self.cluster_view
+        settings, view = self._settings, self.cluster_view
+        policy, cache = self._wish.policy, self._wish.cache
         self._callbacks = callbacks = Callbacks(self._callback_raised)
         settings.divert(callbacks)
         self._shell = shell = ConfluentShell(
             client, self._builder, settings, callbacks, view.max_message_bytes
         )
-        self._driver = driver = ThreadDriver(
-            shell,
-            policy,
-            cache,
-            self._on_event,
-            self._letter_topics.meet,
-            shared=shared_by(policy, shell.traits, view.settings),
-            barrier=shell,
-        )
+        self._driver = driver = ThreadDriver(shell, self._wish, view, shell)
         facts = view.topic_facts if settings.is_known else lambda _: NOTHING_KNOWN
         null_keys = NullKeyCheck(
             TopicFactsLookup(facts, cache),
@@ -356,7 +341,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 instance uses this ``transactional.id``.
             BaseException: The exception of the block, after one abort.
         """
-        return transaction(self._transactions, self._policy)
+        return transaction(self._transactions, self._wish.policy)
 
     def init_transactions(self, timeout: float | None = None) -> None:
         """Take over the ``transactional.id``, as ``Producer.init_transactions`` does.

@@ -24,9 +24,8 @@ from kafkaguard_adapters.kafka_python.view import view_of
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
-from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
-from kafkaguard_adapters.producing.policies import check_transactional, shared_by
+from kafkaguard_adapters.producing.policies import check_transactional
 from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
@@ -76,20 +75,14 @@ class GuardedProducer(ClusterCalls, GuardedClient):
     def __init__(self, producer: Any, wish: Wish) -> None:
         if reading.is_told(producer):
             raise told.guarded_already(producer)
-        policy, cache = wish.policy, wish.cache
         if producer.config["transactional_id"]:
-            check_transactional(policy, errors)
+            check_transactional(wish.policy, errors)
         self._builder = Builder(wish, producer, settings_of(producer), errors.make)
-        self._policy = policy
-        self._on_event = wish.on_event
-        self._cache = cache
-        self.cluster_view = view_of(producer, None, cache)
-        self._letter_topics = LetterTopics(
-            policy, self.cluster_view.settings, errors.make, cache.declared
-        )
+        self._wish = wish
+        self.cluster_view = view_of(producer, None, wish.cache)
         self._forks = ForkGuard(self, errors, "KafkaProducer")
         sending = OwnSending if reading.has_own_send(producer) else Sending
-        self._sending = sending(cache.harmless)
+        self._sending = sending(wish.cache.harmless)
         self.send = self._sending.send
         self._begin(producer)
 
@@ -99,19 +92,12 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         self._shell = shell = KafkaPythonShell(
             producer, self._builder, view.max_message_bytes, self._sending
         )
-        self._driver = ThreadDriver(
-            shell,
-            self._policy,
-            self._cache,
-            self._on_event,
-            self._letter_topics.meet,
-            shared=shared_by(self._policy, shell.traits, view.settings),
-        )
+        self._driver = ThreadDriver(shell, self._wish, view)
         self._transactions = Transactions(shell, self._driver)
         null_keys = NullKeyCheck(
-            TopicFactsLookup(view.topic_facts, self._cache),
+            TopicFactsLookup(view.topic_facts, self._wish.cache),
             errors,
-            self._policy,
+            self._wish.policy,
             transactional=shell.is_transactional,
         )
         self._sending.use(shell, self._driver, self._transactions, null_keys)
@@ -265,7 +251,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
                 not be aborted. FENCED: another instance uses this ``transactional.id``.
             BaseException: The exception of the block, after one abort.
         """
-        return transaction(self._transactions, self._policy)
+        return transaction(self._transactions, self._wish.policy)
 
     def init_transactions(self) -> None:
         """Take over the ``transactional.id``, within ``max_block_ms``.
