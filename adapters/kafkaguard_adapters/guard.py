@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,10 +15,12 @@ from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._made import module_of
+from kafkaguard_adapters.asking.login import refused_login
 from kafkaguard_adapters.building import Wish, build
 from kafkaguard_adapters.policy_uses import obeyed_by, unused_settings
 from kafkaguard_adapters.stacking import compare
 from kafkaguard_adapters.wire.client_settings import SettingError, check_names
+from kafkaguard_adapters.wire.io_thread import run
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -174,11 +177,16 @@ def _built(
     _check_names(cast("type", factory), home, config)
     prepare = getattr(import_module(home), "prepare", None)
     prepared: Mapping[str, Any] = prepare(config) if prepare else config
-    errors = import_module(f"{home.rpartition('.')[0]}.errors").errors
+    folder = home.rpartition(".")[0]
+    errors = import_module(f"{folder}.errors").errors
     try:
         return build(factory, prepared), prepared
     except errors.base as error:
-        raise errors.translate(error) from error
+        read_settings = import_module(f"{folder}.settings").read_settings
+        settings = partial(read_settings, config, errors.make)
+        raise run(
+            refused_login(errors.translate(error), settings, errors.make)
+        ) from error
 
 
 def _home_of_class(kind: type) -> str | None:

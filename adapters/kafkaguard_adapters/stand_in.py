@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kafkaguard.errors import ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls, ReportCalls
+from kafkaguard_adapters.asking.login import refused_login
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +115,7 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
     _ends_with = "stop"
     #: The base class of the client's errors, and the function that translates them.
     _client_error: type[BaseException]
-    _translate: Callable[..., BaseException]
+    _translate: Callable[..., KafkaGuardError]
 
     def __init__(self, client: Any, view: ClusterView) -> None:
         super().__init__(client)
@@ -146,7 +147,8 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             self._has_failed = True
             await self._leave()
             if isinstance(error, self._client_error):
-                raise self._translate(error) from error
+                view, failure = self.cluster_view, self._translate(error)
+                raise await refused_login(failure, view.settings, view.make) from error
             raise
 
     async def _leave(self) -> None:

@@ -20,6 +20,7 @@ from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.transaction import TransactionRun
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.aiokafka._private.producing import reading
 from kafkaguard_adapters.aiokafka._private.producing import transactions as inside
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.producing import transaction_words as words
@@ -388,6 +389,7 @@ class Transactions:
             limit = inside.time_limit(self._shell.producer)
             words.explain_fenced(
                 judged,
+                reading.transactional_id(self._shell.producer),
                 words.why_over(lasted, limit, "transaction_timeout_ms"),
                 in_doubt=self._lost_commit is not None or self._shell.lost_end,
             )

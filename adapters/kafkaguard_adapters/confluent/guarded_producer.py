@@ -94,7 +94,9 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             shell, driver, null_keys, cache.harmless, seconds, settings.on_delivery
         )
         shell.use(driver.machine, self._sending)
-        self._transactions = Transactions(shell, driver, min(seconds, own).seconds)
+        self._transactions = Transactions(
+            shell, driver, settings, min(seconds, own).seconds
+        )
         self.__dict__["produce"] = produce_for(self._sending)
         self.__dict__["poll"] = self._quick_poll()
 

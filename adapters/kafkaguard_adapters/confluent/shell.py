@@ -128,6 +128,8 @@ class ConfluentShell(Heard):
         self._arrived: dict[Hashable, Any] = {}
         self._is_dying = self._is_closed = False
         self._lost_connection = -float("inf")
+        #: The last refused login, and when the client told it.
+        self._refused_login: tuple[Any, float] = None, -float("inf")
         self._poller: threading.Thread | None = None
         self._retired: list[Any] = []
         #: When an error of a connection is logged again.
@@ -231,9 +233,11 @@ class ConfluentShell(Heard):
 
     def _known(self, window: Window) -> Known:
         kept = None
+        oldest = window.since - SUPPRESSED_S
         if self._settings.hears_errors:
-            kept = self._lost_connection < window.since - SUPPRESSED_S
-        return Known(self._is_dying, kept)
+            kept = self._lost_connection < oldest
+        login, told = self._refused_login
+        return Known(self._is_dying, kept, login if told > oldest else None)
 
     def arrived_again(self, token: int, message: Any) -> None:
         """Record that a record which was sent again was delivered."""
@@ -381,8 +385,10 @@ class ConfluentShell(Heard):
         self.poll_while_troubled()
 
     def _hear_error(self, error: Any) -> None:
-        """Record that the client has lost a connection."""
+        """Record that the client has lost a connection, or could not log in."""
         self._lost_connection = _now()
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001 - documented constants
+            self._refused_login = error, self._lost_connection
         if self._settings.has_error_cb or self._lost_connection < self._logs_again:
             return  # without any callback librdkafka itself would log each of them
         self._logs_again = self._lost_connection + QUIET_S

@@ -18,11 +18,17 @@ from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.producing.transaction_block import GivenUp
-from kafkaguard_adapters.producing.transaction_words import COMMIT, TransactionWords
+from kafkaguard_adapters.producing.transaction_words import (
+    COMMIT,
+    TransactionWords,
+    explain_fenced,
+    why_over,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
     from kafkaguard_adapters.confluent.shell import ConfluentShell
     from kafkaguard_adapters.producing.driver import ThreadDriver
 
@@ -42,16 +48,28 @@ class Transactions:
     Args:
         shell: The shell of the client.
         driver: Tracks the client's records.
+        settings: The producer's settings.
         limit: Seconds that a call may take by default.
     """
 
     def __init__(
-        self, shell: ConfluentShell, driver: ThreadDriver, limit: float
+        self,
+        shell: ConfluentShell,
+        driver: ThreadDriver,
+        settings: ProducerSettings,
+        limit: float,
     ) -> None:
         self._shell = shell
         self._driver = driver
+        self._settings = settings
         self._limit = limit
         self._is_open = False
+        #: When the transaction began, in monotonic seconds.
+        self._began = 0.0
+        #: Whether another instance uses the id: a new client would fence that one.
+        self._is_fenced = False
+        #: Whether a commit of the transaction had no answer.
+        self._lost_commit = False
         #: Whether the client cannot end a transaction any more.
         self._is_stuck = False
         #: Whether a sequence number is missing: the next transaction would fail.
@@ -73,13 +91,15 @@ class Transactions:
         Raises:
             KafkaGuardError: The transaction cannot begin.
         """
-        if self._is_stuck or (self._has_hole and self._shell.builder.can_build):
+        can_renew = self._has_hole and self._shell.builder.can_build
+        if (self._is_stuck or can_renew) and not self._is_fenced:
             self._renew()
         self._has_hole = False
         with self._judging(None):
             self._shell.client.begin_transaction()
         self._driver.machine.new_transaction()
-        self._is_open = True
+        self._is_open, self._began = True, time.monotonic()
+        self._lost_commit = False
 
     def add_offsets(self, offsets: Any, group: Any, timeout: float | None) -> None:
         """Add a consumer's offsets.
@@ -203,6 +223,9 @@ class Transactions:
         self._can_ask_again = is_told and said.retriable()
         context = {"transactional": True, "phase": phase}
         judged = errors.translate(error, api=api, context=context)
+        if judged.verdict.action is Action.FENCED:
+            self._explain_fenced(judged)
+        self._lost_commit |= phase == "commit" and self._can_ask_again
         if judged.verdict.action in _FINAL or self._can_ask_again:
             return judged
         is_dead = is_told and said.fatal()
@@ -215,3 +238,16 @@ class Transactions:
         if is_dead:
             self._is_stuck = True
         return judged
+
+    def _explain_fenced(self, error: KafkaGuardError) -> None:
+        self._is_fenced = True
+        settings, lasted = self._settings, 0.0
+        if self._is_open:
+            lasted = time.monotonic() - self._began
+        limit = settings.transaction_timeout
+        explain_fenced(
+            error,
+            settings.transactional_id,
+            why_over(lasted, limit, "transaction.timeout.ms"),
+            in_doubt=self._lost_commit,
+        )

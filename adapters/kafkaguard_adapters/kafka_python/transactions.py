@@ -365,8 +365,12 @@ class Transactions:
             raise judged from judged.__cause__
 
     def _explain(self, error: KafkaGuardError) -> None:
-        in_doubt = self._lost_commit is not None
-        explain_fenced(error, self._why_over(), in_doubt=in_doubt)
+        explain_fenced(
+            error,
+            self._shell.producer.config["transactional_id"],
+            self._why_over(),
+            in_doubt=self._lost_commit is not None,
+        )
 
     def judged(self, error: KafkaError, call: Call) -> KafkaGuardError:
         """Make the error, with its verdict, for a call that has failed."""

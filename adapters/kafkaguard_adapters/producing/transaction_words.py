@@ -203,17 +203,23 @@ def why_over(lasted: float, limit: float, setting: str) -> str | None:
     )
 
 
-def explain_fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -> None:
+def explain_fenced(
+    error: KafkaGuardError, transactional_id: Any, why: str | None, *, in_doubt: bool
+) -> None:
     """Add the meaning of the coordinator's code to an error.
 
     Args:
         error: The error, with the verdict FENCED.
+        transactional_id: The producer's ``transactional.id``; None: unknown.
         why: Another reason for the code than a second instance, or None.
         in_doubt: Whether the answer to an earlier commit was lost.
     """
+    used = "this transactional.id"
+    if transactional_id is not None:
+        used = f"the transactional.id {transactional_id}"
     error.summary = why or (
-        "another instance uses this transactional.id now, so this one can send "
-        "nothing more in a transaction: close it"
+        f"another instance uses {used} now, so this one can send nothing more in a "
+        "transaction: close it, and give each instance an id of its own"
     )
     if in_doubt:
         error.summary += (
