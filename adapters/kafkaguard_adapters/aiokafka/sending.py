@@ -117,6 +117,7 @@ class Sending:
             moving.wrap_key_serializer(producer, self._note_key)
         if self._sets_aside:
             moving.keep_large_records(producer)
+        moving.check_topic_names(producer)
         moving.check_partitioner(producer, partial(told.not_there, errors))
 
     def _note_key(self, key: Any, sent: Any) -> None:

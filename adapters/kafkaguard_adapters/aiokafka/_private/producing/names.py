@@ -106,6 +106,7 @@ REPLACED = {
     ("MessageBatch", "failure"): ("exception",),
     ("MessageBatch", "wait_drain"): ("timeout",),
     ("Sender", "_send_produce_req"): ("node_id", "batches"),
+    ("AIOKafkaClient", "add_topic"): ("topic",),
     ("AIOKafkaClient", "force_metadata_update"): (),
     ("AIOKafkaClient", "send"): ("node_id", "request", "group"),
 }
