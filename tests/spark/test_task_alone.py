@@ -13,9 +13,10 @@ from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor import delivery as delivery_module
 from kafkaguard_adapters.spark.executor import known_topics
 from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
-from kafkaguard_adapters.spark.executor.delivery import Delivery, refusal
+from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.window import Window
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.verdicts import refusal
 from tests.spark.spark_reading import letters_to
 
 INVALID_RECORD, TOO_LARGE, DENIED, TIMED_OUT = 87, 10, 29, -192
