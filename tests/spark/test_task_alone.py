@@ -330,7 +330,7 @@ def test_a_record_that_is_sent_again_keeps_partition_headers_and_time(task):
     assert second == Record("latest", b"l", b"2", None, ANY_PARTITION, NOW)
 
 
-@pytest.mark.parametrize("reason", list(delivery_module._SAID))
+@pytest.mark.parametrize("reason", list(Reason))
 def test_each_reason_has_an_error_that_names_it_and_the_topic(reason):
     """The class, the text and the verdict are about the same."""
     error = refusal(reason, "t")
