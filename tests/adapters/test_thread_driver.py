@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 from kafka.errors import InvalidRecordError, UnknownError
 
+from kafkaguard import Action
 from kafkaguard import errors as e
 from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal, Traits
 from kafkaguard._delivery.report import SupersededError
@@ -487,13 +488,15 @@ class TestDeath:
         assert sent == [None]
 
     def test_a_send_says_why_it_waited_in_vain(self, build):
-        """It was the client; its own time is over."""
+        """It was the client; its own time is over, and nothing was sent: WAIT."""
         client, driver = build()
         wait = threading.Event()
         client.hear_out = lambda _until: wait.wait(LONG_S)
         client.died(UnknownError("dead"), None)
-        with pytest.raises(e.KafkaGuardError, match=r"0\.01 s \(max\)"):
+        with pytest.raises(e.ClientTimeoutError, match=r"0\.01 s \(max\)") as caught:
             driver.wait_for("t", Limit(0.01, "max"))
+        verdict = caught.value.verdict
+        assert (verdict.action, verdict.written) == (Action.WAIT, "no")
         wait.set()
 
     def test_a_successor_that_cannot_be_built_for_now_is_tried_again(self, build):
