@@ -11,11 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkaguard._common.arguments import hook, mapping
+from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._made import module_of
 from kafkaguard_adapters.asking.login import refused_login
-from kafkaguard_adapters.building import build
+from kafkaguard_adapters.building import Wish, build
 from kafkaguard_adapters.policy_uses import obeyed_by, unused_settings
 from kafkaguard_adapters.stacking import compare
 from kafkaguard_adapters.wire.client_settings import SettingError, check_names
@@ -107,15 +108,8 @@ def guard(
     compare(client, home, config, loaded, strict=strict)
     module = import_module(home)
     _tell_unused(loaded, obeyed_by(home), client)
-    return module.wrap(
-        client,
-        factory=factory,
-        config=config,
-        policy=loaded,
-        topics=topics,
-        strict=strict,
-        on_event=on_event,
-    )
+    cache = TopicFactsCache(topics)
+    return module.wrap(client, Wish(loaded, factory, config, cache, on_event))
 
 
 def _check_names(kind: type, home: str, config: Mapping[str, Any]) -> None:

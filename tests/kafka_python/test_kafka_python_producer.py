@@ -17,10 +17,11 @@ from kafka.errors import (
 from kafka.producer.future import FutureRecordMetadata
 
 from kafkaguard import DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard.policies import StackingWarning, load_policy
 from kafkaguard.testing import KafkaCluster
+from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.kafka_python import shell
-from kafkaguard_adapters.kafka_python.building import Builder
 from kafkaguard_adapters.kafka_python.guarded_producer import GuardedProducer
 from tests.contracts.producer import (
     COMPACTED,
@@ -307,10 +308,10 @@ class TestFacts:
         now = [0.0]
         producer = GuardedProducer(
             KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers),
-            Builder(),
-            load_policy("default"),
-            facts_ttl=60.0,
-            clock=lambda: now[0],
+            Wish(
+                load_policy("default"),
+                cache=TopicFactsCache(ttl=60.0, clock=lambda: now[0]),
+            ),
         )
         with producer:
             producer.send(kafka_topic, b"v")

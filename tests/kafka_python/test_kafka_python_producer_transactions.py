@@ -20,8 +20,9 @@ from kafka.producer.transaction_manager import ProducerIdAndEpoch
 from kafka.serializer import Serializer
 
 from kafkaguard import Action, DeliveryFailed, errors, guard
-from kafkaguard_adapters.kafka_python import transaction_errors
 from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python.transaction_errors import words
+from kafkaguard_adapters.producing.transaction_words import COMMIT
 from tests.contracts.producer import records, stale_topic, until
 
 
@@ -459,9 +460,7 @@ def test_after_an_abort_without_an_answer_the_next_transaction_works(
 def test_name_and_code_of_a_failed_transaction_belong_together():
     """Whatever code the client's own error has."""
     failed = errors.NotEnoughReplicasError(topic="t", partition=0)
-    error = transaction_errors.abort_first(
-        RequestTimedOutError("late"), failed, transaction_errors.COMMIT
-    )
+    error = words.abort_first(failed, COMMIT, RequestTimedOutError("late"))
     assert str(error).startswith("TRANSACTION_ABORTABLE (120) [EndTxn, topic t")
     assert (error.code, error.errno) == (120, 120)
 

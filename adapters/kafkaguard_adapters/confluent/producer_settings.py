@@ -74,15 +74,13 @@ class ProducerSettings:
         compression = self._config.get("compression.type") or self._config.get(
             "compression.codec"
         )
-        is_transactional = bool(self.transactional_id)
         return Traits(
             client=errors.client,
             delivery_timeout=timeout,
             timeout_setting=_TIMEOUT,
             largest_request=int(self._number("message.max.bytes")),
             compresses=compression not in (None, "none") or not self.is_known,
-            idempotent=is_transactional or self.is_true("enable.idempotence"),
-            transactional=is_transactional,
+            transactional=bool(self.transactional_id),
             replaceable=replaceable,
         )
 

@@ -29,12 +29,11 @@ from kafkaguard_adapters.confluent.windows import (
     hashes,
 )
 from kafkaguard_adapters.producing.listening import Heard
-from kafkaguard_adapters.producing.topic_limits import max_message_bytes
+from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 
-    from kafkaguard._cluster.topic_settings import TopicSettings
     from kafkaguard._delivery.facts import (
         Answer,
         Batch,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard_adapters.building import Builder
     from kafkaguard_adapters.confluent.callbacks import Callbacks
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
 
@@ -79,13 +79,13 @@ class ConfluentShell(Heard):
 
     Args:
         client: The client's producer.
-        build: Builds a replacement producer; None: the guard cannot build one.
+        builder: Builds a replacement producer.
         settings: The producer's settings, as far as they are known.
         callbacks: Calls the application's callbacks.
-        ask: Looks up a topic's settings in the cluster; may block, and may raise.
+        max_bytes: Asks the cluster for ``max.message.bytes`` of a topic.
 
     Attributes:
-        build: See above.
+        builder: See above.
         client: The producer in use.
         windows: The open window of each topic, for new records.
         traits: The client's traits.
@@ -96,21 +96,21 @@ class ConfluentShell(Heard):
     def __init__(
         self,
         client: Any,
-        build: Callable[[], Any] | None,
+        builder: Builder,
         settings: ProducerSettings,
         callbacks: Callbacks,
-        ask: Callable[[str], TopicSettings],
+        max_bytes: Callable[[str], Coroutine[Any, Any, int | None]],
     ) -> None:
         self.errors: ClientErrors = errors
         self.client = client
         self.produce = produce_of(client)
         self.callbacks = callbacks
         self.only_errors = settings.only_errors
-        self.traits = settings.traits(replaceable=build is not None)
+        self.traits = settings.traits(replaceable=builder.can_build)
         self.windows: dict[str, Window] = {}
-        self.build = build
+        self.builder = builder
         self._settings = settings
-        self._ask = ask
+        self._max_bytes = max_bytes
         #: The open window of each topic, for records that are sent again.
         self._second: dict[str, Window] = {}
         self._open: dict[Window, None] = {}
@@ -447,9 +447,7 @@ class ConfluentShell(Heard):
 
     def succeed(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka cannot take over a producer id
         """Build a replacement producer and put it in use."""
-        assert self.build is not None
-        successor = self.build()
-        self._put_in_use(successor)
+        self._put_in_use(self.builder.build())
 
     def _put_in_use(self, successor: Any) -> None:
         with self._lock:
@@ -472,8 +470,7 @@ class ConfluentShell(Heard):
         Raises:
             Exception: The producer cannot be built, or cannot take over the id.
         """
-        assert self.build is not None
-        successor = self.build()
+        successor = self.builder.build()
         try:
             prepare(successor)
         except BaseException:
@@ -590,7 +587,7 @@ class ConfluentShell(Heard):
 
     def ask_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-        return max_message_bytes(self._ask, topic)
+        return run(self._max_bytes(topic))
 
     def take_back(self, behind: Batch) -> None:
         """Do nothing: a record cannot be taken back."""

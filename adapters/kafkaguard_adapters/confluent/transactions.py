@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafkaguard._delivery.judging import ABORT as ABORTED
-from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.producing.transaction_block import GivenUp
-from kafkaguard_adapters.producing.transaction_words import explain_fenced, why_over
+from kafkaguard_adapters.producing.transaction_words import (
+    COMMIT,
+    TransactionWords,
+    explain_fenced,
+    why_over,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +32,11 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.confluent.shell import ConfluentShell
     from kafkaguard_adapters.producing.driver import ThreadDriver
 
+_words = TransactionWords(
+    errors,
+    "a new producer with the same transactional.id calls init_transactions()",
+    "init_transactions() comes first",
+)
 _INIT, _END, _OFFSETS = "InitProducerId", "EndTxn", "TxnOffsetCommit"
 #: Verdicts after which neither this client nor a new one can go on.
 _FINAL = frozenset({Action.FENCED, Action.CONFIGURE})
@@ -83,7 +91,7 @@ class Transactions:
         Raises:
             KafkaGuardError: The transaction cannot begin.
         """
-        can_renew = self._has_hole and self._shell.build is not None
+        can_renew = self._has_hole and self._shell.builder.can_build
         if (self._is_stuck or can_renew) and not self._is_fenced:
             self._renew()
         self._has_hole = False
@@ -115,7 +123,7 @@ class Transactions:
         failure = self._driver.machine.transaction_failure
         if failure is not None:
             self._can_ask_again = False
-            raise _abort_first(failure) from failure
+            raise _words.abort_first(failure, COMMIT)
         with self._judging(_END, "commit"):
             self._shell.client.commit_transaction(max(0.0, end - time.monotonic()))
         self._ended()
@@ -137,7 +145,7 @@ class Transactions:
         self._driver.machine.new_transaction()
         self._is_open = False
 
-    def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the client's flag tells
+    def can_ask_again(self) -> bool:
         """Return whether the call that has just failed can be made again."""
         return self._can_ask_again
 
@@ -186,7 +194,7 @@ class Transactions:
         Raises:
             KafkaGuardError: The client cannot be built, or cannot take over the id.
         """
-        if self._shell.build is None:
+        if not self._shell.builder.can_build:
             raise errors.make(
                 ClientClosedError,
                 "this producer could not abort its last transaction and cannot begin "
@@ -223,10 +231,10 @@ class Transactions:
         is_dead = is_told and said.fatal()
         if phase == "abort" and is_told and (is_dead or said.txn_requires_abort()):
             self._is_stuck = True
-            return _not_aborted(error)
+            return _words.not_aborted(error)
         failure = self._driver.machine.transaction_failure
         if is_told and said.txn_requires_abort() and failure is not None:
-            return _abort_first(failure)
+            return _words.abort_first(failure, COMMIT)
         if is_dead:
             self._is_stuck = True
         return judged
@@ -243,30 +251,3 @@ class Transactions:
             why_over(lasted, limit, "transaction.timeout.ms"),
             in_doubt=self._lost_commit,
         )
-
-
-def _abort_first(failure: KafkaGuardError) -> KafkaGuardError:
-    """Return the error of a call in a transaction with a failed record."""
-    return errors.make(
-        ABORTED.error_class,
-        f"a record of this transaction failed ({failure.name}): call "
-        "abort_transaction(), then begin again without it",
-        api=_END,
-        topic=failure.topic,
-        partition=failure.partition,
-        verdict=ABORTED,
-    )
-
-
-def _not_aborted(error: Exception) -> KafkaGuardError:
-    """Return the error of an abort that cannot succeed any more."""
-    return errors.translate(
-        error,
-        message=(
-            "the transaction could not be aborted, and a repeated call does not help: "
-            "it stays open until begin_transaction() uses a new producer, or a new "
-            "producer with the same transactional.id calls init_transactions()"
-        ),
-        api=_END,
-        verdict=NOT_ABORTED,
-    )
