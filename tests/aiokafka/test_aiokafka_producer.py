@@ -174,7 +174,10 @@ class AiokafkaContract(
     RejectsContract,
     InstrumentationContract,
 ):
-    """The contract for this client, whatever its settings."""
+    """The contract for this client, whatever its settings.
+
+    aiokafka calls no callbacks of the application: no `CallbacksContract` (b79).
+    """
 
     client_class = AIOKafkaProducer
     client_name = "aiokafka"

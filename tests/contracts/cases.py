@@ -2,7 +2,12 @@
 
 The tests have the numbers of the collection of reports: group (a), errors that are
 retried wrongly or taken for fatal; (e), callbacks, flush and blocking; (g), wrappers. A
-test class inherits this beside the producer's contract.
+test class inherits this beside the producer's contract, which has further ones, as have
+the contracts of consumers and of transactions.
+
+Some reports are about one client only: aiokafka's sender task and event loops (b99 to
+b102), confluent-kafka's AIOProducer (b81), its own `poll` in a callback (b80). Those about
+the meaning of a code (b13, b19, b38) are tests of `classify()`.
 """
 
 from __future__ import annotations
