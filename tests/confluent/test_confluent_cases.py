@@ -204,3 +204,24 @@ def test_callbacks_for_errors_only_are_called_for_errors_only(kafka_cluster):
         report = producer.report()
     assert (report.delivered, report.failed) == (1, 1)
     assert told == [TOO_LARGE]
+
+
+def test_close_in_a_callback_is_refused_at_once(kafka_cluster, kafka_topic):
+    """It would wait for the poll that runs the callback."""
+    config = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    config |= {"enable.idempotence": True}
+    with guard(factory=Producer, config=config) as producer:
+        raised = []
+
+        def close(error, message):
+            with pytest.raises(
+                errors.ClientStateError, match="in a callback"
+            ) as caught:
+                producer.close()
+            raised.append(caught.value)
+
+        producer.produce(kafka_topic, b"v", on_delivery=close)
+        assert producer.flush(60) == 0
+        assert len(raised) == 1
+        producer.produce(kafka_topic, b"w")
+        assert producer.flush(60) == 0
