@@ -174,7 +174,10 @@ class AiokafkaContract(
     RejectsContract,
     InstrumentationContract,
 ):
-    """The contract for this client, whatever its settings."""
+    """The contract for this client, whatever its settings.
+
+    aiokafka calls no callbacks of the application: no `CallbacksContract` (b79).
+    """
 
     client_class = AIOKafkaProducer
     client_name = "aiokafka"
@@ -201,6 +204,7 @@ class AiokafkaContract(
         password=None,
         serializer=None,
         tight=False,
+        patience=None,
     ):
         """Build one in a loop, guard it, start it, and stop it in the end."""
         config = {

@@ -10,8 +10,10 @@ from confluent_kafka.aio import AIOProducer
 from confluent_kafka.serialization import StringSerializer
 
 from kafkaguard import Action, DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard._retries.events import RetryEvent
 from kafkaguard.policies import StackingWarning
-from tests.contracts.producer import COMPACTED, SMALL, TOO_LARGE, read
+from tests.contracts.attempts import PATIENT
+from tests.contracts.producer import COMPACTED, SMALL, TOO_LARGE, read, until
 
 OPEN = TopicFacts(compacted=False)
 
@@ -89,6 +91,35 @@ def test_b75_a_queue_that_stays_full_is_told_in_time(kafka_topic, kafka_faults):
     assert isinstance(caught.value, KafkaException)
     assert caught.value.verdict.written == "no"
     producer.close(1)
+
+
+def test_a_record_without_metadata_is_sent_again_as_the_policy_says(
+    kafka_cluster, kafka_topic, kafka_faults
+):
+    """It was in no partition's queue, so it was certainly not sent."""
+    events = []
+    config = {
+        "bootstrap.servers": kafka_faults.bootstrap_servers,
+        "enable.idempotence": True,
+        "delivery.timeout.ms": 1000,
+        "request.timeout.ms": 500,
+        "reconnect.backoff.max.ms": 200,
+    }
+    options = {"policy": PATIENT, "on_event": events.append}
+    with guard(factory=Producer, config=config, **options) as producer:
+        producer.list_topics(timeout=30)
+        with kafka_faults.without(0):
+            for value in (b"0", b"1"):
+                producer.produce(kafka_topic, value, b"k")
+            until(lambda: producer.poll(0.1) or has_kind(events, RetryEvent), 60)
+        assert producer.flush(60) == 0
+        assert producer.report().delivered == 2
+    assert read(kafka_cluster, kafka_topic) == [(b"k", b"0"), (b"k", b"1")]
+
+
+def has_kind(events, kind):
+    """Return whether there is an event of a kind."""
+    return any(isinstance(event, kind) for event in events)
 
 
 def test_b80_a_callback_may_produce_and_poll(kafka_cluster, kafka_topic):

@@ -179,6 +179,7 @@ class ProducerContract:
         password=None,
         serializer=None,
         tight=False,
+        patience=None,
     ):
         """Return a context manager of a `Writer`, which is closed at the end.
 
@@ -187,7 +188,8 @@ class ProducerContract:
         collects the clients that a factory builds. `client_class` is a subclass of the
         client's class. `hook` receives the events instead of the writer. `serializer`
         turns each key into bytes or None. A `tight` client has the smallest buffer that
-        it can have.
+        it can have. `patience` is how long a send may wait for metadata, if the client
+        has a limit of its own for that.
         """
         raise NotImplementedError
 
