@@ -6,18 +6,22 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkaguard._common.arguments import hook, mapping
+from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._made import module_of
-from kafkaguard_adapters.building import build
+from kafkaguard_adapters.asking.login import refused_login
+from kafkaguard_adapters.building import Wish, build
 from kafkaguard_adapters.policy_uses import obeyed_by, unused_settings
 from kafkaguard_adapters.stacking import compare
 from kafkaguard_adapters.wire.client_settings import SettingError, check_names
-from kafkaguard_policies import load_policy
+from kafkaguard_adapters.wire.io_thread import run
+from kafkaguard_policies import load_policy, presets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,15 +108,8 @@ def guard(
     compare(client, home, config, loaded, strict=strict)
     module = import_module(home)
     _tell_unused(loaded, obeyed_by(home), client)
-    return module.wrap(
-        client,
-        factory=factory,
-        config=config,
-        policy=loaded,
-        topics=topics,
-        strict=strict,
-        on_event=on_event,
-    )
+    cache = TopicFactsCache(topics)
+    return module.wrap(client, Wish(loaded, factory, config, cache, on_event))
 
 
 def _check_names(kind: type, home: str, config: Mapping[str, Any]) -> None:
@@ -129,7 +126,7 @@ def _check_names(kind: type, home: str, config: Mapping[str, Any]) -> None:
 
 def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> None:
     """Warn about settings of a user's policy that this client does not obey."""
-    unused = unused_settings(policy, obeyed)
+    unused = unused_settings(policy, obeyed, presets())
     if not unused:
         return
     of_producers = _OF_PRODUCERS.issuperset(
@@ -180,11 +177,16 @@ def _built(
     _check_names(cast("type", factory), home, config)
     prepare = getattr(import_module(home), "prepare", None)
     prepared: Mapping[str, Any] = prepare(config) if prepare else config
-    errors = import_module(f"{home.rpartition('.')[0]}.errors").errors
+    folder = home.rpartition(".")[0]
+    errors = import_module(f"{folder}.errors").errors
     try:
         return build(factory, prepared), prepared
     except errors.base as error:
-        raise errors.translate(error) from error
+        read_settings = import_module(f"{folder}.settings").read_settings
+        settings = partial(read_settings, config, errors.make)
+        raise run(
+            refused_login(errors.translate(error), settings, errors.make)
+        ) from error
 
 
 def _home_of_class(kind: type) -> str | None:
@@ -195,6 +197,12 @@ def _home_of_class(kind: type) -> str | None:
 def _home_of(client: Any) -> str:
     if type(client).__module__.partition(".")[0] == "kafkaguard_adapters":
         raise TypeError(f"{client!r} is guarded already")
+    if isinstance(client, type) and _home_of_class(client) is not None:
+        name = client.__qualname__
+        raise TypeError(
+            f"guard() takes a client, not the class {name}: give {name}(...), or "
+            f"guard(factory={name}, config={{...}})"
+        )
     home = _home_of_class(type(client))
     if home is not None:
         return home

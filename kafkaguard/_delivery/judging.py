@@ -116,7 +116,8 @@ class Judge:
         """Decide the meaning of a refusal for its record."""
         if refusal.expired:
             error = self._timed_out(refusal, known)
-            return Judgement(error, later=refusal.sent == "never")
+            later = refusal.sent == "never" and may_pass(error)
+            return Judgement(error, later=later)
         if refusal.blame == "client":
             return self._given_up(refusal, known)
         if refusal.sent == "never":

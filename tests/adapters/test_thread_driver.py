@@ -17,6 +17,7 @@ from kafkaguard import errors as e
 from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal, Traits
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard.errors import ClientTimeoutError
+from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.producing import driver as driver_module
 from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.driver import ThreadDriver
@@ -232,7 +233,8 @@ def build():
 
     def build(due=LONG_S, hook=None, traits=None, **policy):
         client = Client(due, **(traits or {}))
-        driver = ThreadDriver(client, PlainPolicy(**policy), NoFacts(), hook)
+        wish = Wish(PlainPolicy(**policy), cache=NoFacts(), on_event=hook)
+        driver = ThreadDriver(client, wish)
         made.append(driver)
         return client, driver
 
@@ -588,7 +590,7 @@ class TestFaultsOfOurs:
     def test_a_client_keeps_no_driver_alive(self):
         """One that nobody uses any more is told nothing."""
         client = Client()
-        driver = ThreadDriver(client, PlainPolicy(), NoFacts())
+        driver = ThreadDriver(client, Wish(PlainPolicy(), cache=NoFacts()))
         gone = weakref.ref(driver)
         del driver
         gc.collect()
