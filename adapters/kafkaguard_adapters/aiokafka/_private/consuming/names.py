@@ -9,7 +9,13 @@ from typing import Any
 from kafkaguard_adapters import inside_names
 
 USED = {
-    "consumer": ("_client", "_client_rack", "_group_id", "_subscription"),
+    "consumer": (
+        "_client",
+        "_client_rack",
+        "_coordinator",
+        "_group_id",
+        "_subscription",
+    ),
     "client": ("cluster", "force_metadata_update", "send"),
     "cluster": ("unauthorized_topics",),
     "fetcher": (
@@ -25,7 +31,12 @@ USED = {
     "subscription": ("assigned_partitions", "partitions_auto_assigned", "subscription"),
 }
 #: Methods that are replaced in an object, and the names of their parameters.
-REPLACED = {("fetcher", "_get_actions_per_node"): ("assignment",)}
+REPLACED = {
+    ("coordinator", "check_errors"): (),
+    ("fetcher", "_get_actions_per_node"): ("assignment",),
+    ("fetcher", "close"): (),
+    ("subscription", "abort_waiters"): ("exc",),
+}
 REPLACED_IN_GROUP = {
     ("coordinator", "_do_commit_offsets"): ("assignment", "offsets"),
     ("coordinator", "_send_req"): ("request",),
