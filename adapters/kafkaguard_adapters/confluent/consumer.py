@@ -10,6 +10,7 @@ import time
 import weakref
 from contextlib import suppress
 from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
@@ -54,6 +55,8 @@ _log = logging.getLogger("kafkaguard.consumer")
 _ISOLATION: Final = "read_committed"
 _FOR_EVER: Final = -1
 _AT_ONCE: Final = 0.0
+#: Faster than a call for each message.
+_ERROR_OF: Final = methodcaller("error")
 #: librdkafka's words for a closed consumer, and for the start of the log.
 _CLOSED: Final = "Consumer closed"
 _EARLIEST: Final = frozenset({"earliest", "beginning", "smallest"})
@@ -224,10 +227,11 @@ class GuardedConsumer(BlockingConsumer):
                 raise self._raised(error) from error
             if time.monotonic() >= until:
                 break
-        for each in found:
-            self._note_error(each)
-        if all(each.error() is not None for each in found):
-            self._raise_failure()
+        if not found or any(map(_ERROR_OF, found)):
+            for each in found:
+                self._note_error(each)
+            if all(each.error() is not None for each in found):
+                self._raise_failure()
         return found
 
     def _raised(self, error: BaseException) -> KafkaGuardError:

@@ -23,7 +23,6 @@ USED = {
         "_closed",
         "_fetch_task",
         "_fetch_waiters",
-        "_notify",
         "_records",
         "_set_error",
         "_wait_consume_future",
@@ -34,9 +33,18 @@ USED = {
 REPLACED = {
     ("coordinator", "check_errors"): (),
     ("fetcher", "_get_actions_per_node"): ("assignment",),
+    ("fetcher", "_create_fetch_waiter"): (),
+    ("fetcher", "_notify"): ("future",),
     ("fetcher", "close"): (),
     ("subscription", "abort_waiters"): ("exc",),
+    ("subscription", "wait_for_assignment"): (),
 }
+#: What a read calls when it needs the consumer's own event loop.
+NEEDS_LOOP = (
+    ("fetcher", "_create_fetch_waiter"),
+    ("fetcher", "_notify"),
+    ("subscription", "wait_for_assignment"),
+)
 REPLACED_IN_GROUP = {
     ("coordinator", "_do_commit_offsets"): ("assignment", "offsets"),
     ("coordinator", "_send_req"): ("request",),

@@ -1,9 +1,11 @@
 """Reads of aiokafka: errors get both classes where they arise inside the client.
 
 So the application awaits the client's own ``getone``, ``getmany`` and iterator, and a
-record costs almost nothing more. The client checks for errors of its group at the
-start of each read; the guard adds its own checks there. It also translates the errors
-of fetches, of records that cannot be decoded, and of reads that wait.
+record costs almost nothing more: the guard calls no function for it. The guard
+translates the errors of the group, of fetches, of records that cannot be decoded, and
+of reads that wait. After an error of the group or the end of the fetcher, the guard
+takes the place of ``check_errors``, which the client calls for each read, until the
+error has gone.
 """
 
 # ruff: noqa: SLF001 - this module exists to use private attributes
@@ -11,14 +13,16 @@ of fetches, of records that cannot be decoded, and of reads that wait.
 from __future__ import annotations
 
 import logging
-from asyncio import get_running_loop
+from asyncio import _get_running_loop, get_running_loop
 from collections import OrderedDict
 from contextlib import contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaError
 
 from kafkaguard.errors import ClientClosedError, ClientStateError, KafkaGuardError
+from kafkaguard_adapters.aiokafka._private.consuming.names import NEEDS_LOOP
 from kafkaguard_adapters.aiokafka.errors import errors
 
 if TYPE_CHECKING:
@@ -48,14 +52,13 @@ class Reading:
         loop: asyncio.AbstractEventLoop,
         tell: Callable[[], object],
     ) -> None:
-        coordinator, subscription = consumer._coordinator, consumer._subscription
+        self._coordinator, subscription = consumer._coordinator, consumer._subscription
         self._fetcher = fetcher = consumer._fetcher
         self._loop = loop
         self._tell = tell
-        self._check_errors = coordinator.check_errors
+        self._check_errors = self._coordinator.check_errors
         self._abort = subscription.abort_waiters
         self._close = fetcher.close
-        coordinator.check_errors = self._check
         subscription.abort_waiters = self._abort_waiters
         fetcher.close = self._close_fetcher
         fetched = _Fetched(tell)
@@ -63,11 +66,23 @@ class Reading:
             fetched[place] = result
         fetcher._records = fetched
         fetcher._fetch_task.add_done_callback(self._end)
+        for owner, name in NEEDS_LOOP:
+            at = {"fetcher": fetcher, "subscription": subscription}[owner]
+            setattr(at, name, self._in_loop(getattr(at, name)))
+
+    def _in_loop(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Let a call fail in another event loop, where a read would wait for ever."""
+
+        @wraps(call)
+        def checked(*args: Any) -> Any:
+            if _get_running_loop() not in (self._loop, None):
+                raise wrong_loop(self._loop)
+            return call(*args)
+
+        return checked
 
     def _check(self) -> None:
-        """Check what would make a read fail or wait for ever; called for each read."""
-        if get_running_loop() is not self._loop:
-            raise wrong_loop(self._loop)
+        """Raise the error of the group or of the fetcher; called for each read."""
         if self.death is not None:
             raise self.death
         try:
@@ -75,9 +90,11 @@ class Reading:
         except KafkaError as error:
             self._tell()
             raise errors.translate(error) from error
+        del self._coordinator.check_errors  # the error has gone
 
     def _abort_waiters(self, exc: BaseException) -> None:
         """Fail the reads that wait; the client calls this for errors of its group."""
+        self._coordinator.check_errors = self._check
         self._tell()
         self._abort(errors.translate(exc))
 
@@ -97,6 +114,7 @@ class Reading:
             f"the task that fetches has ended ({cause or 'it was cancelled'}), so "
             "nothing will be read any more: stop this consumer and build a new one",
         )
+        self._coordinator.check_errors = self._check
         self._fail(self.death)
 
     def _fail(self, error: KafkaGuardError) -> None:
