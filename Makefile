@@ -19,7 +19,14 @@ help: ## Show the targets
 	touch $@
 
 .PHONY: test
-test: lint unit wheel docs ## Everything that must pass: lint, types, layers, tests, wheel, docs
+test: lint ## Everything that must pass: lint, types, layers, tests, wheel, docs
+	$(MAKE) --no-print-directory --jobs 2 unit beside
+
+# What runs beside the tests, one after the other.
+.PHONY: beside
+beside:
+	$(MAKE) --no-print-directory wheel
+	$(MAKE) --no-print-directory docs
 
 .PHONY: quick
 quick: .venv/installed ## Lint, and the tests that need neither Java nor Spark (90 s)

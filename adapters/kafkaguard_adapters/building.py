@@ -1,14 +1,86 @@
-"""Build a client from a factory and its settings."""
+"""What ``guard()`` was told about a client, and how to build the client again."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from kafkaguard._verdicts.topic_facts import TopicFactsCache
+from kafkaguard.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from kafkaguard._cluster.reports import Make
+    from kafkaguard._retries.events import Event
+    from kafkaguard_policies import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What ``guard()`` was told about a client; each ``wrap`` gets it.
+
+    Attributes:
+        policy: The policy.
+        factory: Builds the client; None: the caller has given the client itself.
+        config: The client's settings; None: not given.
+        cache: Facts about topics: those that the caller has declared, and later those
+            that were looked up.
+        on_event: The hook for events, or None.
+    """
+
+    policy: RetryPolicy
+    factory: Callable[..., Any] | None = None
+    config: Mapping[str, Any] | None = None
+    cache: TopicFactsCache = field(default_factory=TopicFactsCache)
+    on_event: Callable[[Event], object] | None = None
 
 
 def build(factory: Callable[..., Any], config: Mapping[str, Any]) -> Any:
     """Build a client; names with dots (librdkafka) are passed as one dict."""
     has_dots = any("." in each for each in config)
     return factory(dict(config)) if has_dots else factory(**config)
+
+
+class Builder:
+    """Builds the same client again.
+
+    Args:
+        wish: What ``guard()`` was told.
+        client: The first client.
+        settings: The settings to build its class with, as read from the client; None:
+            they are not known, or not enough.
+        make: Makes the client's errors.
+
+    Attributes:
+        was_given: Whether the caller has given a factory.
+        can_build: Whether ``build`` can build a client.
+    """
+
+    def __init__(
+        self,
+        wish: Wish,
+        client: Any,
+        settings: Mapping[str, Any] | None,
+        make: Make,
+    ) -> None:
+        self.was_given = wish.factory is not None
+        self.can_build = self.was_given or settings is not None
+        self._factory = wish.factory or type(client)
+        self._settings = dict((wish.config if self.was_given else settings) or {})
+        self._make = make
+
+    def build(self) -> Any:
+        """Build a client, without starting it.
+
+        Raises:
+            ClientClosedError: The guard cannot build it.
+        """
+        if not self.can_build:
+            raise self._make(
+                ClientClosedError,
+                f"the producer is dead and {self._factory.__qualname__} has its own "
+                "__init__, so the guard cannot build it again from its settings: use "
+                "guard(factory=..., config={...})",
+            )
+        return build(self._factory, self._settings)

@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkaguard._common.arguments import hook, mapping
+from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._made import module_of
-from kafkaguard_adapters.building import build
+from kafkaguard_adapters.asking.login import refused_login
+from kafkaguard_adapters.building import Wish, build
 from kafkaguard_adapters.policy_uses import obeyed_by, unused_settings
 from kafkaguard_adapters.stacking import compare
 from kafkaguard_adapters.wire.client_settings import SettingError, check_names
+from kafkaguard_adapters.wire.io_thread import run
 from kafkaguard_policies import load_policy
 
 if TYPE_CHECKING:
@@ -104,15 +108,8 @@ def guard(
     compare(client, home, config, loaded, strict=strict)
     module = import_module(home)
     _tell_unused(loaded, obeyed_by(home), client)
-    return module.wrap(
-        client,
-        factory=factory,
-        config=config,
-        policy=loaded,
-        topics=topics,
-        strict=strict,
-        on_event=on_event,
-    )
+    cache = TopicFactsCache(topics)
+    return module.wrap(client, Wish(loaded, factory, config, cache, on_event))
 
 
 def _check_names(kind: type, home: str, config: Mapping[str, Any]) -> None:
@@ -180,11 +177,16 @@ def _built(
     _check_names(cast("type", factory), home, config)
     prepare = getattr(import_module(home), "prepare", None)
     prepared: Mapping[str, Any] = prepare(config) if prepare else config
-    errors = import_module(f"{home.rpartition('.')[0]}.errors").errors
+    folder = home.rpartition(".")[0]
+    errors = import_module(f"{folder}.errors").errors
     try:
         return build(factory, prepared), prepared
     except errors.base as error:
-        raise errors.translate(error) from error
+        read_settings = import_module(f"{folder}.settings").read_settings
+        settings = partial(read_settings, config, errors.make)
+        raise run(
+            refused_login(errors.translate(error), settings, errors.make)
+        ) from error
 
 
 def _home_of_class(kind: type) -> str | None:

@@ -6,8 +6,9 @@ A method that the guard replaces must also have the known arguments.
 from __future__ import annotations
 
 import inspect
+import logging
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +16,44 @@ if TYPE_CHECKING:
     #: Names of attributes, or of a method's arguments, by the name of the object.
     Used = Mapping[str, Iterable[str]]
     Replaced = Mapping[tuple[str, str], tuple[str, ...]]
+
+
+#: What a client loses if the guard cannot use its private names, by its kind.
+_LOSSES = {
+    "producer": "Null keys are refused and errors of send() have a verdict, but "
+    "records are not sent again, a dead producer is not replaced, and flush() returns "
+    "no report",
+    "consumer": "Errors of polling and commits have a verdict, but a partition that "
+    "cannot be read does not wait alone, and there are no events",
+}
+
+
+def warn_changed(
+    kind: Literal["producer", "consumer"],
+    client: str,
+    version: str,
+    known: str,
+    missing: Iterable[str],
+) -> None:
+    """Log what a client loses whose private names have changed.
+
+    Args:
+        kind: What kind of client it is.
+        client: The name of the client library.
+        version: Its version.
+        known: The version whose names are known.
+        missing: The names that it does not have.
+    """
+    logging.getLogger(f"kafkaguard.{kind}").warning(
+        "guard(): this kafkaguard does not know %s %s (other private attributes: %s). "
+        "%s. Use %s %s, or a newer kafkaguard",
+        client,
+        version,
+        ", ".join(missing),
+        _LOSSES[kind],
+        client,
+        known,
+    )
 
 
 def missing_in_producer(

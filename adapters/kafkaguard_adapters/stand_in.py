@@ -6,14 +6,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from kafkaguard._verdicts.topic_facts import TopicFactsCache
-from kafkaguard.errors import ClientTimeoutError
+from kafkaguard.errors import ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls, ReportCalls
+from kafkaguard_adapters.asking.login import refused_login
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 _log = logging.getLogger("kafkaguard.producer")
@@ -39,7 +38,7 @@ class StandIn:
 
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the client."""
-        if name == "client":  # not set yet
+        if name in ("client", "_shell"):  # not set yet
             raise AttributeError(name)
         return getattr(self.client, name)
 
@@ -57,6 +56,20 @@ class StandIn:
             "a guarded client cannot be pickled or copied: build it where it is used, "
             "in the worker itself"
         )
+
+    def _is_noted(self, failure: KafkaGuardError, raised: tuple[object, ...]) -> bool:
+        """Note a failure to close on the exception of a ``with`` block, if it has one.
+
+        Args:
+            failure: The failure.
+            raised: The arguments of ``__exit__``.
+        """
+        error = raised[1] if raised else None
+        if not isinstance(error, BaseException):
+            return False
+        name = type(self.client).__name__
+        error.add_note(f"besides, on closing the {name}: {failure}")
+        return True
 
 
 class GuardedClient(ReportCalls, StandIn):
@@ -81,9 +94,13 @@ class GuardedClient(ReportCalls, StandIn):
         """Return the guarded client; the end of the block closes it."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Close the guarded client."""
-        self.close()
+    def __exit__(self, *raised: object) -> None:
+        """Close the guarded client; an exception of the block has priority."""
+        try:
+            self.close()
+        except KafkaGuardError as failure:
+            if not self._is_noted(failure, raised):
+                raise
 
 
 class GuardedAsyncClient(AsyncReportCalls, StandIn):
@@ -98,7 +115,7 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
     _ends_with = "stop"
     #: The base class of the client's errors, and the function that translates them.
     _client_error: type[BaseException]
-    _translate: Callable[..., BaseException]
+    _translate: Callable[..., KafkaGuardError]
 
     def __init__(self, client: Any, view: ClusterView) -> None:
         super().__init__(client)
@@ -130,7 +147,8 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             self._has_failed = True
             await self._leave()
             if isinstance(error, self._client_error):
-                raise self._translate(error) from error
+                view, failure = self.cluster_view, self._translate(error)
+                raise await refused_login(failure, view.settings, view.make) from error
             raise
 
     async def _leave(self) -> None:
@@ -156,9 +174,13 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             "did not start: correct the cause that start() raised, and start it again"
         )
 
-    async def __aexit__(self, *_: object) -> None:
-        """Close the guarded client."""
-        await self._end()
+    async def __aexit__(self, *raised: object) -> None:
+        """Close the guarded client; an exception of the block has priority."""
+        try:
+            await self._end()
+        except KafkaGuardError as failure:
+            if not self._is_noted(failure, raised):
+                raise
 
     async def _end(self) -> None:
         """Close the guard's connections, then the client, within a time limit.
@@ -178,45 +200,3 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
                 f"{CLOSE_S:g} s and was cancelled; offsets or records may not have "
                 "been committed or sent. Check whether a broker answers",
             ) from error
-
-
-def wrapper(
-    stand_in: Callable[[Any, ClusterView], Any], view_of: Callable[..., ClusterView]
-) -> Callable[..., Any]:
-    """Make the function ``wrap`` of an adapter's module, which ``guard()`` calls.
-
-    Args:
-        stand_in: Makes the guarded client from a client and a cluster view.
-        view_of: Makes the cluster view from a client, its settings (or None) and known
-            topic facts.
-    """
-
-    def wrap(
-        client: Any,
-        *,
-        config: Mapping[str, Any] | None = None,
-        topics: Mapping[str, TopicFacts] | None = None,
-        **_: Any,
-    ) -> Any:
-        return stand_in(client, view_of(client, config, TopicFactsCache(topics)))
-
-    return wrap
-
-
-def passing_sends(wrap: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a ``wrap`` function that warns that this client's sends are not guarded.
-
-    Args:
-        wrap: The function that makes the guarded client.
-    """
-
-    def warn_and_wrap(client: Any, **options: Any) -> Any:
-        _log.warning(
-            "guard(): what this %s sends is not guarded (no check of null keys, no "
-            "rescue, no report). Only its log_dirs(), lag() and look-ups of offsets "
-            "are",
-            type(client).__name__,
-        )
-        return wrap(client, **options)
-
-    return warn_and_wrap

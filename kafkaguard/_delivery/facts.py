@@ -48,7 +48,6 @@ class Traits:
             unknown.
         compresses: The client compresses batches, so only the client knows a record's
             size in the topic, by :meth:`ProducerShell.size_alone`.
-        idempotent: Its batches have sequence numbers.
         transactional: It has a ``transactional.id``: no record is sent again, and a
             successor is built only by the application's next transaction.
         hears_late: It receives answers to batches that it has given up, so these wait
@@ -64,7 +63,6 @@ class Traits:
     timeout_setting: str
     largest_request: int | None = None
     compresses: bool = False
-    idempotent: bool = True
     transactional: bool = False
     hears_late: bool = False
     replaceable: bool = True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.signals import signal_of
-from kafkaguard._verdicts.verdict import Action
+from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     AuthenticationError,
     BatchMateRefusedError,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Place, Refusal, Traits
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard._verdicts.verdict import TopicFacts, Verdict
+    from kafkaguard._verdicts.verdict import TopicFacts
 
 #: librdkafka's code for a record that was purged in flight; Kafka has none.
 PURGED_IN_FLIGHT = -151
@@ -43,6 +43,20 @@ ABORT = classify(120, api="EndTxn")
 IN_DOUBT = classify(ClientTimeoutError(), api="Produce")
 #: The verdict for a record that its client did not send; another client may send it.
 NOT_SENT = classify(ClientTimeoutError(), api="Produce", phase="enqueue")
+#: The verdict for a send that waited too long for records before it.
+HELD = Verdict(
+    Action.WAIT,
+    retriable=True,
+    written="no",
+    error_class=ClientTimeoutError,
+    rule=RuleInfo(
+        "held-too-long",
+        "earlier records of the topic are being sent again: wait, then send the same "
+        "record",
+        "guarded producers",
+        "A broker is away for longer than a send waits.",
+    ),
+)
 _STOPS = frozenset({Action.FENCED, Action.CONFIGURE})
 
 
@@ -102,7 +116,8 @@ class Judge:
         """Decide the meaning of a refusal for its record."""
         if refusal.expired:
             error = self._timed_out(refusal, known)
-            return Judgement(error, later=refusal.sent == "never")
+            later = refusal.sent == "never" and may_pass(error)
+            return Judgement(error, later=later)
         if refusal.blame == "client":
             return self._given_up(refusal, known)
         if refusal.sent == "never":

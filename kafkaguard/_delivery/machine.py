@@ -147,6 +147,10 @@ class DeliveryMachine:
             if self._client.state is ClientState.LOST:
                 self._lose_waiting(now)
             self._rounds.go_on(now)
+        return self._take_out()
+
+    def _take_out(self) -> Sequence[Command]:
+        """Remove and return the commands that were emitted."""
         if not self._out:
             return _NOTHING
         out, self._out = self._out, []
@@ -450,7 +454,7 @@ class DeliveryMachine:
     def raised(self, error: KafkaGuardError) -> Sequence[Command]:
         """Record that ``send`` raises an error; the error is in no report."""
         self._fates.tell_rejected(error, "raise")
-        return self._go_on(0.0)
+        return self._take_out()
 
     # --- the client -------------------------------------------------------------------
 
@@ -729,7 +733,7 @@ class DeliveryMachine:
     def recreated(self) -> Sequence[Command]:
         """Record that a new client takes over the ``transactional.id``."""
         self._fates.tell(RecreateEvent, None)
-        return self._go_on(0.0)
+        return self._take_out()
 
     def new_transaction(self) -> None:
         """Forget the failure of a transaction that has ended."""

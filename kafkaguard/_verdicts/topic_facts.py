@@ -60,14 +60,14 @@ class TopicFactsCache:
         ttl: float = TTL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._declared = dict(declared or {})
+        self.declared = dict(declared or {})
         self._ttl = ttl
         self._clock = clock
         self._entries: dict[str, tuple[float, TopicFacts]] = {}
         #: Topics that records without a key may go to, for the hot path: as they were
         #: when ``get`` last looked at the clock.
         self.harmless: set[str] = set()
-        for topic, facts in self._declared.items():
+        for topic, facts in self.declared.items():
             self._entries[topic] = (float("inf"), facts)
 
     def get(self, topic: str) -> TopicFacts | None:
@@ -87,14 +87,14 @@ class TopicFactsCache:
         self, topic: str, facts: TopicFacts, *, ttl: float | None = None
     ) -> None:
         """Keep a fact for ``ttl`` seconds; what was declared stays as it is."""
-        if topic not in self._declared:
+        if topic not in self.declared:
             expires = self._clock() + (self._ttl if ttl is None else ttl)
             self._entries[topic] = (expires, facts)
             self.harmless.discard(topic)
 
     def drop(self, topic: str) -> None:
         """Forget a fact that a broker has contradicted."""
-        if topic not in self._declared:
+        if topic not in self.declared:
             self._entries.pop(topic, None)
             self.harmless.discard(topic)
 
@@ -126,10 +126,6 @@ class _Lookup:
     def known(self, topic: str) -> TopicFacts | None:
         """Return what is known at once; None: it would have to be looked up."""
         return self._cache.get(topic)
-
-    def drop(self, topic: str) -> None:
-        """Forget what was known of a topic."""
-        self._cache.drop(topic)
 
     def _too_late(self, topic: str, limit: float) -> None:
         self._cache.remember(topic, NOTHING_KNOWN, ttl=self._retry_after)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaguard import Action, TopicFacts, errors
+from kafkaguard import Action, TopicFacts, errors, load_policy
 from kafkaguard_adapters.kafka_python.errors import errors as client_errors
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 
+DEFAULT = load_policy("default")
 COMPACTED, PLAIN = TopicFacts(compacted=True), TopicFacts(compacted=False)
 
 
@@ -41,10 +42,10 @@ class Serializer:
         return self._made
 
 
-def check(key, serializer=None, *, lookup=None, patience=None, **options):
+def check(key, serializer=None, *, lookup=None, patience=None):
     """Whether a record with this key is refused, and what was looked up."""
     lookup = lookup or Lookup()
-    one = NullKeyCheck(lookup, client_errors, **options)
+    one = NullKeyCheck(lookup, client_errors, DEFAULT)
     try:
         one.check("t", key, None, serializer, patience)
     except errors.InvalidRecordKeyError:
@@ -105,7 +106,8 @@ def test_a_missing_key_in_disguise(
 ):
     """As the policy says; a warning comes once for a topic."""
     lookup = Lookup()
-    one = NullKeyCheck(lookup, client_errors, disguised=disguised)
+    policy = load_policy({"disguised_null_key": disguised})
+    one = NullKeyCheck(lookup, client_errors, policy)
     for _ in range(2):
         try:
             one.check("t", None, None, Serializer(text))
@@ -125,7 +127,9 @@ def test_a_disguise_is_none_where_the_topic_is_not_compacted(caplog):
 def test_the_error_says_where_and_what_to_do():
     """Within a transaction that is to abort it."""
     for transactional, action in ((False, Action.REJECT), (True, Action.ABORT)):
-        one = NullKeyCheck(Lookup(), client_errors, transactional=transactional)
+        one = NullKeyCheck(
+            Lookup(), client_errors, DEFAULT, transactional=transactional
+        )
         with pytest.raises(errors.InvalidRecordKeyError) as caught:
             one.check("t", None, None, None)
         assert (caught.value.topic, caught.value.api) == ("t", "Produce")
@@ -136,5 +140,14 @@ def test_the_error_says_where_and_what_to_do():
 def test_what_is_no_topic_is_the_clients_to_refuse():
     """It says what a topic is."""
     lookup = Lookup()
-    NullKeyCheck(lookup, client_errors).check(3, None, None, None)
+    NullKeyCheck(lookup, client_errors, DEFAULT).check(3, None, None, None)
+    assert lookup.looked == []
+
+
+def test_a_policy_may_leave_null_keys_to_the_broker():
+    """Nothing is looked up then, and no record is refused."""
+    lookup = Lookup()
+    one = NullKeyCheck(lookup, client_errors, load_policy({"null_key": "send"}))
+    assert one.refusal(None, "t", None, None) is None
+    one.check("t", None, None, None)
     assert lookup.looked == []

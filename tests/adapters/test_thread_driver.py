@@ -12,10 +12,12 @@ from contextlib import contextmanager
 import pytest
 from kafka.errors import InvalidRecordError, UnknownError
 
+from kafkaguard import Action
 from kafkaguard import errors as e
 from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal, Traits
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard.errors import ClientTimeoutError
+from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.producing import driver as driver_module
 from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.driver import ThreadDriver
@@ -231,7 +233,8 @@ def build():
 
     def build(due=LONG_S, hook=None, traits=None, **policy):
         client = Client(due, **(traits or {}))
-        driver = ThreadDriver(client, PlainPolicy(**policy), NoFacts(), hook)
+        wish = Wish(PlainPolicy(**policy), cache=NoFacts(), on_event=hook)
+        driver = ThreadDriver(client, wish)
         made.append(driver)
         return client, driver
 
@@ -487,13 +490,15 @@ class TestDeath:
         assert sent == [None]
 
     def test_a_send_says_why_it_waited_in_vain(self, build):
-        """It was the client; its own time is over."""
+        """It was the client; its own time is over, and nothing was sent: WAIT."""
         client, driver = build()
         wait = threading.Event()
         client.hear_out = lambda _until: wait.wait(LONG_S)
         client.died(UnknownError("dead"), None)
-        with pytest.raises(e.KafkaGuardError, match=r"0\.01 s \(max\)"):
+        with pytest.raises(e.ClientTimeoutError, match=r"0\.01 s \(max\)") as caught:
             driver.wait_for("t", Limit(0.01, "max"))
+        verdict = caught.value.verdict
+        assert (verdict.action, verdict.written) == (Action.WAIT, "no")
         wait.set()
 
     def test_a_successor_that_cannot_be_built_for_now_is_tried_again(self, build):
@@ -585,7 +590,7 @@ class TestFaultsOfOurs:
     def test_a_client_keeps_no_driver_alive(self):
         """One that nobody uses any more is told nothing."""
         client = Client()
-        driver = ThreadDriver(client, PlainPolicy(), NoFacts())
+        driver = ThreadDriver(client, Wish(PlainPolicy(), cache=NoFacts()))
         gone = weakref.ref(driver)
         del driver
         gc.collect()

@@ -15,7 +15,7 @@ from aiokafka import errors as aiokafka_errors
 from kafkaguard import errors, guard
 from kafkaguard_adapters.aiokafka.errors import errors as aiokafka_classes
 from tests.contracts.attempts import AttemptsContract
-from tests.contracts.cases import CasesContract
+from tests.contracts.cases import BuffersContract, CasesContract, SequencesContract
 from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import ExpiryContract, ProducerContract, Writer
 from tests.contracts.rejects import RejectsContract
@@ -92,6 +92,19 @@ class AiokafkaWriter(Writer):
 
         return self._loop.run(send_all())
 
+    def send_in_callback(self, *args, **kwargs):
+        """Start to send; the loop is the one that runs the callback."""
+        return asyncio.ensure_future(self._send(*args, **kwargs))
+
+    def send_together(self, topic, values):
+        """Send each in a task."""
+
+        async def send_together():
+            sends = [self._send(topic, value, b"k") for value in values]
+            return await asyncio.gather(*sends, return_exceptions=True)
+
+        return self._loop.run(send_together())
+
     def call(self, *args, **kwargs):
         """Call `send`."""
         return self._loop.run(self.guarded.send(*args, **kwargs))
@@ -102,6 +115,8 @@ class AiokafkaWriter(Writer):
         async def outcome():
             done, _ = await asyncio.wait([handle], timeout=timeout)
             assert done, "there is no outcome"
+            if isinstance(handle, asyncio.Task):  # a send in a callback
+                return handle.exception() or (await handle.result()).offset
             return handle.exception() or handle.result().offset
 
         return self._loop.run(outcome())
@@ -155,6 +170,7 @@ class AiokafkaContract(
     ExpiryContract,
     AttemptsContract,
     CasesContract,
+    BuffersContract,
     RejectsContract,
     InstrumentationContract,
 ):
@@ -182,6 +198,9 @@ class AiokafkaContract(
         built=None,
         client_class=AIOKafkaProducer,
         hook=None,
+        password=None,
+        serializer=None,
+        tight=False,
     ):
         """Build one in a loop, guard it, start it, and stop it in the end."""
         config = {
@@ -191,6 +210,12 @@ class AiokafkaContract(
         }
         if users is not None:
             config |= users.client_config("SASL_PLAIN", client="aiokafka", user="bob")
+        if password is not None:
+            config["sasl_plain_password"] = password
+        if serializer is not None:
+            config["key_serializer"] = serializer
+        if tight:
+            config["max_batch_size"] = 1  # a record at a time for each partition
         if delivery_timeout is not None:
             config["request_timeout_ms"] = round(delivery_timeout * 1000)
         if largest is not None:
@@ -255,7 +280,7 @@ class AiokafkaContract(
         return Own
 
 
-class TestAiokafka(AiokafkaContract):
+class TestAiokafka(AiokafkaContract, SequencesContract):
     """With idempotence."""
 
     settings: ClassVar = {"enable_idempotence": True}
@@ -278,11 +303,14 @@ class TestAiokafkaTransactions(TransactionsContract):
     client_error = aiokafka_errors.KafkaError
 
     @contextmanager
-    def open_transactional(self, servers, name, *, topics=None, policy="default"):
+    def open_transactional(
+        self, servers, name, *, topics=None, policy="default", timeout=60.0
+    ):
         """Build one in a loop, guard it, and stop it in the end."""
         config = {
             "bootstrap_servers": servers,
             "transactional_id": f"id-{name}",
+            "transaction_timeout_ms": round(timeout * 1000),
             "request_timeout_ms": 10_000,
         }
         loop = Loop()

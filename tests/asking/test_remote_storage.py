@@ -21,7 +21,7 @@ from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.asking.remote_storage import RemoteStorageWatch
 from tests.asking.cluster_clients import CLIENTS, admin_of, commit, words_of
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("remote-storage")]
 
 
 TIERED = {

@@ -16,7 +16,7 @@ from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 
 from kafkaguard.testing import KafkaCluster
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("lag-newcomers")]
 
 
 PASSWORD = secrets.token_urlsafe()

@@ -48,19 +48,6 @@ def test_b72_a_failure_without_a_callback_is_raised_and_a_callback_looks_at_it(
     assert isinstance(caught.value, KafkaException)
 
 
-def test_b74_flush_says_what_is_left_and_sends_nothing_again(kafka_topic, kafka_faults):
-    """One record is pending, then delivered; one request."""
-    kafka_faults.on("Produce").delay(3.0)
-    with build(kafka_faults, kafka_topic) as producer:
-        producer.produce(kafka_topic, b"v", b"k")
-        assert producer.flush(1) == 1
-        report = producer.report()
-        assert (report.delivered, report.pending) == (0, 1)
-        assert producer.flush(30) == 0
-        assert producer.report().delivered == 1
-    assert len(kafka_faults.requests("Produce")) == 1
-
-
 def test_b75_a_full_queue_is_waited_for(kafka_cluster, kafka_topic):
     """A thousand records through a queue of ten: all once, in their order."""
     told = []

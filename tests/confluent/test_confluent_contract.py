@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrume
 
 from kafkaguard import errors, guard
 from tests.contracts.attempts import AttemptsContract
-from tests.contracts.cases import CasesContract
+from tests.contracts.cases import BuffersContract, CasesContract, SequencesContract
 from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import (
     CallbacksContract,
@@ -57,7 +57,7 @@ class ConfluentWriter(Writer):
         handle = Handle(on_outcome)
         self.guarded.produce(
             topic,
-            value,
+            value=value,
             key=key,
             partition=-1 if partition is None else partition,
             on_delivery=handle,
@@ -105,15 +105,18 @@ class ConfluentWriter(Writer):
         return self.guarded.report()
 
 
-class TestConfluent(
+class ConfluentContract(
     ProducerContract,
     CallbacksContract,
     ExpiryContract,
     AttemptsContract,
     CasesContract,
+    BuffersContract,
     RejectsContract,
     InstrumentationContract,
 ):
+    """The contract for this client, whatever its settings."""
+
     client_class = Producer
     client_name = "confluent-kafka"
     client_error = client_refusal = confluent_kafka.KafkaException
@@ -134,9 +137,14 @@ class TestConfluent(
         built=None,
         client_class=None,
         hook=None,
+        password=None,
+        serializer=None,
+        tight=False,
     ):
         """Build one, guard it, and close it in the end."""
         client_class = client_class or confluent_kafka.Producer  # of this moment
+        if serializer is not None:
+            client_class = confluent_kafka.SerializingProducer
         config = {
             "bootstrap.servers": servers,
             "linger.ms": linger * 1000,
@@ -144,6 +152,12 @@ class TestConfluent(
         }
         if users is not None:
             config |= users.client_config("SASL_PLAIN", client="confluent", user="bob")
+        if password is not None:
+            config["sasl.password"] = password
+        if serializer is not None:
+            config["key.serializer"] = lambda key, _: serializer(key)
+        if tight:
+            config["queue.buffering.max.messages"] = 5
         if delivery_timeout is not None:
             config |= {
                 "delivery.timeout.ms": round(delivery_timeout * 1000),
@@ -164,7 +178,9 @@ class TestConfluent(
             built.append(client_class(config))
             return built[-1]
 
-        if built is None:
+        if password is not None:
+            guarded = guard(factory=client_class, config=config, **options)
+        elif built is None:
             guarded = guard(client_class(config), config=config, **options)
         else:
             guarded = guard(factory=factory, config=config, **options)
@@ -202,7 +218,11 @@ class TestConfluent(
         return Own
 
 
-class TestConfluentNotIdempotent(TestConfluent):
+class TestConfluent(ConfluentContract, SequencesContract):
+    """With idempotence."""
+
+
+class TestConfluentNotIdempotent(ConfluentContract):
     """The same without idempotence."""
 
     # It does not say whether a refusal was of the first try: once more, then it ends.
@@ -230,11 +250,14 @@ class TestConfluentTransactions(TransactionsContract):
     client_error = confluent_kafka.KafkaException
 
     @contextmanager
-    def open_transactional(self, servers, name, *, topics=None, policy="default"):
+    def open_transactional(
+        self, servers, name, *, topics=None, policy="default", timeout=60.0
+    ):
         """Have the guard build one, and close it in the end."""
         config = {
             "bootstrap.servers": servers,
             "transactional.id": f"id-{name}",
+            "transaction.timeout.ms": round(timeout * 1000),
             "linger.ms": 20,
         }
         guarded = guard(factory=Producer, config=config, topics=topics, policy=policy)

@@ -175,6 +175,7 @@ def test_keys_are_told_as_far_as_any_record_of_them_has_failed():
     [
         (87, 0, KNOWN, "unknown", "answered"),
         (KafkaError._MSG_TIMED_OUT, 0, KNOWN, "client", "maybe"),
+        (KafkaError._MSG_TIMED_OUT, None, KNOWN, "client", "never"),
         (3, None, KNOWN, "record", "never"),
         (KafkaError._UNKNOWN_PARTITION, 9, KNOWN, "record", "never"),
         (KafkaError._PURGE_QUEUE, 0, KNOWN, "record", "never"),
@@ -192,6 +193,20 @@ def test_what_a_code_says_of_the_record(code, partition, known, blame, sent):
     window.report(KafkaError(code), message(partition=partition))
     (refusal,) = window.refusals(known)
     assert (blame, sent) == (refusal.blame, refusal.sent)
+
+
+@pytest.mark.parametrize(
+    ("partition", "told"),
+    [(None, KafkaError._AUTHENTICATION), (0, KafkaError._MSG_TIMED_OUT)],
+)
+def test_a_refused_login_is_why_a_record_was_never_sent(partition, told):
+    """One that has a partition may have been sent before the login was refused."""
+    window, _ = make()
+    take(window)
+    window.report(KafkaError(KafkaError._MSG_TIMED_OUT), message(partition=partition))
+    login = KafkaError(KafkaError._AUTHENTICATION)
+    (refusal,) = window.refusals(KNOWN._replace(refused_login=login))
+    assert told == refusal.cause.args[0].code()
 
 
 @pytest.mark.parametrize("kept", [True, False, None])

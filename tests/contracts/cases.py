@@ -7,16 +7,37 @@ test class inherits this beside the producer's contract.
 
 from __future__ import annotations
 
+import json
+import logging
 import time
 
 import pytest
 
 from kafkaguard import Action, errors
+from kafkaguard._retries.events import RetryEvent
 from tests.contracts.attempts import PATIENT
-from tests.contracts.producer import MARGIN_S, read, stale_topic, until
+from tests.contracts.producer import (
+    COMPACTED,
+    LATENCY_S,
+    MARGIN_S,
+    read,
+    records,
+    stale_topic,
+    until,
+)
 
 #: Microseconds instead of milliseconds: some 50,000 years ahead.
 MICROSECONDS = 1_000
+
+#: A serialiser of kafka-python may be a function, which it warns about.
+SERIALIZERS = pytest.mark.filterwarnings(
+    "ignore:key_serializer does not:DeprecationWarning"
+)
+
+
+def as_json(key):
+    """Serialise a key, also one that is missing."""
+    return json.dumps(key).encode()
 
 
 class CasesContract:
@@ -71,6 +92,64 @@ class CasesContract:
             kafka_faults.clear()
             assert writer.outcome(writer.send(topic, b"v", b"k")) == 0
             writer.guarded.report()
+
+    @SERIALIZERS
+    def test_b05_a_key_that_a_serializer_drops_is_a_null_key(self, kafka_cluster):
+        """What counts is what would be sent; a null value stays a delete marker."""
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, serializer=lambda key: key or None) as writer:
+            with pytest.raises(errors.InvalidRecordKeyError) as caught:
+                writer.send(topic, b"v", b"")
+            assert writer.outcome(writer.send(topic, None, b"k")) == 0
+        verdict = caught.value.verdict
+        assert (verdict.action, verdict.written) == (Action.REJECT, "no")
+        assert read(kafka_cluster, topic) == [(b"k", None)]
+
+    @SERIALIZERS
+    def test_b05_a_null_key_in_disguise_is_warned_about(self, kafka_cluster, caplog):
+        """`json.dumps(None)` is a key for the broker: delivered, with one warning."""
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+        servers = kafka_cluster.bootstrap_servers
+        with (
+            caplog.at_level(logging.WARNING, "kafkaguard"),
+            self.open(servers, serializer=as_json) as writer,
+        ):
+            for expected in range(2):
+                assert writer.outcome(writer.send(topic, b"v")) == expected
+        assert sum(topic in record.getMessage() for record in caplog.records) == 1
+        assert read(kafka_cluster, topic) == [(b"null", b"v")] * 2
+
+    @SERIALIZERS
+    def test_b05_the_policy_may_reject_a_null_key_in_disguise(self, kafka_cluster):
+        """`disguised_null_key: reject`: as a null key, before anything is sent."""
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+        policy = {"disguised_null_key": "reject"}
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, serializer=as_json, policy=policy) as writer:
+            with pytest.raises(errors.InvalidRecordKeyError) as caught:
+                writer.send(topic, b"v")
+            assert writer.outcome(writer.send(topic, b"v", "k")) == 0
+        assert caught.value.verdict.action is Action.REJECT
+        assert read(kafka_cluster, topic) == [(b'"k"', b"v")]
+
+    def test_b09_a_denied_topic_is_told_though_nothing_was_answered(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """29 in the metadata, no Produce: not silence until somebody gives up."""
+        denied = kafka_faults.on("Metadata", topic=kafka_topic)
+        denied.fail("TOPIC_AUTHORIZATION_FAILED")
+        with self.open(kafka_faults.bootstrap_servers) as writer:
+            start = time.monotonic()
+            error = writer.end_of(kafka_topic, b"v", b"k")
+            assert time.monotonic() - start < 3.5 + MARGIN_S
+            assert isinstance(error, self.client_error)
+            assert (error.code, error.topic) == (29, kafka_topic)
+            verdict = error.verdict
+            assert (verdict.action, verdict.written) == (Action.CONFIGURE, "no")
+            assert kafka_faults.requests("Produce") == []
+            writer.guarded.report()
+        assert read(kafka_cluster, kafka_topic) == []
 
     def test_b08_b11_a_denied_topic_works_once_it_is_granted(self, kafka_users):
         """Code 29 at once, not a timeout; then the same producer writes."""
@@ -131,6 +210,56 @@ class CasesContract:
                 topic = kafka_cluster.create_topic()
                 assert writer.outcome(writer.send(topic, b"v", b"k")) == 0
 
+    def test_b31_a_wrong_password_is_told_as_one(self, kafka_users):
+        """By whatever call needs the connection; not as a timeout, and no retry."""
+        topic = kafka_users.create_topic()
+        error = self.shut_out(kafka_users, topic)
+        assert isinstance(error, self.client_error)
+        print("TOLD", type(error).__mro__[:4], error, error.verdict, error.__cause__)
+        assert isinstance(error, errors.AuthenticationError)
+        verdict = error.verdict
+        assert (verdict.action, verdict.written) == (Action.CONFIGURE, "no")
+        assert not verdict.retriable
+
+    def shut_out(self, users, topic):
+        """Use a producer with a wrong password; return what is told."""
+        try:
+            with self.open(
+                users.bootstrap_servers,
+                users=users,
+                password="wrong",
+                delivery_timeout=3.0,
+            ) as writer:
+                return writer.outcome(writer.send(topic, b"v", b"k"))
+        except errors.KafkaGuardError as error:
+            return error
+
+    def test_b32_brokers_that_are_away_for_a_while_cost_no_attempt(
+        self, kafka_cluster, kafka_topic, kafka_faults, caplog
+    ):
+        """Ten failed connections are no news: delivered, and few lines in the log."""
+        servers = kafka_faults.bootstrap_servers
+        with (
+            caplog.at_level(logging.WARNING, "kafkaguard"),
+            self.open(servers, delivery_timeout=60.0, built=[]) as writer,
+        ):
+            assert writer.outcome(writer.send(kafka_topic, b"0", b"k")) == 0
+            kafka_faults.take_away(0)
+            flaky = kafka_faults.on("ApiVersions").close(times=10)
+            kafka_faults.bring_back(0)
+            handle = writer.send(kafka_topic, b"1", b"k")
+
+            def has_tried():
+                writer.serve()
+                return flaky.spent
+
+            until(has_tried, 60)
+            assert writer.outcome(handle) == 1
+            assert not any(isinstance(e, RetryEvent) for e in writer.events)
+            assert len(kafka_faults.requests("Produce", topic=kafka_topic)) == 2
+        assert len([r for r in caplog.records if r.name.startswith("kafkag")]) <= 2
+        assert read(kafka_cluster, kafka_topic) == [(b"k", b"0"), (b"k", b"1")]
+
     def test_b36_a_code_from_the_future_keeps_its_number(
         self, kafka_topic, kafka_faults
     ):
@@ -161,6 +290,50 @@ class CasesContract:
             assert len(kafka_faults.requests("Produce")) == 1
         assert read(kafka_cluster, kafka_topic) == [(b"k", b"v")]
 
+    def test_b74_what_is_pending_is_neither_failed_nor_sent_again(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """A flush that ends too early says so; the next one says delivered."""
+        kafka_faults.on("Produce").delay(5.0)
+        with self.open(kafka_faults.bootstrap_servers) as writer:
+            writer.forget(kafka_topic, b"v", b"k")
+            report = writer.flush_for(0.5)
+            assert (report.pending, report.delivered) == (1, 0)
+            assert (report.failed, report.in_doubt) == (0, 0)
+            assert writer.flush().delivered == 1
+        assert len(kafka_faults.requests("Produce")) == 1
+        assert read(kafka_cluster, kafka_topic) == [(b"k", b"v")]
+
+    def test_b80_a_callback_may_send(self, kafka_topic, kafka_cluster):
+        """A chain of five, each sent by the callback of the one before."""
+        sent = []
+
+        def send_next(error=None):
+            if len(sent) < 5:
+                value = b"%d" % len(sent)
+                send = writer.send_in_callback
+                sent.append(send(kafka_topic, value, b"k", on_outcome=send_next))
+
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            sent.append(writer.send(kafka_topic, b"0", b"k", on_outcome=send_next))
+
+            def is_over():
+                writer.serve()
+                return len(sent) == 5
+
+            until(is_over, 60)
+            assert writer.outcomes(sent) == [0, 1, 2, 3, 4]
+        there = [value for _, value in read(kafka_cluster, kafka_topic)]
+        assert there == [b"0", b"1", b"2", b"3", b"4"]
+
+    def test_b81_an_outcome_needs_no_flush(self, kafka_cluster, kafka_topic):
+        """One record in a batch that has room for many; with its headers."""
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            handle = writer.send(kafka_topic, b"v", b"k", headers=[("h", b"1")])
+            assert writer.outcome(handle) == 0
+        (record,) = records(kafka_cluster, kafka_topic)
+        assert list(record.headers) == [("h", b"1")]
+
     def test_b82_failures_nobody_awaits_are_counted(self, kafka_topic, kafka_faults):
         """By the report, and told to the hook."""
         kafka_faults.on("Produce").fail("MESSAGE_TOO_LARGE")
@@ -177,6 +350,29 @@ class CasesContract:
             until(lambda: writer.events)
         assert sum(counts) == 1
 
+    def test_b93_a_subclass_keeps_its_own_attributes(self, kafka_cluster):
+        """Of the class and of the instance; and the client's order of arguments."""
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+
+        class Own(self.client_class):
+            __slots__ = ("added",)
+            marker = "of the class"
+
+            def twice(self, number):
+                return 2 * number
+
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, client_class=Own, built=[]) as writer:
+            guarded = writer.guarded
+            guarded.client.added = "of the instance"
+            assert isinstance(guarded, Own)
+            assert (guarded.marker, guarded.added) == (Own.marker, "of the instance")
+            assert guarded.twice(4) == 8
+            with pytest.raises(errors.InvalidRecordKeyError):
+                writer.call(topic, b"v", None)
+            assert writer.outcome(writer.call(topic, None, b"k")) == 0
+        assert read(kafka_cluster, topic) == [(b"k", None)]
+
     def test_b95_a_hook_that_raises_breaks_no_send(self, kafka_cluster):
         """It is logged; the record's error is the right one."""
         topic, _ = stale_topic(kafka_cluster)
@@ -191,3 +387,106 @@ class CasesContract:
                 writer.send(topic, b"v")
             assert writer.outcome(writer.send(topic, b"v", b"k")) == 0
             until(lambda: called)
+
+
+class SequencesContract:
+    """Reported problems of a producer whose batches have sequence numbers."""
+
+    def test_b16_a_gap_behind_a_refused_batch_is_no_failure(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """The broker answers 45 to what was in flight; it is all delivered once."""
+        built = []
+        servers = kafka_faults.bootstrap_servers
+        with self.open(servers, built=built, linger=0.0) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"first", b"k")) == 0
+            kafka_faults.on("Produce").fail("NOT_ENOUGH_REPLICAS", times=1)
+            kafka_faults.on("Produce").delay(LATENCY_S)
+            handles = []
+            for n in range(4):
+                handles.append(writer.send(kafka_topic, b"%d" % n, b"k"))
+                writer.serve()
+                if n == 0:
+                    kafka_faults.wait_for("Produce", count=2)
+            assert writer.outcomes(handles) == [1, 2, 3, 4]
+            assert len(built) == 1
+            assert not any(isinstance(e, RetryEvent) for e in writer.events)
+        there = [value for _, value in read(kafka_cluster, kafka_topic)]
+        assert there == [b"first", b"0", b"1", b"2", b"3"]
+
+
+class BuffersContract:
+    """Reported problems of a producer whose buffer is full."""
+
+    #: A send that finds no room waits, and raises in the end.
+    bounded = True
+    #: Seconds that a send waits for room.
+    ROOM_S = 2.0
+
+    def test_b75_a_full_buffer_is_waited_for(self, kafka_cluster, kafka_topic):
+        """A thousand records of one thread: each once, in their order."""
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, tight=True, linger=0.0) as writer:
+            values = [b"%d" % n for n in range(1000)]
+            handles = [writer.send(kafka_topic, value, b"k") for value in values]
+            assert writer.outcomes(handles) == list(range(1000))
+        assert [value for _, value in read(kafka_cluster, kafka_topic)] == values
+
+    @pytest.mark.filterwarnings(
+        "ignore::kafkaguard_policies.advice.stacking.StackingWarning"
+    )
+    @pytest.mark.parametrize(
+        "count", [20, 50], ids=["b76-of-one-batch", "b78-of-many-threads"]
+    )
+    def test_b76_b78_a_buffer_that_stays_full_is_told_of_each_record(
+        self, kafka_cluster, kafka_topic, kafka_faults, count
+    ):
+        """Each has an outcome of its own, in time; then the producer goes on."""
+        values = [b"%d" % n for n in range(count)]
+        with self.open(
+            kafka_faults.bootstrap_servers,
+            policy={"deadline": self.ROOM_S},
+            delivery_timeout=self.ROOM_S,
+            tight=True,
+            linger=0.0,
+        ) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"first", b"k")) == 0
+            silent = kafka_faults.on("Produce").drop()
+            start = time.monotonic()
+            sent = writer.send_together(kafka_topic, values)
+            assert time.monotonic() - start < self.ROOM_S + MARGIN_S
+            refused = {
+                v for v, each in zip(values, sent, strict=True) if is_error(each)
+            }
+            ends = {
+                value: each if is_error(each) else writer.outcome(each)
+                for value, each in zip(values, sent, strict=True)
+            }
+            assert time.monotonic() - start < 2 * self.ROOM_S + MARGIN_S
+            assert bool(refused) == self.bounded
+            for value in refused:
+                error = ends[value]
+                assert isinstance(error, self.client_error)
+                assert error.verdict.written == "no"
+                assert error.verdict.action in (Action.WAIT, Action.RETRY)
+            silent.remove()
+            until(
+                lambda: isinstance(writer.end_of(kafka_topic, b"last", b"k"), int),
+                60,
+            )
+            writer.guarded.report()
+        there = {value for _, value in read(kafka_cluster, kafka_topic)}
+        unwritten = {
+            v
+            for v, end in ends.items()
+            if is_error(end) and end.verdict.written == "no"
+        }
+        delivered = {value for value, end in ends.items() if not is_error(end)}
+        assert there & unwritten == set()
+        assert delivered - there == set()
+        assert b"last" in there
+
+
+def is_error(end):
+    """Tell whether a send was refused, or a record has failed."""
+    return isinstance(end, BaseException)

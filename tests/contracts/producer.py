@@ -78,6 +78,27 @@ class Writer:
         """Call the client's own send method with exactly these arguments."""
         raise NotImplementedError
 
+    def send_in_callback(self, *args, **kwargs):
+        """Send in a callback, which must not block."""
+        return self.send(*args, **kwargs)
+
+    def send_together(self, topic, values):
+        """Send records at the same time; return the handles, or what was raised."""
+        ends = {}
+
+        def send(value):
+            try:
+                ends[value] = self.send(topic, value, b"k")
+            except errors.KafkaGuardError as error:
+                ends[value] = error
+
+        senders = [threading.Thread(target=send, args=(value,)) for value in values]
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+        return [ends[value] for value in values]
+
     def outcome(self, handle, timeout=60.0):
         """Wait for the outcome: the offset, or the exception."""
         raise NotImplementedError
@@ -99,6 +120,13 @@ class Writer:
     def flush(self, timeout=None):
         """Flush, and return the report."""
         return self.guarded.flush(timeout)
+
+    def flush_for(self, timeout):
+        """Flush for so many seconds; return the report, also if it was raised."""
+        try:
+            return self.flush(timeout)
+        except DeliveryFailed as error:
+            return error.report
 
     def close(self, timeout=None):
         """Close, and return the report."""
@@ -148,13 +176,18 @@ class ProducerContract:
         built=None,
         client_class=None,
         hook=None,
+        password=None,
+        serializer=None,
+        tight=False,
     ):
         """Return a context manager of a `Writer`, which is closed at the end.
 
         Times are in seconds. `largest` is the client's own limit in bytes. `users` is a
-        cluster in which user bob logs in. `built` collects the clients that a factory
-        builds. `client_class` is a subclass of the client's class. `hook` receives the
-        events instead of the writer.
+        cluster in which user bob logs in, with his `password` or a wrong one. `built`
+        collects the clients that a factory builds. `client_class` is a subclass of the
+        client's class. `hook` receives the events instead of the writer. `serializer`
+        turns each key into bytes or None. A `tight` client has the smallest buffer that
+        it can have.
         """
         raise NotImplementedError
 
@@ -798,8 +831,10 @@ class CallbacksContract:
             assert caught.value.report.delivered == 3
             assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 3
 
-    def test_b80_a_callback_may_send(self, kafka_cluster, kafka_topic):
-        """Also one that is called while the producer recovers."""
+    def test_b80_a_callback_may_send_during_a_recovery(
+        self, kafka_cluster, kafka_topic
+    ):
+        """One that is called while the producer recovers."""
         topic, stale = stale_topic(kafka_cluster)
         further = []
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
 
 from kafkaguard import Action, errors
-from tests.contracts.producer import COMPACTED, records, stale_topic
+from tests.contracts.producer import COMPACTED, records, stale_topic, until
 
 
 class TransactionsContract:
@@ -17,10 +18,13 @@ class TransactionsContract:
 
     client_error: type[BaseException]
 
-    def open_transactional(self, servers, name, *, topics=None, policy="default"):
+    def open_transactional(
+        self, servers, name, *, topics=None, policy="default", timeout=60.0
+    ):
         """Return a context manager of a `Writer` that is not initialised yet.
 
-        It is closed at the end. An error of this close is ignored if the test has
+        Its `transactional.id` is `id-` and the name; after `timeout` seconds the
+        coordinator aborts a transaction by itself. It is closed at the end. An error of this close is ignored if the test has
         already closed the writer or has left a transaction open.
         """
         raise NotImplementedError
@@ -111,6 +115,56 @@ class TransactionsContract:
                 other.forget(kafka_topic, b"other", b"k")
         assert committed(kafka_cluster, kafka_topic) == [b"other"]
 
+    def test_b20_two_instances_with_one_id_do_not_fence_each_other_for_ever(
+        self, kafka_cluster, kafka_topic
+    ):
+        """The older one stops, whatever is called, and names the id; the other goes on."""
+        servers = kafka_cluster.bootstrap_servers
+        with (
+            self.open_transactional(servers, kafka_topic) as older,
+            self.open_transactional(servers, kafka_topic) as other,
+        ):
+            older.init()
+            with older.transaction():
+                older.forget(kafka_topic, b"older", b"k")
+            other.init()
+            for n in range(5):
+                with pytest.raises(errors.KafkaGuardError) as caught:
+                    run(older, lambda: older.send(kafka_topic, b"never seen", b"k"))
+                assert isinstance(caught.value, self.client_error)
+                assert caught.value.verdict.action is Action.FENCED
+                assert f"id-{kafka_topic}" in str(caught.value)
+                with other.transaction():
+                    other.forget(kafka_topic, b"%d" % n, b"k")
+        there = [b"older", b"0", b"1", b"2", b"3", b"4"]
+        assert committed(kafka_cluster, kafka_topic) == there
+
+    @pytest.mark.filterwarnings(
+        "ignore:the coordinator aborts:kafkaguard.policies.StackingWarning"
+    )
+    def test_b24_a_transaction_that_was_open_for_too_long_is_told(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """The coordinator has aborted it: one commit, which says what to do next."""
+        servers = kafka_faults.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic, timeout=1.0) as writer:
+            writer.init()
+            with pytest.raises(errors.KafkaGuardError) as caught:
+                run(
+                    writer,
+                    lambda: sent(writer, kafka_topic, b"never seen"),
+                    lambda: until(lambda: is_aborted(kafka_cluster, kafka_topic), 60),
+                )
+            assert isinstance(caught.value, self.client_error)
+            print(caught.value, caught.value.verdict, kafka_faults.requests("EndTxn"))
+            assert "transaction.timeout" in str(caught.value).replace("_", ".")
+            assert caught.value.verdict.action is Action.FENCED
+        with self.open_transactional(servers, kafka_topic) as successor:
+            successor.init()
+            with successor.transaction():
+                successor.forget(kafka_topic, b"seen", b"k")
+        assert committed(kafka_cluster, kafka_topic) == [b"seen"]
+
     def test_an_abort_that_fails_for_good_says_recreate(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
@@ -182,6 +236,15 @@ def sent(writer, topic, value):
 def fail():
     """Raise an error that is not about Kafka."""
     raise ZeroDivisionError
+
+
+def is_aborted(cluster, topic):
+    """Tell whether a transaction of one record has ended, which nobody can read."""
+    place = TopicPartition(topic, 0)
+    with KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, isolation_level="read_committed"
+    ) as consumer:
+        return consumer.end_offsets([place])[place] > 1
 
 
 def committed(cluster, topic):

@@ -30,8 +30,9 @@ class Calls:
     def _make(self, call):
         self.made.append(call)
         left = self._failures.get(call)
-        if left and (error := left.pop(0)) is not None:
-            raise error
+        self._last = left.pop(0) if left else None
+        if self._last is not None:
+            raise self._last
 
     def begin(self):
         """Begin."""
@@ -45,9 +46,9 @@ class Calls:
         """Abort."""
         self._make("abort")
 
-    def can_ask_again(self, error):
+    def can_ask_again(self):
         """Not after what is final."""
-        return error not in self._final
+        return self._last not in self._final
 
 
 def end(calls, raised=None):

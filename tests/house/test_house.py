@@ -140,3 +140,10 @@ def test_project_speaks_of_itself_alone():
 def test_every_documented_install_is_tried(load_script):
     """Each extra alone, and what README, docs and examples name, is in the table."""
     assert set() == load_script("check_installs").untried()
+
+
+@pytest.mark.xdist_group("together")
+def test_tests_of_a_group_stay_on_one_worker(request):
+    """Else each worker starts a Spark of its own, and plays the demo again."""
+    is_grouped = getattr(request.config.option, "loadgroup", False)
+    assert request.node.nodeid.endswith("@together") is is_grouped

@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.kafka import KafkaInstrumentor
 
 from kafkaguard import errors, guard
 from tests.contracts.attempts import AttemptsContract
-from tests.contracts.cases import CasesContract
+from tests.contracts.cases import BuffersContract, CasesContract, SequencesContract
 from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import (
     CallbacksContract,
@@ -71,21 +71,25 @@ class KafkaPythonWriter(Writer):
             return error
 
 
-class TestKafkaPython(
+class KafkaPythonContract(
     ProducerContract,
     CallbacksContract,
     ExpiryContract,
     AttemptsContract,
     CasesContract,
+    BuffersContract,
     RejectsContract,
     InstrumentationContract,
 ):
+    """The contract for this client, whatever its settings."""
+
     client_class = KafkaProducer
     client_name = "kafka-python"
     client_error = kafka_errors.KafkaError
     client_refusal = kafka_errors.InvalidRecordError
     dies_of_refusal = True
     null_headers = False  # KafkaProducer.send takes (str, bytes) only
+    bounded = False  # kafka-python 3 has no buffer_memory: send() never waits for room
     settings: ClassVar = {}
 
     @contextmanager
@@ -102,6 +106,9 @@ class TestKafkaPython(
         built=None,
         client_class=KafkaProducer,
         hook=None,
+        password=None,
+        serializer=None,
+        tight=False,
     ):
         """Build one, guard it, and close it in the end."""
         config = {
@@ -111,6 +118,10 @@ class TestKafkaPython(
         }
         if users is not None:
             config |= users.client_config("SASL_PLAIN", user="bob")
+        if password is not None:
+            config["sasl_plain_password"] = password
+        if serializer is not None:
+            config["key_serializer"] = serializer
         if delivery_timeout is not None:
             config |= {
                 "delivery_timeout_ms": round(delivery_timeout * 1000),
@@ -131,7 +142,9 @@ class TestKafkaPython(
             built.append(client_class(**config))
             return built[-1]
 
-        if built is None:
+        if password is not None:
+            guarded = guard(factory=client_class, config=config, **options)
+        elif built is None:
             guarded = guard(client_class(**config), **options)
         else:
             guarded = guard(factory=factory, config=config, **options)
@@ -158,7 +171,11 @@ class TestKafkaPython(
         return Own
 
 
-class TestKafkaPythonNotIdempotent(TestKafkaPython):
+class TestKafkaPython(KafkaPythonContract, SequencesContract):
+    """With idempotence, which is the client's default."""
+
+
+class TestKafkaPythonNotIdempotent(KafkaPythonContract):
     """Without idempotence the client does not die, and one batch overtakes another."""
 
     idempotent = False
@@ -172,10 +189,15 @@ class TestKafkaPythonTransactions(TransactionsContract):
     client_error = kafka_errors.KafkaError
 
     @contextmanager
-    def open_transactional(self, servers, name, *, topics=None, policy="default"):
+    def open_transactional(
+        self, servers, name, *, topics=None, policy="default", timeout=60.0
+    ):
         """Build one, guard it, and close it in the end."""
         client = KafkaProducer(
-            bootstrap_servers=servers, transactional_id=f"id-{name}", linger_ms=20
+            bootstrap_servers=servers,
+            transactional_id=f"id-{name}",
+            transaction_timeout_ms=round(timeout * 1000),
+            linger_ms=20,
         )
         try:
             guarded = guard(client, topics=topics, policy=policy)

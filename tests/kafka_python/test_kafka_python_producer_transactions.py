@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -20,8 +20,9 @@ from kafka.producer.transaction_manager import ProducerIdAndEpoch
 from kafka.serializer import Serializer
 
 from kafkaguard import Action, DeliveryFailed, errors, guard
-from kafkaguard_adapters.kafka_python import transaction_errors
 from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python.transaction_errors import words
+from kafkaguard_adapters.producing.transaction_words import COMMIT
 from tests.contracts.producer import records, stale_topic, until
 
 
@@ -459,9 +460,7 @@ def test_after_an_abort_without_an_answer_the_next_transaction_works(
 def test_name_and_code_of_a_failed_transaction_belong_together():
     """Whatever code the client's own error has."""
     failed = errors.NotEnoughReplicasError(topic="t", partition=0)
-    error = transaction_errors.abort_first(
-        RequestTimedOutError("late"), failed, transaction_errors.COMMIT
-    )
+    error = words.abort_first(failed, COMMIT, RequestTimedOutError("late"))
     assert str(error).startswith("TRANSACTION_ABORTABLE (120) [EndTxn, topic t")
     assert (error.code, error.errno) == (120, 120)
 
@@ -560,32 +559,6 @@ def test_a_record_outside_a_transaction_is_told_what_is_missing(
         producer.send(kafka_topic, b"early", b"k")
     in_transaction(producer, kafka_topic, b"seen")
     assert committed(kafka_cluster, kafka_topic) == [b"seen"]
-
-
-@pytest.mark.filterwarnings(
-    "ignore:the coordinator aborts:kafkaguard.policies.StackingWarning"
-)
-def test_b24_a_transaction_that_was_open_for_too_long_is_told(
-    make, kafka_cluster, kafka_topic
-):
-    """The coordinator has aborted it; the code alone says that somebody else did."""
-    producer = make("slow", transaction_timeout_ms=1_000)
-    producer.begin_transaction()
-    producer.send(kafka_topic, b"never seen", b"k").get(10)
-    until(lambda: is_aborted(kafka_cluster, kafka_topic), 60)
-    with pytest.raises(errors.KafkaGuardError, match="transaction_timeout_ms"):
-        producer.commit_transaction()
-    in_transaction(make("slow"), kafka_topic, b"seen")
-    assert committed(kafka_cluster, kafka_topic) == [b"seen"]
-
-
-def is_aborted(cluster, topic):
-    """Tell whether nothing is open in a topic, and nothing of it can be read."""
-    place = TopicPartition(topic, 0)
-    with KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers, isolation_level="read_committed"
-    ) as consumer:
-        return consumer.end_offsets([place])[place] > 1
 
 
 def test_nothing_of_a_transaction_is_seen_after_its_abort(make, kafka_cluster):

@@ -27,7 +27,7 @@ class Client:
 
 def test_outer_send_is_under_way_until_it_has_its_batch():
     """A hold of the outer topic waits for it, also after the inner one is done."""
-    sending = Sending(set(), checks_keys=False)
+    sending = Sending(set())
     client = Client(sending)
     driver = SimpleNamespace(
         barrier=SimpleNamespace(under_way={}),

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kafkaguard import TopicFacts, errors
+from kafkaguard import TopicFacts, errors, load_policy
 from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
 from kafkaguard.errors import TopicAuthorizationFailedError
 from kafkaguard_adapters.kafka_python.errors import errors as client_errors
@@ -208,5 +208,6 @@ def test_what_is_no_topic_is_not_looked_up(topic):
     def ask(name):
         raise AssertionError(name)
 
-    check = NullKeyCheck(TopicFactsLookup(ask, TopicFactsCache()), client_errors)
+    lookup = TopicFactsLookup(ask, TopicFactsCache())
+    check = NullKeyCheck(lookup, client_errors, load_policy("default"))
     assert check.check(topic, None, None, None) is None

@@ -14,10 +14,11 @@ from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
-from kafkaguard_adapters.stand_in import wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kafkaguard_adapters.building import Wish
 
 
 class GuardedAdmin(AsyncClusterCalls, StandIn):
@@ -65,4 +66,6 @@ class GuardedAdmin(AsyncClusterCalls, StandIn):
         await self._end()
 
 
-wrap = wrapper(GuardedAdmin, view_of)
+def wrap(admin: Any, wish: Wish) -> GuardedAdmin:
+    """Guard an admin client, as :func:`kafkaguard.guard` says."""
+    return GuardedAdmin(admin, view_of(admin, wish.config, wish.cache))

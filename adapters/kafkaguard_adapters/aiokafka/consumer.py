@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from asyncio import get_running_loop
@@ -24,7 +23,6 @@ from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition, raise_gravest
 from kafkaguard._consuming.commits import CommitRun, failed_event
 from kafkaguard._consuming.machine import ConsumerMachine
-from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, ClientStateError, KafkaGuardError
 from kafkaguard_adapters.aiokafka._private.consuming import names
@@ -48,6 +46,7 @@ from kafkaguard_adapters.consuming import commit_loop
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import ForkSafe, again
 from kafkaguard_adapters.consuming.own_lag import own_lag
+from kafkaguard_adapters.inside_names import warn_changed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -56,12 +55,11 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.offsets import PartitionOffset
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._retries.events import Event
-    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.cluster_calls import Isolation
     from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_adapters.building import Wish
     from kafkaguard_policies import RetryPolicy
 
-_log = logging.getLogger("kafkaguard.consumer")
 _MS = 1000
 
 #: Methods that fail inside the client if it was not started; checked first.
@@ -191,14 +189,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._is_started = True
         missing = names.missing(self.client)
         if missing:
-            _log.warning(
-                "guard(): this kafkaguard does not know aiokafka %s (other "
-                "private attributes: %s). Errors of polling and commits have a "
-                "verdict, but a partition that cannot be read does not wait alone, "
-                "and there are no events. Use aiokafka 0.14, or a newer kafkaguard",
-                __version__,
-                ", ".join(missing),
-            )
+            warn_changed("consumer", "aiokafka", __version__, "0.14", missing)
             return
         machine = ConsumerMachine(
             self._policy, errors.make, random.random, client=errors.client
@@ -400,25 +391,16 @@ def _at(found: PartitionOffset) -> Any:
     return OffsetAndTimestamp(found.offset, round(found.timestamp * _MS))
 
 
-def wrap(
-    consumer: Client,
-    *,
-    factory: Callable[..., Any] | None = None,
-    config: Mapping[str, Any] | None = None,
-    policy: RetryPolicy,
-    topics: Mapping[str, TopicFacts] | None = None,
-    on_event: Callable[[Event], object] | None = None,
-    **_: Any,
-) -> GuardedConsumer:
+def wrap(consumer: Client, wish: Wish) -> GuardedConsumer:
     """Guard a consumer, as :func:`kafkaguard.guard` says."""
     complete_table()
     guarded = GuardedConsumer.__new__(GuardedConsumer)
 
     def begin(client: Client) -> None:
-        view = view_of(client, config, TopicFactsCache(topics))
-        GuardedConsumer.__init__(guarded, client, view, policy, on_event)
+        view = view_of(client, wish.config, wish.cache)
+        GuardedConsumer.__init__(guarded, client, view, wish.policy, wish.on_event)
         guarded.watch_forks(errors.make, rebuild)
 
-    rebuild = again(begin, factory, config)
+    rebuild = again(begin, wish)
     begin(consumer)
     return guarded

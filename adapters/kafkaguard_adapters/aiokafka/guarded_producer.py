@@ -13,7 +13,7 @@ from aiokafka.errors import IllegalStateError, KafkaError, ProducerClosed
 
 from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.report import DeliveryReport, ForkedProducerError
-from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup, TopicFactsCache
+from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup
 from kafkaguard.errors import (
     ClientClosedError,
     ClientStateError,
@@ -21,7 +21,6 @@ from kafkaguard.errors import (
     KafkaGuardError,
 )
 from kafkaguard_adapters.aiokafka._private.producing import moving, reading
-from kafkaguard_adapters.aiokafka.building import Builder
 from kafkaguard_adapters.aiokafka.errors import complete_table, errors
 from kafkaguard_adapters.aiokafka.sending import Sending, topic_of
 from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
@@ -29,20 +28,16 @@ from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.transactions import Transactions
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
+from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.producing import forks, told
-from kafkaguard_adapters.producing.letter_topics import LetterTopics
-from kafkaguard_adapters.producing.null_keys import NullKeyRule
-from kafkaguard_adapters.producing.policies import check_transactional, shared_by
+from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
+from kafkaguard_adapters.producing.policies import check_transactional
 from kafkaguard_adapters.producing.task_driver import TaskDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractAsyncContextManager
 
-    from kafkaguard._retries.events import Event
-    from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.cluster_view import ClusterView
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_adapters.building import Wish
 
 _log = logging.getLogger("kafkaguard.producer")
 
@@ -62,71 +57,50 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
 
     Args:
         producer: The client's producer.
-        builder: Builds a replacement if the producer dies.
-        view: The cluster view for the guard's own calls.
-        cache: Cached facts about topics.
-        policy: Decides about failed records and null keys.
-        topics: The topics of this producer, as far as they are known.
-        on_event: The hook for events, or None.
+        wish: What ``guard()`` was told.
+
+    Raises:
+        ClientConfigurationError: The policy does not suit a transactional producer.
+        TypeError: The producer is guarded already.
     """
 
-    def __init__(
-        self,
-        producer: Any,
-        builder: Builder,
-        view: ClusterView,
-        cache: TopicFactsCache,
-        policy: RetryPolicy,
-        topics: Collection[str] = (),
-        on_event: Callable[[Event], object] | None = None,
-    ) -> None:
-        super().__init__(producer, view)
-        self._builder = builder
-        self._cache = cache
-        self._policy = policy
-        self._topics = topics
-        self._on_event = on_event
+    def __init__(self, producer: Any, wish: Wish) -> None:
+        if reading.is_told(producer):
+            raise told.guarded_already(producer)
+        if reading.transactional_id(producer) is not None:
+            check_transactional(wish.policy, errors)
+        complete_table()
+        super().__init__(producer, view_of(producer, wish.config, wish.cache))
+        settings = reading.settings_of(producer)
+        self._builder = Builder(wish, producer, settings, errors.make)
+        self._wish = wish
         self._is_forked = self._is_stopped = False
         self._begin(producer)
         forks.watch(self)
 
     def _begin(self, producer: Any) -> None:
         """Set up everything for a client, with no record pending."""
-        view, cache, policy = self.cluster_view, self._cache, self._policy
+        view, cache, policy = self.cluster_view, self._wish.cache, self._wish.policy
         self._loop = loop = reading.loop_of(producer)
         self._why_not_started: BaseException | None = None
-
-        async def facts(topic: str) -> TopicFacts:
-            return (await view.ask_topic_settings(topic)).facts
-
-        self._lookup = AwaitedFactsLookup(facts, cache)
-        rule = NullKeyRule(
+        self._lookup = AwaitedFactsLookup(view.ask_topic_facts, cache)
+        null_keys = AwaitedNullKeyCheck(
+            self._lookup,
             errors,
-            disguised=policy.disguised_null_key,
+            policy,
             transactional=reading.transactional_id(producer) is not None,
         )
         self._sending = Sending(
             cache.harmless,
-            self._lookup,
-            rule,
-            checks_keys=policy.null_key == "reject",
+            null_keys,
             sets_aside="dead_letter" in policy.ways_of_rejecting,
             loop=loop,
             check=self._check,
         )
         self._shell = AIOKafkaShell(
-            producer, self._builder, view.ask_topic_settings, self._sending, self._use
+            producer, self._builder, view.max_message_bytes, self._sending, self._use
         )
-        letters = LetterTopics(policy, view.settings, errors.make, self._topics)
-        self._driver = TaskDriver(
-            self._shell,
-            policy,
-            cache,
-            loop,
-            self._on_event,
-            letters.meet,
-            shared=shared_by(policy, self._shell.traits, view.settings),
-        )
+        self._driver = TaskDriver(self._shell, self._wish, view, loop)
         self._transactions = Transactions(self._shell, self._driver, policy)
         self._sending.use(self._shell, self._driver, self._transactions)
         self.send = self._sending.send
@@ -338,7 +312,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     def create_batch(self) -> Any:
         """Return an empty batch, as ``AIOKafkaProducer.create_batch`` does."""
         builder = self.client.create_batch()
-        if self._sending.checks_keys:
+        if self._sending.null_keys.is_on:
             moving.NullKeyNotes(builder)
         return builder
 
@@ -454,15 +428,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
                 f"the client's connections did not close within {within:g} s",
             ) from error
 
-    async def __aexit__(self, *raised: object) -> None:
-        """Stop the producer; an exception of the block has priority."""
-        error = raised[1]
-        try:
-            await self.stop()
-        except KafkaGuardError as failure:
-            if not isinstance(error, BaseException):
-                raise
-            error.add_note(f"besides, on stopping the producer: {failure}")
+    async def _end(self) -> None:
+        await self.stop()
 
     # --- transactions -----------------------------------------------------------------
 
@@ -521,31 +488,3 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
 
 def _left(deadline: float) -> float:
     return max(END_S, deadline - time.monotonic())
-
-
-def wrap(
-    producer: Any,
-    *,
-    factory: Callable[..., Any] | None,
-    config: Mapping[str, Any] | None,
-    policy: RetryPolicy,
-    topics: Mapping[str, TopicFacts] | None,
-    on_event: Callable[[Event], object] | None = None,
-) -> GuardedProducer:
-    """Guard a producer, as :func:`kafkaguard.guard` says."""
-    if reading.is_told(producer):
-        raise told.guarded_already(producer)
-    if reading.transactional_id(producer) is not None:
-        check_transactional(policy, errors)
-    complete_table()
-    cache = TopicFactsCache(topics)
-    settings = config if factory is not None else None
-    return GuardedProducer(
-        producer,
-        Builder(producer, factory, settings),
-        view_of(producer, config, cache),
-        cache,
-        policy,
-        topics or (),
-        on_event,
-    )

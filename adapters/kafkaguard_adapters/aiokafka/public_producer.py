@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError, ProducerClosed
 
-from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup, TopicFactsCache
+from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.aiokafka.errors import complete_table, errors
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.client_errors import recast
-from kafkaguard_adapters.producing.null_keys import NullKeyRule
+from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_adapters.building import Wish
 
 
 class PublicProducer(AsyncClusterCalls, StandIn):
@@ -31,24 +28,14 @@ class PublicProducer(AsyncClusterCalls, StandIn):
 
     Args:
         producer: The client's producer.
-        policy: Decides about null keys.
-        topics: Facts about topics that the caller declares, instead of a look-up.
-        config: The producer's settings. Default: read from the producer.
+        wish: What ``guard()`` was told.
     """
 
-    def __init__(
-        self,
-        producer: Any,
-        policy: RetryPolicy,
-        topics: Mapping[str, TopicFacts] | None,
-        config: Mapping[str, Any] | None,
-    ) -> None:
-        cache = TopicFactsCache(topics)
-        super().__init__(producer, view_of(producer, config, cache))
+    def __init__(self, producer: Any, wish: Wish) -> None:
+        super().__init__(producer, view_of(producer, wish.config, wish.cache))
         complete_table()
-        self._checks_keys = policy.null_key == "reject"
-        self._rule = NullKeyRule(errors, disguised=policy.disguised_null_key)
-        self._lookup = AwaitedFactsLookup(self._facts, cache)
+        self._lookup = AwaitedFactsLookup(self.cluster_view.ask_topic_facts, wish.cache)
+        self._null_keys = AwaitedNullKeyCheck(self._lookup, errors, wish.policy)
 
     async def send(
         self, topic: str, value: Any = None, key: Any = None, *args: Any, **kwargs: Any
@@ -61,12 +48,8 @@ class PublicProducer(AsyncClusterCalls, StandIn):
                 class.
         """
         self._check_open()
-        if (
-            self._checks_keys
-            and key is None
-            and (await self._lookup.facts(topic)).compacted
-        ):
-            self._rule.refuse(topic, is_disguised=False)
+        if key is None:
+            await self._null_keys.check(topic)
         return await self._pass(self.client.send(topic, value, key, *args, **kwargs))
 
     async def send_and_wait(self, *args: Any, **kwargs: Any) -> Any:
@@ -98,9 +81,6 @@ class PublicProducer(AsyncClusterCalls, StandIn):
         if self.is_ended:
             error = self.cluster_view.closed("nothing was sent")
             raise recast(error, ProducerClosed)
-
-    async def _facts(self, topic: str) -> TopicFacts:
-        return (await self.cluster_view.ask_topic_settings(topic)).facts
 
     async def stop(self) -> None:
         """Close the guard's own connections, then the client, within 30 s."""

@@ -40,10 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard._delivery.machine import DeliveryMachine
-    from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup
     from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
     from kafkaguard_adapters.aiokafka.transactions import Transactions
-    from kafkaguard_adapters.producing.null_keys import NullKeyRule
+    from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
     from kafkaguard_adapters.producing.task_driver import TaskDriver
 
 _SETTING = "request_timeout_ms"
@@ -54,9 +53,7 @@ class Sending:
 
     Args:
         harmless: Topics for which records without a key need no check.
-        lookup: Looks up which topics are compacted.
-        rule: Makes the error for a record without a key for a compacted topic.
-        checks_keys: Whether to refuse a record without a key for a compacted topic.
+        null_keys: Refuses records without a key.
         sets_aside: Whether the policy may send dead letters.
         loop: The event loop of the producer.
         check: Raises an error if nothing can be sent.
@@ -69,15 +66,13 @@ class Sending:
         "_client",
         "_harmless",
         "_is_disguised",
-        "_lookup",
         "_loop",
-        "_rule",
         "_sets_aside",
         "check",
-        "checks_keys",
         "driver",
         "is_usable",
         "machine",
+        "null_keys",
         "shell",
         "transactions",
     )
@@ -90,18 +85,14 @@ class Sending:
     def __init__(
         self,
         harmless: set[str],
-        lookup: AwaitedFactsLookup,
-        rule: NullKeyRule,
+        null_keys: AwaitedNullKeyCheck,
         *,
-        checks_keys: bool,
         sets_aside: bool,
         loop: asyncio.AbstractEventLoop,
         check: Callable[[], None],
     ) -> None:
         self._harmless = harmless
-        self._lookup = lookup
-        self._rule = rule
-        self.checks_keys = checks_keys
+        self.null_keys = null_keys
         self._sets_aside = sets_aside
         self._loop = loop
         self.check = check
@@ -122,10 +113,11 @@ class Sending:
         if producer is self._client:
             return
         self._client = producer
-        if self.checks_keys and self._rule.minds_disguises:
+        if self.null_keys.minds_disguises:
             moving.wrap_key_serializer(producer, self._note_key)
         if self._sets_aside:
             moving.keep_large_records(producer)
+        moving.check_topic_names(producer)
         moving.check_partitioner(producer, partial(told.not_there, errors))
 
     def _note_key(self, key: Any, sent: Any) -> None:
@@ -235,11 +227,8 @@ class Sending:
         self, topic: str, *, is_disguised: bool
     ) -> InvalidRecordKeyError | None:
         """Return the error of a record without a key for a compacted topic."""
-        if not self.checks_keys:
-            return None
         try:
-            if (await self._lookup.facts(topic)).compacted:
-                self._rule.refuse(topic, is_disguised=is_disguised)
+            await self.null_keys.check(topic, is_disguised=is_disguised)
         except InvalidRecordKeyError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a bug of the guard must not fail a send

@@ -35,13 +35,12 @@ from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.producing.listening import Heard
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from kafkaguard._cluster.topic_settings import TopicSettings
     from kafkaguard._delivery.facts import Batch, Raw
     from kafkaguard._delivery.records import Outcome, Record
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard_adapters.aiokafka.building import Builder
+    from kafkaguard_adapters.building import Builder
 
 #: Seconds after ``request_timeout_ms`` in which aiokafka itself may end a batch.
 MARGIN_S = 2.0
@@ -51,8 +50,6 @@ STOP_S = 0.5
 RETIRE_S = 5.0
 #: Seconds that a replacement producer has to start.
 START_S = 10.0
-#: Seconds to wait for a topic's settings.
-ASK_S = 3.0
 #: The most bytes by which aiokafka overestimates the size of a record.
 _ESTIMATE_BYTES = 21
 _POLL_S = 0.01
@@ -83,7 +80,7 @@ class AIOKafkaShell(Heard):
     Args:
         producer: The client's producer.
         builder: Builds a replacement producer.
-        ask: Looks up a topic's settings in the cluster; may take long, and may raise.
+        max_bytes: Asks the cluster for ``max.message.bytes`` of a topic.
         gate: The checks of ``send``.
         in_use: Called with each producer that is put in use, and when it dies.
 
@@ -98,7 +95,7 @@ class AIOKafkaShell(Heard):
         self,
         producer: Any,
         builder: Builder,
-        ask: Callable[[str], Awaitable[TopicSettings]],
+        max_bytes: Callable[[str], Coroutine[Any, Any, int | None]],
         gate: Gate,
         in_use: Callable[[Any], None],
     ) -> None:
@@ -108,7 +105,7 @@ class AIOKafkaShell(Heard):
         self.has_gap = False
         self.traits = traits_of(producer, builder)
         self._builder = builder
-        self._ask = ask
+        self._max_bytes = max_bytes
         self._gate = gate
         self._in_use = in_use
         self._hooks: dict[Any, moving.Hooks] = {}
@@ -426,11 +423,7 @@ class AIOKafkaShell(Heard):
 
     async def ask_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-        try:
-            async with asyncio.timeout(ASK_S):
-                return (await self._ask(topic)).max_message_bytes
-        except Exception:  # noqa: BLE001 - it is for an error's text only
-            return None
+        return await self._max_bytes(topic)
 
     def take_back(self, behind: Batch) -> None:
         """Fail the unsent batches of the partition behind a failed batch."""
@@ -524,7 +517,6 @@ class AIOKafkaShell(Heard):
 
 def traits_of(producer: Any, builder: Builder) -> Traits:
     """Return what aiokafka's producer can do and report with these settings."""
-    is_idempotent = reading.is_idempotent(producer)
     is_transactional = reading.transactional_id(producer) is not None
     return Traits(
         client=errors.client,
@@ -532,7 +524,6 @@ def traits_of(producer: Any, builder: Builder) -> Traits:
         timeout_setting="request_timeout_ms",
         largest_request=reading.largest_request(producer) - _ESTIMATE_BYTES,
         compresses=reading.compresses(producer),
-        idempotent=is_idempotent,
         transactional=is_transactional,
         hears_late=not is_transactional,
         replaceable=builder.can_build,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError
 
@@ -20,9 +20,12 @@ from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.transaction import TransactionRun
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.aiokafka._private.producing import reading
 from kafkaguard_adapters.aiokafka._private.producing import transactions as inside
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.producing import transaction_words as words
+from kafkaguard_adapters.producing.barrier import Limit
+from kafkaguard_adapters.producing.transaction_block import GivenUp
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,
     BEGIN,
@@ -46,16 +49,6 @@ _words = TransactionWords(
     "a new producer with the same transactional_id is started",
     "the producer has not been started",
 )
-
-
-class GivenUp(NamedTuple):
-    """A transaction that was open when its producer was stopped.
-
-    Attributes:
-        still_open: Why it was not aborted; None: it was aborted.
-    """
-
-    still_open: KafkaGuardError | None = None
 
 
 class Transactions:
@@ -137,7 +130,7 @@ class Transactions:
             raise self._judged(self._cause() or KafkaError(), BEGIN)
         if inside.state_of(producer) != "READY":
             raise _words.out_of_order(BEGIN, inside.state_of(producer))
-        async with asyncio.timeout(self._limit):
+        async with asyncio.timeout(self._limit.seconds):
             await producer.begin_transaction()
         self._forget()
         self._began = time.monotonic()
@@ -210,7 +203,7 @@ class Transactions:
             call = producer.send_offsets_to_transaction(offsets, group_id)
             self._offsets = (offsets, group_id, asyncio.ensure_future(call))
         task = self._offsets[2]
-        done, _ = await asyncio.wait([task], timeout=self._limit)
+        done, _ = await asyncio.wait([task], timeout=self._limit.seconds)
         if not done:
             raise _words.not_in_time(OFFSETS, self._unconfirmed())
         self._offsets = None
@@ -298,18 +291,13 @@ class Transactions:
     # --- waiting ----------------------------------------------------------------------
 
     async def _await_end(self, call: Call) -> None:
-        producer = self._shell.producer
-        happened = (
-            f"the coordinator did not answer within {self._limit:g} s "
-            f"(request_timeout_ms): call the same method again ({call.method})"
-        )
+        producer, limit = self._shell.producer, self._limit
         try:
-            async with asyncio.timeout(self._limit):
+            async with asyncio.timeout(limit.seconds):
                 await inside.ended(producer)
         except TimeoutError:
-            if call is ABORT:
-                self._is_stuck = True
-                happened += ", or begin_transaction(), which then uses a new producer"
+            self._is_stuck = self._is_stuck or call is ABORT
+            happened = words.unanswered(call, limit)
             raise _words.not_in_time(call, happened) from None
         except Exception as error:
             raise self._not_ended(error, call) from error
@@ -330,23 +318,20 @@ class Transactions:
 
     async def _await_records(self, call: Call) -> None:
         """Wait until each record has its outcome."""
-        if not await self._driver.wait(time.monotonic() + self._limit):
-            return
-        raise _words.not_in_time(
-            call,
-            f"records had no outcome within {self._limit:g} s (request_timeout_ms): "
-            f"call the same method again ({call.method})",
-        )
+        limit = self._limit
+        if await self._driver.wait(time.monotonic() + limit.seconds):
+            raise _words.pending(call, limit)
 
     @property
-    def _limit(self) -> float:
-        return self._shell.traits.delivery_timeout
+    def _limit(self) -> Limit:
+        traits = self._shell.traits
+        return Limit(traits.delivery_timeout, traits.timeout_setting)
 
     async def _renew(self) -> None:
         """Let a new producer take over the ``transactional_id``."""
         self._driver.recreated()
         try:
-            await self._shell.renew(self._limit)
+            await self._shell.renew(self._limit.seconds)
         except (KafkaError, OSError) as error:
             self._is_stuck = True
             context = {"transactional": True}
@@ -392,14 +377,7 @@ class Transactions:
 
     def _unconfirmed(self) -> str:
         assert self._offsets is not None
-        offsets, group = self._offsets[:2]
-        topics = ", ".join(sorted({place.topic for place in offsets})) or "no topic"
-        return (
-            f"the offsets of group {group} for {topics} were not confirmed within "
-            f"{self._limit:g} s (request_timeout_ms): the group's coordinator does not "
-            "answer, or the brokers do not know one of the topics or partitions. Call "
-            "the same method again to wait for longer, or abort_transaction()"
-        )
+        return words.unconfirmed(*self._offsets[:2], self._limit)
 
     def _judged(self, error: BaseException, call: Call) -> KafkaGuardError:
         """Return the error of a failed call, with its verdict."""
@@ -411,6 +389,7 @@ class Transactions:
             limit = inside.time_limit(self._shell.producer)
             words.explain_fenced(
                 judged,
+                reading.transactional_id(self._shell.producer),
                 words.why_over(lasted, limit, "transaction_timeout_ms"),
                 in_doubt=self._lost_commit is not None or self._shell.lost_end,
             )

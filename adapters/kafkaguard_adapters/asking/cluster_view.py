@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard._cluster.reports import Make, TopicPartition
-    from kafkaguard._cluster.topic_settings import TopicSettings
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
+    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.wire.settings import Settings
+
+#: Seconds to wait for ``max.message.bytes`` of a topic.
+LIMIT_S = 3.0
 
 
 class ClusterView:
@@ -58,21 +61,30 @@ class ClusterView:
             self._loop = loop
         return self._cluster
 
-    def topic_settings(self, topic: str) -> TopicSettings:
-        """Request the settings of a topic, and block until the answer.
+    def topic_facts(self, topic: str) -> TopicFacts:
+        """Request the facts about a topic, and block until the answer.
 
         Raises:
             KafkaGuardError: The broker refuses, or no broker answers within 10 s.
         """
-        return run(self.ask_topic_settings(topic))
+        return run(self.ask_topic_facts(topic))
 
-    async def ask_topic_settings(self, topic: str) -> TopicSettings:
-        """Request the settings of a topic.
+    async def ask_topic_facts(self, topic: str) -> TopicFacts:
+        """Request the facts about a topic.
 
         Raises:
             KafkaGuardError: The broker refuses, or no broker answers within 10 s.
         """
-        return await ask_alone(self.settings(), self.make, topic)
+        return (await ask_alone(self.settings(), self.make, topic)).facts
+
+    async def max_message_bytes(self, topic: str) -> int | None:
+        """Request ``max.message.bytes`` of a topic; None if it is unknown after 3 s."""
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                found = await ask_alone(self.settings(), self.make, topic)
+        except Exception:  # noqa: BLE001 - the error's text does without it
+            return None
+        return found.max_message_bytes
 
     @property
     def is_closed(self) -> bool:

@@ -14,13 +14,14 @@ from kafkaguard_adapters.asking.created_topics import AskedTopic, differences
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.view import view_of
-from kafkaguard_adapters.stand_in import GuardedClient, wrapper
+from kafkaguard_adapters.stand_in import GuardedClient
 from kafkaguard_adapters.wire.io_thread import start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.building import Wish
 
 
 class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
@@ -101,4 +102,6 @@ def _asked(new_topics: Any, **_: Any) -> dict[str, AskedTopic]:
     }
 
 
-wrap = wrapper(GuardedAdmin, view_of)
+def wrap(admin: Any, wish: Wish) -> GuardedAdmin:
+    """Guard an admin client, as :func:`kafkaguard.guard` says."""
+    return GuardedAdmin(admin, view_of(admin, wish.config, wish.cache))

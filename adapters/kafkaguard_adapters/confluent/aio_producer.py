@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.aio import AsyncSerializingProducer
 
-from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
+from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
@@ -25,11 +25,8 @@ from kafkaguard_adapters.producing.policies import check_checks_only
 from kafkaguard_adapters.stand_in import GuardedAsyncClient
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.cluster_view import ClusterView
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_adapters.building import Wish
 
 _log = logging.getLogger("kafkaguard.producer")
 
@@ -40,7 +37,7 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
     Args:
         producer: The client's producer.
         view: The cluster view for the guard's own calls.
-        null_keys: Refuses records without a key; None: the policy allows them.
+        null_keys: Refuses records without a key; None: no topic can be looked up.
         harmless: Topics for which records without a key need no check.
     """
 
@@ -117,29 +114,23 @@ def _settle(ours: asyncio.Future[Any], theirs: asyncio.Future[Any], topic: str) 
         ours.set_exception(error)
 
 
-def wrap(
-    producer: Any,
-    *,
-    config: Mapping[str, Any] | None = None,
-    policy: RetryPolicy,
-    topics: Mapping[str, TopicFacts] | None = None,
-    **_: Any,
-) -> GuardedAIOProducer:
+def wrap(producer: Any, wish: Wish) -> GuardedAIOProducer:
     """Guard a producer, as :func:`kafkaguard.guard` says."""
     name = type(producer).__name__
-    check_checks_only(policy, errors, f"an {name} settles records by itself")
+    check_checks_only(wish.policy, errors, f"an {name} settles records by itself")
     _log.warning(
         "guard(): an %s has its own batches and futures: null keys are refused and "
         "failures have verdicts, but records are not sent again, a dead producer is "
         "not replaced, and there is no report. For these, use a Producer in a thread",
         name,
     )
-    cache = TopicFactsCache(topics)
-    view = view_of(producer, config, cache)
+    cache = wish.cache
+    view = view_of(producer, wish.config, cache)
     null_keys = None
-    if policy.null_key == "reject" and (config is not None or topics):
+    if wish.config is not None or cache.declared:
         null_keys = NullKeyCheck(
-            TopicFactsLookup(lambda topic: view.topic_settings(topic).facts, cache),
+            TopicFactsLookup(view.topic_facts, cache),
             errors,
+            wish.policy,
         )
     return GuardedAIOProducer(producer, view, null_keys, cache.harmless)

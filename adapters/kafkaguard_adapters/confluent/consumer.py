@@ -18,7 +18,6 @@ from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition
 from kafkaguard._consuming.commits import OFFSET_COMMIT
 from kafkaguard._consuming.machine import FETCH, OUT_OF_RANGE, ConsumerMachine, Refusal
-from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.offsets import OffsetsReport
     from kafkaguard._cluster.reports import TopicPartition as Place
     from kafkaguard._retries.events import Event
-    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_adapters.building import Wish
     from kafkaguard_policies import RetryPolicy
 
 __all__ = ["GuardedConsumer", "prepare", "wrap"]
@@ -494,24 +493,17 @@ def _at(wanted: Any, report: OffsetsReport) -> Any:
     return TopicPartition(*place, found.offset, leader_epoch=found.leader_epoch)
 
 
-def wrap(
-    consumer: Consumer,
-    *,
-    factory: Callable[..., Any] | None = None,
-    config: Mapping[str, Any] | None = None,
-    policy: RetryPolicy,
-    topics: Mapping[str, TopicFacts] | None = None,
-    on_event: Callable[[Event], object] | None = None,
-    **_: Any,
-) -> GuardedConsumer:
+def wrap(consumer: Consumer, wish: Wish) -> GuardedConsumer:
     """Guard a consumer, as :func:`kafkaguard.guard` says."""
     guarded = GuardedConsumer.__new__(GuardedConsumer)
 
     def begin(client: Consumer) -> None:
-        view = view_of(client, config, TopicFactsCache(topics))
-        GuardedConsumer.__init__(guarded, client, view, config, policy, on_event)
+        view = view_of(client, wish.config, wish.cache)
+        GuardedConsumer.__init__(
+            guarded, client, view, wish.config, wish.policy, wish.on_event
+        )
         guarded.watch_forks(errors.make, rebuild)
 
-    rebuild = again(begin, factory, config)
+    rebuild = again(begin, wish)
     begin(consumer)
     return guarded

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
-from kafkaguard._cluster.topic_settings import TopicSettings
-from kafkaguard._verdicts.topic_facts import TopicFactsLookup
+from kafkaguard._verdicts.topic_facts import NOTHING_KNOWN, TopicFactsLookup
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.confluent.callbacks import Callbacks
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.produce_calls import produce_for
@@ -21,12 +21,12 @@ from kafkaguard_adapters.confluent.sending import Sending
 from kafkaguard_adapters.confluent.shell import ConfluentShell
 from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.transactions import Transactions
+from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
-from kafkaguard_adapters.producing.policies import shared_by
 from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
@@ -35,12 +35,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafkaguard._delivery.report import DeliveryReport
-    from kafkaguard._retries.events import Event
-    from kafkaguard._verdicts.topic_facts import TopicFactsCache
-    from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
-    from kafkaguard_adapters.producing.letter_topics import LetterTopics
-    from kafkaguard_policies import RetryPolicy
 
 #: Seconds that close() and leaving a ``with`` block take at most by default.
 CLOSE_S = 30.0
@@ -60,63 +56,36 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
     Args:
         client: The client's producer.
-        build: Builds a replacement producer; None: the guard cannot build one.
         settings: The producer's settings, as far as they are known.
-        view: The cluster view for the guard's own calls.
-        policy: Decides about failed records and null keys.
-        cache: Cached facts about topics.
-        letter_topics: Checks whether the dead-letter topics exist.
-        on_event: The hook for events, or None.
+        wish: What ``guard()`` was told.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        build: Callable[[], Any] | None,
-        settings: ProducerSettings,
-        view: ClusterView,
-        policy: RetryPolicy,
-        cache: TopicFactsCache,
-        letter_topics: LetterTopics,
-        on_event: Callable[[Event], object] | None,
-    ) -> None:
-        self.cluster_view = view
-        self._build = build
+    def __init__(self, client: Any, settings: ProducerSettings, wish: Wish) -> None:
+        self.cluster_view = view_of(client, wish.config, wish.cache)
+        self._builder = Builder(wish, client, None, errors.make)
         self._settings = settings
-        self._policy = policy
-        self._cache = cache
-        self._on_event = on_event
-        self._letter_topics = letter_topics
+        self._wish = wish
         self._is_closed = False
         self._forks = ForkGuard(self, errors, type(client).__name__)
         self._begin(client)
 
     def _begin(self, client: Any) -> None:
         """Set up everything for a client, with no record pending."""
-        settings, policy, cache = self._settings, self._policy, self._cache
-        ask = self.cluster_view.topic_settings if settings.is_known else _nothing_known
+        settings, view = self._settings, self.cluster_view
+        policy, cache = self._wish.policy, self._wish.cache
         self._callbacks = callbacks = Callbacks(self._callback_raised)
         settings.divert(callbacks)
         self._shell = shell = ConfluentShell(
-            client, self._build, settings, callbacks, ask
+            client, self._builder, settings, callbacks, view.max_message_bytes
         )
-        self._driver = driver = ThreadDriver(
-            shell,
+        self._driver = driver = ThreadDriver(shell, self._wish, view, shell)
+        facts = view.topic_facts if settings.is_known else lambda _: NOTHING_KNOWN
+        null_keys = NullKeyCheck(
+            TopicFactsLookup(facts, cache),
+            errors,
             policy,
-            cache,
-            self._on_event,
-            self._letter_topics.meet,
-            shared=shared_by(policy, shell.traits, self.cluster_view.settings),
-            barrier=shell,
+            transactional=shell.traits.transactional,
         )
-        null_keys = None
-        if policy.null_key == "reject":
-            null_keys = NullKeyCheck(
-                TopicFactsLookup(lambda topic: ask(topic).facts, cache),
-                errors,
-                disguised=policy.disguised_null_key,
-                transactional=shell.traits.transactional,
-            )
         seconds = Limit(policy.deadline, "the policy's deadline")
         own = Limit(shell.traits.delivery_timeout, shell.traits.timeout_setting)
         if policy.deadline == math.inf:
@@ -125,7 +94,9 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             shell, driver, null_keys, cache.harmless, seconds, settings.on_delivery
         )
         shell.use(driver.machine, self._sending)
-        self._transactions = Transactions(shell, driver, min(seconds, own).seconds)
+        self._transactions = Transactions(
+            shell, driver, settings, min(seconds, own).seconds
+        )
         self.__dict__["produce"] = produce_for(self._sending)
         self.__dict__["poll"] = self._quick_poll()
 
@@ -136,12 +107,6 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def client(self) -> Any:
         """The client's producer that is in use."""
         return self._shell.client
-
-    def __getattr__(self, name: str) -> Any:
-        """Delegate everything else to the client."""
-        if name == "_shell":  # __init__ has not set it yet
-            raise AttributeError(name)
-        return super().__getattr__(name)
 
     # --- forks ------------------------------------------------------------------------
 
@@ -158,12 +123,11 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
     def can_begin_again(self) -> bool:
         """Return whether a producer can be built in a forked child."""
-        return self._build is not None
+        return self._builder.was_given
 
     def begin_again(self) -> None:
         """Build a producer that belongs to the forked child."""
-        assert self._build is not None
-        self._begin(self._build())
+        self._begin(self._builder.build())
 
     # --- producing --------------------------------------------------------------------
 
@@ -272,7 +236,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         if isinstance(error, RuntimeError):
             raise errors.translate(error) from error
         assert isinstance(error, KafkaException)
-        if self._shell.note(self.client, error) and self._build is not None:
+        if self._shell.note(self.client, error) and self._builder.can_build:
             return 1  # the client is being replaced
         if isinstance(error, KafkaGuardError):
             raise error
@@ -379,7 +343,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 instance uses this ``transactional.id``.
             BaseException: The exception of the block, after one abort.
         """
-        return transaction(self._transactions, self._policy)
+        return transaction(self._transactions, self._wish.policy)
 
     def init_transactions(self, timeout: float | None = None) -> None:
         """Take over the ``transactional.id``, as ``Producer.init_transactions`` does.
@@ -480,18 +444,3 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         except KafkaException as error:
             self._shell.note(self.client, error)
         return False
-
-    def __exit__(self, *raised: object) -> None:
-        """Close the producer; an exception of the block has priority."""
-        try:
-            self.close()
-        except KafkaGuardError as failure:
-            error: Any = raised[1] if raised else None
-            if error is None:
-                raise
-            error.add_note(f"besides, on closing the producer: {failure}")
-
-
-def _nothing_known(_: str) -> TopicSettings:
-    """Return no settings, for a cluster whose address is not known."""
-    return TopicSettings()

@@ -19,7 +19,11 @@ _TIMEOUT = "delivery.timeout.ms"
 _ONLY_ERRORS = "delivery.report.only.error"
 #: Callbacks that librdkafka takes only when the producer is built.
 CALLBACKS = ("error_cb", "stats_cb", "throttle_cb")
-_DEFAULTS = {_TIMEOUT: 300_000, "message.max.bytes": 1_000_000}
+_DEFAULTS = {
+    _TIMEOUT: 300_000,
+    "message.max.bytes": 1_000_000,
+    "transaction.timeout.ms": 60_000,
+}
 
 
 class ProducerSettings:
@@ -35,6 +39,7 @@ class ProducerSettings:
         on_delivery: The callback of records that have none.
         only_errors: Whether callbacks are called for errors only.
         transactional_id: ``transactional.id``; None: the producer has none.
+        transaction_timeout: ``transaction.timeout.ms``, in seconds.
     """
 
     def __init__(self, config: Mapping[str, Any] | None) -> None:
@@ -51,6 +56,7 @@ class ProducerSettings:
         self.on_delivery = self._config.get("on_delivery")
         self.only_errors = isinstance(config, Prepared) and config.only_errors
         self.transactional_id = self._config.get("transactional.id")
+        self.transaction_timeout = self._number("transaction.timeout.ms") / 1000
 
     def hear(self, on_error: Callable[[Any], object]) -> None:
         """Set who gets the client's connection errors, if the guard has built it."""
@@ -68,15 +74,13 @@ class ProducerSettings:
         compression = self._config.get("compression.type") or self._config.get(
             "compression.codec"
         )
-        is_transactional = bool(self.transactional_id)
         return Traits(
             client=errors.client,
             delivery_timeout=timeout,
             timeout_setting=_TIMEOUT,
             largest_request=int(self._number("message.max.bytes")),
             compresses=compression not in (None, "none") or not self.is_known,
-            idempotent=is_transactional or self.is_true("enable.idempotence"),
-            transactional=is_transactional,
+            transactional=bool(self.transactional_id),
             replaceable=replaceable,
         )
 

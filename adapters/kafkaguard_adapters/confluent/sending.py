@@ -13,7 +13,6 @@ from kafkaguard._delivery.judging import add_words
 from kafkaguard.errors import (
     ClientClosedError,
     ClientQueueFullError,
-    InvalidRecordKeyError,
     KafkaGuardError,
 )
 from kafkaguard_adapters.confluent.callbacks import ReportedError
@@ -52,7 +51,7 @@ class Sending:
     Args:
         shell: The shell of the client.
         driver: Tracks the client's records.
-        null_keys: Refuses records without a key; None: the policy allows them.
+        null_keys: Refuses records without a key.
         harmless: Topics for which records without a key need no check.
         limit: How long one call may wait.
         on_delivery: The callback of records that have none.
@@ -65,7 +64,7 @@ class Sending:
         self,
         shell: ConfluentShell,
         driver: ThreadDriver,
-        null_keys: NullKeyCheck | None,
+        null_keys: NullKeyCheck,
         harmless: set[str],
         limit: Limit,
         on_delivery: Any,
@@ -82,7 +81,7 @@ class Sending:
         It runs for each record, so what most records do not need is in other methods.
         """
         shell, windows = self.shell, self.shell.windows
-        checks = self._null_keys is not None
+        checks = self._null_keys.is_on
         refused, place, not_taken = self.refused_key, self._place, self._not_taken
 
         def produce(
@@ -217,19 +216,12 @@ class Sending:
             InvalidRecordKeyError: The record is refused, and the policy's ``on_reject``
                 is "raise".
         """
-        if self._null_keys is None:
-            return False
-        try:
-            self._null_keys.check(record.topic, record.key, record.headers, serializer)
-        except InvalidRecordKeyError as error:
+        topic, key, headers = record.topic, record.key, record.headers
+        outside = self._driver.outside
+        error = self._null_keys.refusal(outside, topic, key, headers, serializer)
+        if error is not None:
             self._refused(error, record)
-            return True
-        except Exception as error:  # noqa: BLE001 - a bug of the guard must not fail a send
-            self._driver.outside.failed(
-                "the check for a null key failed; the record is sent", error
-            )
-            self._driver.outside.work_here()
-        return False
+        return error is not None
 
     def check(self, topic: str, key: bytes | None) -> None:
         """Refuse a dead letter without a key for a compacted topic.
@@ -237,8 +229,7 @@ class Sending:
         Raises:
             InvalidRecordKeyError: The topic is compacted and the key is missing.
         """
-        if self._null_keys is not None:
-            self._null_keys.check(topic, key, None, None)
+        self._null_keys.check(topic, key, None, None)
 
     def _refused(self, error: KafkaGuardError, record: Arguments) -> None:
         """Handle a refused record as the policy says.

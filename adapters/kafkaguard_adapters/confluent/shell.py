@@ -29,12 +29,11 @@ from kafkaguard_adapters.confluent.windows import (
     hashes,
 )
 from kafkaguard_adapters.producing.listening import Heard
-from kafkaguard_adapters.producing.topic_limits import max_message_bytes
+from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 
-    from kafkaguard._cluster.topic_settings import TopicSettings
     from kafkaguard._delivery.facts import (
         Answer,
         Batch,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard_adapters.building import Builder
     from kafkaguard_adapters.confluent.callbacks import Callbacks
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
 
@@ -79,13 +79,13 @@ class ConfluentShell(Heard):
 
     Args:
         client: The client's producer.
-        build: Builds a replacement producer; None: the guard cannot build one.
+        builder: Builds a replacement producer.
         settings: The producer's settings, as far as they are known.
         callbacks: Calls the application's callbacks.
-        ask: Looks up a topic's settings in the cluster; may block, and may raise.
+        max_bytes: Asks the cluster for ``max.message.bytes`` of a topic.
 
     Attributes:
-        build: See above.
+        builder: See above.
         client: The producer in use.
         windows: The open window of each topic, for new records.
         traits: The client's traits.
@@ -96,21 +96,21 @@ class ConfluentShell(Heard):
     def __init__(
         self,
         client: Any,
-        build: Callable[[], Any] | None,
+        builder: Builder,
         settings: ProducerSettings,
         callbacks: Callbacks,
-        ask: Callable[[str], TopicSettings],
+        max_bytes: Callable[[str], Coroutine[Any, Any, int | None]],
     ) -> None:
         self.errors: ClientErrors = errors
         self.client = client
         self.produce = produce_of(client)
         self.callbacks = callbacks
         self.only_errors = settings.only_errors
-        self.traits = settings.traits(replaceable=build is not None)
+        self.traits = settings.traits(replaceable=builder.can_build)
         self.windows: dict[str, Window] = {}
-        self.build = build
+        self.builder = builder
         self._settings = settings
-        self._ask = ask
+        self._max_bytes = max_bytes
         #: The open window of each topic, for records that are sent again.
         self._second: dict[str, Window] = {}
         self._open: dict[Window, None] = {}
@@ -128,6 +128,8 @@ class ConfluentShell(Heard):
         self._arrived: dict[Hashable, Any] = {}
         self._is_dying = self._is_closed = False
         self._lost_connection = -float("inf")
+        #: The last refused login, and when the client told it.
+        self._refused_login: tuple[Any, float] = None, -float("inf")
         self._poller: threading.Thread | None = None
         self._retired: list[Any] = []
         #: When an error of a connection is logged again.
@@ -231,9 +233,11 @@ class ConfluentShell(Heard):
 
     def _known(self, window: Window) -> Known:
         kept = None
+        oldest = window.since - SUPPRESSED_S
         if self._settings.hears_errors:
-            kept = self._lost_connection < window.since - SUPPRESSED_S
-        return Known(self._is_dying, kept)
+            kept = self._lost_connection < oldest
+        login, told = self._refused_login
+        return Known(self._is_dying, kept, login if told > oldest else None)
 
     def arrived_again(self, token: int, message: Any) -> None:
         """Record that a record which was sent again was delivered."""
@@ -381,8 +385,10 @@ class ConfluentShell(Heard):
         self.poll_while_troubled()
 
     def _hear_error(self, error: Any) -> None:
-        """Record that the client has lost a connection."""
+        """Record that the client has lost a connection, or could not log in."""
         self._lost_connection = _now()
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001 - documented constants
+            self._refused_login = error, self._lost_connection
         if self._settings.has_error_cb or self._lost_connection < self._logs_again:
             return  # without any callback librdkafka itself would log each of them
         self._logs_again = self._lost_connection + QUIET_S
@@ -441,9 +447,7 @@ class ConfluentShell(Heard):
 
     def succeed(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka cannot take over a producer id
         """Build a replacement producer and put it in use."""
-        assert self.build is not None
-        successor = self.build()
-        self._put_in_use(successor)
+        self._put_in_use(self.builder.build())
 
     def _put_in_use(self, successor: Any) -> None:
         with self._lock:
@@ -466,8 +470,7 @@ class ConfluentShell(Heard):
         Raises:
             Exception: The producer cannot be built, or cannot take over the id.
         """
-        assert self.build is not None
-        successor = self.build()
+        successor = self.builder.build()
         try:
             prepare(successor)
         except BaseException:
@@ -584,7 +587,7 @@ class ConfluentShell(Heard):
 
     def ask_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-        return max_message_bytes(self._ask, topic)
+        return run(self._max_bytes(topic))
 
     def take_back(self, behind: Batch) -> None:
         """Do nothing: a record cannot be taken back."""

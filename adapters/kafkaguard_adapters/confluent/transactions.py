@@ -14,19 +14,29 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafkaguard._delivery.judging import ABORT as ABORTED
-from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.producing.transaction_block import GivenUp
+from kafkaguard_adapters.producing.transaction_words import (
+    COMMIT,
+    TransactionWords,
+    explain_fenced,
+    why_over,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
     from kafkaguard_adapters.confluent.shell import ConfluentShell
     from kafkaguard_adapters.producing.driver import ThreadDriver
 
+_words = TransactionWords(
+    errors,
+    "a new producer with the same transactional.id calls init_transactions()",
+    "init_transactions() comes first",
+)
 _INIT, _END, _OFFSETS = "InitProducerId", "EndTxn", "TxnOffsetCommit"
 #: Verdicts after which neither this client nor a new one can go on.
 _FINAL = frozenset({Action.FENCED, Action.CONFIGURE})
@@ -38,16 +48,28 @@ class Transactions:
     Args:
         shell: The shell of the client.
         driver: Tracks the client's records.
+        settings: The producer's settings.
         limit: Seconds that a call may take by default.
     """
 
     def __init__(
-        self, shell: ConfluentShell, driver: ThreadDriver, limit: float
+        self,
+        shell: ConfluentShell,
+        driver: ThreadDriver,
+        settings: ProducerSettings,
+        limit: float,
     ) -> None:
         self._shell = shell
         self._driver = driver
+        self._settings = settings
         self._limit = limit
         self._is_open = False
+        #: When the transaction began, in monotonic seconds.
+        self._began = 0.0
+        #: Whether another instance uses the id: a new client would fence that one.
+        self._is_fenced = False
+        #: Whether a commit of the transaction had no answer.
+        self._lost_commit = False
         #: Whether the client cannot end a transaction any more.
         self._is_stuck = False
         #: Whether a sequence number is missing: the next transaction would fail.
@@ -69,13 +91,15 @@ class Transactions:
         Raises:
             KafkaGuardError: The transaction cannot begin.
         """
-        if self._is_stuck or (self._has_hole and self._shell.build is not None):
+        can_renew = self._has_hole and self._shell.builder.can_build
+        if (self._is_stuck or can_renew) and not self._is_fenced:
             self._renew()
         self._has_hole = False
         with self._judging(None):
             self._shell.client.begin_transaction()
         self._driver.machine.new_transaction()
-        self._is_open = True
+        self._is_open, self._began = True, time.monotonic()
+        self._lost_commit = False
 
     def add_offsets(self, offsets: Any, group: Any, timeout: float | None) -> None:
         """Add a consumer's offsets.
@@ -99,7 +123,7 @@ class Transactions:
         failure = self._driver.machine.transaction_failure
         if failure is not None:
             self._can_ask_again = False
-            raise _abort_first(failure) from failure
+            raise _words.abort_first(failure, COMMIT)
         with self._judging(_END, "commit"):
             self._shell.client.commit_transaction(max(0.0, end - time.monotonic()))
         self._ended()
@@ -121,7 +145,7 @@ class Transactions:
         self._driver.machine.new_transaction()
         self._is_open = False
 
-    def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the client's flag tells
+    def can_ask_again(self) -> bool:
         """Return whether the call that has just failed can be made again."""
         return self._can_ask_again
 
@@ -170,7 +194,7 @@ class Transactions:
         Raises:
             KafkaGuardError: The client cannot be built, or cannot take over the id.
         """
-        if self._shell.build is None:
+        if not self._shell.builder.can_build:
             raise errors.make(
                 ClientClosedError,
                 "this producer could not abort its last transaction and cannot begin "
@@ -199,42 +223,31 @@ class Transactions:
         self._can_ask_again = is_told and said.retriable()
         context = {"transactional": True, "phase": phase}
         judged = errors.translate(error, api=api, context=context)
+        if judged.verdict.action is Action.FENCED:
+            self._explain_fenced(judged)
+        self._lost_commit |= phase == "commit" and self._can_ask_again
         if judged.verdict.action in _FINAL or self._can_ask_again:
             return judged
         is_dead = is_told and said.fatal()
         if phase == "abort" and is_told and (is_dead or said.txn_requires_abort()):
             self._is_stuck = True
-            return _not_aborted(error)
+            return _words.not_aborted(error)
         failure = self._driver.machine.transaction_failure
         if is_told and said.txn_requires_abort() and failure is not None:
-            return _abort_first(failure)
+            return _words.abort_first(failure, COMMIT)
         if is_dead:
             self._is_stuck = True
         return judged
 
-
-def _abort_first(failure: KafkaGuardError) -> KafkaGuardError:
-    """Return the error of a call in a transaction with a failed record."""
-    return errors.make(
-        ABORTED.error_class,
-        f"a record of this transaction failed ({failure.name}): call "
-        "abort_transaction(), then begin again without it",
-        api=_END,
-        topic=failure.topic,
-        partition=failure.partition,
-        verdict=ABORTED,
-    )
-
-
-def _not_aborted(error: Exception) -> KafkaGuardError:
-    """Return the error of an abort that cannot succeed any more."""
-    return errors.translate(
-        error,
-        message=(
-            "the transaction could not be aborted, and a repeated call does not help: "
-            "it stays open until begin_transaction() uses a new producer, or a new "
-            "producer with the same transactional.id calls init_transactions()"
-        ),
-        api=_END,
-        verdict=NOT_ABORTED,
-    )
+    def _explain_fenced(self, error: KafkaGuardError) -> None:
+        self._is_fenced = True
+        settings, lasted = self._settings, 0.0
+        if self._is_open:
+            lasted = time.monotonic() - self._began
+        limit = settings.transaction_timeout
+        explain_fenced(
+            error,
+            settings.transactional_id,
+            why_over(lasted, limit, "transaction.timeout.ms"),
+            in_doubt=self._lost_commit,
+        )

@@ -82,10 +82,12 @@ class Known(NamedTuple):
         is_dying: Whether the guard, not the application, has purged the queue.
         kept_connections: Whether no connection was lost since the client got the
             oldest failed record; None: unknown.
+        refused_login: The client's error about a refused login since then, or None.
     """
 
     is_dying: bool
     kept_connections: bool | None
+    refused_login: Any = None
 
 
 class Window(Batch):
@@ -457,7 +459,11 @@ def _refusal(token: int, index: int, failure: Failure, known: Known) -> Refusal:
     code, partition = error.code(), message.partition()
     facts: dict[str, Any] = {"blame": "unknown", "sent": "answered"}
     if code == _TIMED_OUT:
-        facts = {"blame": "client", "sent": "maybe", "expired": True}
+        # A record without a partition waited for metadata of its topic.
+        sent = "never" if partition is None else "maybe"
+        facts = {"blame": "client", "sent": sent, "expired": True}
+        if partition is None and known.refused_login is not None:
+            error = known.refused_login
     elif code == _PURGED_IN_FLIGHT:
         facts = {"blame": "client" if known.is_dying else "record", "sent": "maybe"}
     elif code == _PURGED and known.is_dying:

@@ -16,9 +16,10 @@ from kafkaguard_adapters.building import build
 from kafkaguard_adapters.stand_in import StandIn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from kafkaguard._cluster.reports import Make
+    from kafkaguard_adapters.building import Wish
 
 _FORKED: Final = (
     "this consumer was made before fork(): its thread is not in this process, and its "
@@ -94,15 +95,12 @@ class ForkSafe(StandIn):
         return getattr(self, name)
 
 
-def again(
-    begin: Callable[[Any], None],
-    factory: Callable[..., Any] | None,
-    config: Mapping[str, Any] | None,
-) -> Callable[[], None] | None:
+def again(begin: Callable[[Any], None], wish: Wish) -> Callable[[], None] | None:
     """Return a function that builds a client and begins with it; None if no factory."""
+    factory = wish.factory
     if factory is None:
         return None
-    return lambda: begin(build(factory, config or {}))
+    return lambda: begin(build(factory, wish.config or {}))
 
 
 def _mark_forked() -> None:

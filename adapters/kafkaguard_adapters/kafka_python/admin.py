@@ -12,11 +12,13 @@ from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.asking.created_topics import AskedTopic, differences
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.view import view_of
-from kafkaguard_adapters.stand_in import GuardedClient, wrapper
+from kafkaguard_adapters.stand_in import GuardedClient
 from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kafkaguard_adapters.building import Wish
 
 
 class GuardedAdmin(ClusterCalls, GuardedClient):
@@ -68,4 +70,6 @@ def _asked(new_topics: Any, *_: Any, **__: Any) -> list[AskedTopic]:
     ]
 
 
-wrap = wrapper(GuardedAdmin, view_of)
+def wrap(admin: Any, wish: Wish) -> GuardedAdmin:
+    """Guard an admin client, as :func:`kafkaguard.guard` says."""
+    return GuardedAdmin(admin, view_of(admin, wish.config, wish.cache))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -15,7 +14,6 @@ from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition, raise_gravest
 from kafkaguard._consuming.commits import OFFSET_COMMIT, CommitRun, failed_event
 from kafkaguard._consuming.machine import ConsumerMachine
-from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
@@ -24,6 +22,7 @@ from kafkaguard_adapters.consuming import commit_loop
 from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
+from kafkaguard_adapters.inside_names import warn_changed
 from kafkaguard_adapters.kafka_python._private.consuming import names
 from kafkaguard_adapters.kafka_python._private.consuming.committing import Committing
 from kafkaguard_adapters.kafka_python._private.consuming.fetching import Fetching
@@ -38,11 +37,10 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.offsets import OffsetsReport, PartitionOffset
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._retries.events import Event
-    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_adapters.building import Wish
     from kafkaguard_policies import RetryPolicy
 
-_log = logging.getLogger("kafkaguard.consumer")
 _MS = 1000
 
 
@@ -354,35 +352,19 @@ def _at(found: PartitionOffset) -> Any:
     return OffsetAndTimestamp(found.offset, round(found.timestamp * _MS), epoch)
 
 
-def wrap(
-    consumer: Client,
-    *,
-    factory: Callable[..., Any] | None = None,
-    config: Mapping[str, Any] | None = None,
-    policy: RetryPolicy,
-    topics: Mapping[str, TopicFacts] | None = None,
-    on_event: Callable[[Event], object] | None = None,
-    **_: Any,
-) -> PublicConsumer:
+def wrap(consumer: Client, wish: Wish) -> PublicConsumer:
     """Guard a consumer, as :func:`kafkaguard.guard` says."""
     missing = names.missing(consumer)
     if missing:
-        _log.warning(
-            "guard(): this kafkaguard does not know kafka-python %s (other "
-            "private attributes: %s). Errors of polling and commits have a "
-            "verdict, but a partition that cannot be read does not wait alone, and "
-            "there are no events. Use kafka-python 3.0.x, or a newer kafkaguard",
-            __version__,
-            ", ".join(missing),
-        )
+        warn_changed("consumer", "kafka-python", __version__, "3.0.x", missing)
     kind = PublicConsumer if missing else GuardedConsumer
     guarded = kind.__new__(kind)
 
     def begin(client: Client) -> None:
-        view = view_of(client, config, TopicFactsCache(topics))
-        kind.__init__(guarded, client, view, policy, on_event)
+        view = view_of(client, wish.config, wish.cache)
+        kind.__init__(guarded, client, view, wish.policy, wish.on_event)
         guarded.watch_forks(errors.make, rebuild)
 
-    rebuild = again(begin, factory, config)
+    rebuild = again(begin, wish)
     begin(consumer)
     return guarded

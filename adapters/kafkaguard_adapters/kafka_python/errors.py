@@ -55,12 +55,6 @@ class KafkaPythonErrors(ClientErrors):
 errors = KafkaPythonErrors()
 
 
-def add_words(error: KafkaGuardError, words: str) -> None:
-    """Add words to the text of an error."""
-    said = error.summary or (None if error.broker_message else error.original_text)
-    error.summary = f"{said}; {words}" if said else words
-
-
 def _sentence(original: BaseException) -> str:
     """Return a text for an exception of kafka-python that has none."""
     if isinstance(original, kafka_errors.BrokerResponseError):

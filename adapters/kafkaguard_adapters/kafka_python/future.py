@@ -168,22 +168,22 @@ class GuardedFuture:
     def _hook(self, on_success: bool, f: Any, args: Any, kwargs: Any) -> GuardedFuture:
         if args or kwargs:
             f = partial(f, *args, **kwargs)
-        hook = Hook(self, f, on_success=on_success)
+        settled = partial(self._run, f, on_success=on_success)
+
+        def look(_: Any) -> None:
+            record = self._record()
+            if record is None:
+                settled()
+            else:
+                self._driver.when_settled(record, settled)
+
         if record_of(self._inner) is None:
-            self._inner.add_both(hook.look)
+            self._inner.add_both(look)  # the client reports the batch's failure first
         else:
-            hook.look(None)
+            look(None)
         return self
 
-    def when_settled(self, call: Callable[[], object]) -> None:
-        """Call a function once the record has its outcome; the client reports first."""
-        record = self._record()
-        if record is None:
-            call()
-        else:
-            self._driver.when_settled(record, call)
-
-    def run(self, f: Callable[[Any], Any], *, on_success: bool) -> None:
+    def _run(self, f: Callable[[Any], Any], *, on_success: bool) -> None:
         """Call the application's function, if it is for this kind of outcome."""
         error = self._error()
         if on_success != (error is None):
@@ -228,33 +228,6 @@ class GuardedFuture:
             topic=topic,
             partition=partition,
         )
-
-
-class Hook:
-    """A callback of the application.
-
-    Args:
-        future: The future whose outcome it waits for.
-        f: The function to call.
-        on_success: Whether ``f`` is called with the metadata of a delivered record, or
-            with the error of a failed one.
-    """
-
-    __slots__ = ("_f", "_future", "_on_success")
-
-    def __init__(
-        self, future: GuardedFuture, f: Callable[[Any], Any], *, on_success: bool
-    ) -> None:
-        self._future = future
-        self._f = f
-        self._on_success = on_success
-
-    def look(self, _: Any) -> None:
-        """Run the callback once the record has its outcome; the client calls this."""
-        self._future.when_settled(self._run)
-
-    def _run(self) -> None:
-        self._future.run(self._f, on_success=self._on_success)
 
 
 def record_of(inner: Any) -> Record | None:

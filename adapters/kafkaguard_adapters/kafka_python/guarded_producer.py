@@ -4,41 +4,36 @@ from __future__ import annotations
 
 import time
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.report import DeliveryReport
-from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
-from kafkaguard_adapters.asking.cluster_view import ClusterView
+from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.kafka_python._private import moving, reading
-from kafkaguard_adapters.kafka_python.building import Builder
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.own_sending import OwnSending
 from kafkaguard_adapters.kafka_python.sending import Sending
-from kafkaguard_adapters.kafka_python.settings import read_settings
+from kafkaguard_adapters.kafka_python.settings import settings_of
 from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
 from kafkaguard_adapters.kafka_python.transactions import Transactions
+from kafkaguard_adapters.kafka_python.view import view_of
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
-from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
-from kafkaguard_adapters.producing.policies import check_transactional, shared_by
+from kafkaguard_adapters.producing.policies import check_transactional
 from kafkaguard_adapters.producing.transaction_block import transaction
+from kafkaguard_adapters.stand_in import GuardedClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from types import TracebackType
 
-    from kafkaguard._retries.events import Event
-    from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.wire.settings import Settings
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_adapters.building import Wish
 
 
 #: The default time limit of close(), and of the end of a ``with`` block, in seconds.
@@ -62,7 +57,7 @@ def _passed_on(name: str, **known: Any) -> Callable[..., Any]:
     return method
 
 
-class GuardedProducer(ClusterCalls):
+class GuardedProducer(ClusterCalls, GuardedClient):
     """A guarded KafkaProducer; every other attribute is the client's.
 
     ``send`` is the method of ``Sending``. It is an attribute of the instance, because
@@ -70,73 +65,39 @@ class GuardedProducer(ClusterCalls):
 
     Args:
         producer: The client's producer.
-        builder: Builds a successor if the producer dies.
-        policy: The policy for records that fail, and for null keys.
-        topics: Known facts about topics, which are not looked up.
-        on_event: The hook for events, or None.
-        facts_ttl: Seconds for which a topic's ``cleanup.policy`` is cached. Default:
-            300.
-        facts_patience: The most seconds that a record without a key waits for a
-            look-up. Default: 1.
-        clock: Returns monotonic seconds.
+        wish: What ``guard()`` was told.
+
+    Raises:
+        ClientConfigurationError: The policy does not suit a transactional producer.
+        TypeError: The producer is guarded already.
     """
 
-    def __init__(
-        self,
-        producer: Any,
-        builder: Builder,
-        policy: RetryPolicy,
-        *,
-        topics: Mapping[str, TopicFacts] | None = None,
-        on_event: Callable[[Event], object] | None = None,
-        facts_ttl: float = 300.0,
-        facts_patience: float = 1.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._builder = builder
-        self._policy = policy
-        self._on_event = on_event
-        self._cache = TopicFactsCache(topics, ttl=facts_ttl, clock=clock)
-        self.cluster_view = ClusterView(
-            self._cluster_settings, errors.make, self._cache
-        )
-        self._letter_topics = LetterTopics(
-            policy, self._cluster_settings, errors.make, topics or ()
-        )
-        self._patience = facts_patience
+    def __init__(self, producer: Any, wish: Wish) -> None:
+        if reading.is_told(producer):
+            raise told.guarded_already(producer)
+        if producer.config["transactional_id"]:
+            check_transactional(wish.policy, errors)
+        self._builder = Builder(wish, producer, settings_of(producer), errors.make)
+        self._wish = wish
+        self.cluster_view = view_of(producer, None, wish.cache)
         self._forks = ForkGuard(self, errors, "KafkaProducer")
         sending = OwnSending if reading.has_own_send(producer) else Sending
-        self._sending = sending(
-            self._cache.harmless, checks_keys=policy.null_key == "reject"
-        )
+        self._sending = sending(wish.cache.harmless)
         self.send = self._sending.send
         self._begin(producer)
 
-    def _cluster_settings(self) -> Settings:
-        return read_settings(self.config, errors.make)
-
     def _begin(self, producer: Any) -> None:
         """Start with a producer, without records in flight."""
-        ask = self.cluster_view.topic_settings
+        view = self.cluster_view
         self._shell = shell = KafkaPythonShell(
-            producer, self._builder, ask, self._sending
+            producer, self._builder, view.max_message_bytes, self._sending
         )
-        self._driver = ThreadDriver(
-            shell,
-            self._policy,
-            self._cache,
-            self._on_event,
-            self._letter_topics.meet,
-            shared=shared_by(self._policy, shell.traits, self._cluster_settings),
-        )
+        self._driver = ThreadDriver(shell, self._wish, view)
         self._transactions = Transactions(shell, self._driver)
-        lookup = TopicFactsLookup(
-            lambda topic: ask(topic).facts, self._cache, patience=self._patience
-        )
         null_keys = NullKeyCheck(
-            lookup,
+            TopicFactsLookup(view.topic_facts, self._wish.cache),
             errors,
-            disguised=self._policy.disguised_null_key,
+            self._wish.policy,
             transactional=shell.is_transactional,
         )
         self._sending.use(shell, self._driver, self._transactions, null_keys)
@@ -263,56 +224,16 @@ class GuardedProducer(ClusterCalls):
             raise told.callback_failed(errors, raised, report) from raised
         return report
 
-    # --- standing in for the client ------------------------------------------
+    # --- the client in use ------------------------------------------------------------
 
     @property
     def client(self) -> Any:
         """The client's producer that is in use."""
         return self._shell.producer
 
-    @property  # type: ignore[misc]  # object's has a setter
-    def __class__(self) -> type:
-        """The client's class, so that ``isinstance`` holds."""
-        return type(self._shell.producer)
-
-    def __getattr__(self, name: str) -> Any:
-        """Delegate everything else to the client."""
-        if name == "_shell":  # not set yet
-            raise AttributeError(name)
-        return getattr(self._shell.producer, name)
-
-    def __dir__(self) -> list[str]:
-        """List the client's names."""
-        return dir(self._shell.producer)
-
     def __repr__(self) -> str:
-        """Show the client's producer."""
+        """Show the client's producer, with its ids."""
         return f"<guarded {self._shell.producer!s}>"
-
-    def __enter__(self) -> Self:
-        """Return the producer; the end of the block closes it."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close, as close() does. An exception of the block has priority."""
-        try:
-            self.close()
-        except KafkaGuardError as failure:
-            if error is None:
-                raise
-            error.add_note(f"besides, on closing the producer: {failure}")
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Raise TypeError: a connection cannot be moved to another process."""
-        raise TypeError(
-            "a guarded producer cannot be pickled or copied: build it where it is "
-            "used, in the worker itself"
-        )
 
     partitions_for = _passed_on("partitions_for", api="Metadata")
 
@@ -330,7 +251,7 @@ class GuardedProducer(ClusterCalls):
                 not be aborted. FENCED: another instance uses this ``transactional.id``.
             BaseException: The exception of the block, after one abort.
         """
-        return transaction(self._transactions, self._policy)
+        return transaction(self._transactions, self._wish.policy)
 
     def init_transactions(self) -> None:
         """Take over the ``transactional.id``, within ``max_block_ms``.
@@ -377,22 +298,3 @@ class GuardedProducer(ClusterCalls):
                 instance uses this ``transactional.id``.
         """
         self._transactions.abort()
-
-
-def wrap(
-    producer: Any,
-    *,
-    factory: Callable[..., Any] | None,
-    config: Mapping[str, Any] | None,
-    policy: RetryPolicy,
-    topics: Mapping[str, TopicFacts] | None,
-    on_event: Callable[[Event], object] | None = None,
-) -> GuardedProducer:
-    """Guard a producer, as :func:`kafkaguard.guard` says."""
-    if reading.is_told(producer):
-        raise told.guarded_already(producer)
-    if producer.config["transactional_id"]:
-        check_transactional(policy, errors)
-    return GuardedProducer(
-        producer, Builder(factory, config), policy, topics=topics, on_event=on_event
-    )

@@ -102,7 +102,8 @@ class OwnSending(Sending):
             self._wait_while_held(me, topic, None)
         if raw.key is not None or topic in self.harmless:
             return None
-        refusal = self._checked(topic, None, raw.headers) if self.checks_keys else None
+        outside = self.driver.outside
+        refusal = self.null_keys.refusal(outside, topic, None, raw.headers)
         if refusal is None:
             return None
         self.transactions.refused_at_once(refusal)

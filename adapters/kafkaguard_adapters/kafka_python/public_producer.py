@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import KafkaError
 
-from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
+from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.view import view_of
@@ -18,10 +18,7 @@ from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 from kafkaguard_adapters.stand_in import GuardedClient
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_adapters.building import Wish
 
 
 class PublicProducer(ClusterCalls, GuardedClient):
@@ -29,23 +26,15 @@ class PublicProducer(ClusterCalls, GuardedClient):
 
     Args:
         producer: The client's producer.
-        policy: The policy, which determines what happens to null keys.
-        topics: Known facts about topics, which are not looked up.
+        wish: What ``guard()`` was told.
     """
 
-    def __init__(
-        self,
-        producer: Any,
-        policy: RetryPolicy,
-        topics: Mapping[str, TopicFacts] | None,
-    ) -> None:
-        cache = TopicFactsCache(topics)
-        super().__init__(producer, view_of(producer, None, cache))
-        self._checks_keys = policy.null_key == "reject"
+    def __init__(self, producer: Any, wish: Wish) -> None:
+        super().__init__(producer, view_of(producer, None, wish.cache))
         self._null_keys = NullKeyCheck(
-            TopicFactsLookup(self._facts, cache),
+            TopicFactsLookup(self.cluster_view.topic_facts, wish.cache),
             errors,
-            disguised=policy.disguised_null_key,
+            wish.policy,
             transactional=bool(producer.config["transactional_id"]),
         )
 
@@ -68,9 +57,8 @@ class PublicProducer(ClusterCalls, GuardedClient):
             KafkaGuardError: The client raised another error. The error also has the
                 client's class.
         """
-        if self._checks_keys:
-            serializer = self.client.config["key_serializer"]
-            self._null_keys.check(topic, key, headers, serializer)
+        serializer = self.client.config["key_serializer"]
+        self._null_keys.check(topic, key, headers, serializer)
         try:
             return self.client.send(topic, value, key, headers, partition, timestamp_ms)
         except KafkaError as error:
@@ -81,6 +69,3 @@ class PublicProducer(ClusterCalls, GuardedClient):
                 partition=partition,
                 context={"phase": "enqueue"},
             ) from error
-
-    def _facts(self, topic: str) -> TopicFacts:
-        return self.cluster_view.topic_settings(topic).facts

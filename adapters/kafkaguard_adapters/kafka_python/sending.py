@@ -16,7 +16,7 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kafkaguard._delivery.facts import Place
 from kafkaguard._delivery.judging import add_words
 from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import InvalidRecordKeyError, PartitionNotThereError
+from kafkaguard.errors import PartitionNotThereError
 from kafkaguard_adapters.kafka_python import transaction_errors
 from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python._private.reading import SendArguments
@@ -49,14 +49,12 @@ class Sending:
 
     Args:
         harmless: Topics whose records need no check for a null key.
-        checks_keys: Refuse a record without a key for a compacted topic.
 
     Attributes:
         wait: Called if the topic is held, with the topic and the limit of the wait.
     """
 
     __slots__ = (
-        "checks_keys",
         "driver",
         "harmless",
         "machine",
@@ -75,8 +73,7 @@ class Sending:
     transactions: Transactions
     wait: Callable[[str, Limit], object]
 
-    def __init__(self, harmless: set[str], *, checks_keys: bool) -> None:
-        self.checks_keys = checks_keys
+    def __init__(self, harmless: set[str]) -> None:
         self.harmless = harmless
 
     def use(
@@ -145,7 +142,10 @@ class Sending:
             if self.machine.holds:
                 self._wait_while_held(me, topic, timeout)
             if (key is None or self.serializes) and topic not in self.harmless:
-                refusal = self._refusal(topic, key, headers, timeout)
+                serializer = self.shell.producer.config["key_serializer"]
+                refusal = self.null_keys.refusal(
+                    self.driver.outside, topic, key, headers, serializer, timeout
+                )
                 if refusal is not None:
                     self.transactions.refused_at_once(refusal)
                     record = SendArguments(
@@ -233,34 +233,6 @@ class Sending:
         return max(0.0, end - time.monotonic())
 
     # --- what the guard or the client refuses -------------------------------------
-
-    def _refusal(
-        self, topic: str, key: Any, headers: Any, patience: float | None
-    ) -> InvalidRecordKeyError | None:
-        """Return the error if a record for a compacted topic has no key, or None."""
-        if not self.checks_keys:
-            return None
-        serializer = self.shell.producer.config["key_serializer"]
-        return self._checked(topic, key, headers, serializer, patience)
-
-    def _checked(
-        self,
-        topic: str,
-        key: Any,
-        headers: Any,
-        serializer: Any = None,
-        patience: float | None = None,
-    ) -> InvalidRecordKeyError | None:
-        try:
-            self.null_keys.check(topic, key, headers, serializer, patience)
-        except InvalidRecordKeyError as error:
-            return error
-        except Exception as error:  # noqa: BLE001 - a bug here must not fail a send
-            self.driver.outside.failed(
-                "the check for a null key failed; the record is sent", error
-            )
-            self.driver.outside.work_here()
-        return None
 
     def _refused(self, error: KafkaGuardError, record: SendArguments) -> GuardedFuture:
         """Handle a refused record, as the policy requires.
@@ -352,8 +324,7 @@ class Sending:
             InvalidRecordKeyError: The dead letter has no key and its topic is
                 compacted.
         """
-        if self.checks_keys:
-            self.null_keys.check(topic, key, None, None)
+        self.null_keys.check(topic, key, None, None)
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Make the error for a dead letter that the client did not take."""

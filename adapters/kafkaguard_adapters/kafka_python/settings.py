@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from kafka import KafkaProducer
+
 from kafkaguard_adapters.wire.settings import (
     Settings,
     Tls,
@@ -45,6 +47,17 @@ def setting_names(cls: type) -> frozenset[str] | None:
     """Return the names of a client's settings; None for a subclass with its own."""
     known = getattr(cls, "DEFAULT_CONFIG", {})
     return frozenset(known) if cls.__module__.startswith("kafka.") else None
+
+
+def settings_of(producer: Any) -> dict[str, Any] | None:
+    """Read the settings of a producer; None: its class has an ``__init__`` of its own.
+
+    ``api_version`` is left out, because each producer finds it out itself.
+    """
+    if type(producer).__init__ is not KafkaProducer.__init__:
+        return None
+    known = KafkaProducer.DEFAULT_CONFIG.keys() - {"api_version"}
+    return {name: producer.config[name] for name in known if name in producer.config}
 
 
 def read_settings(config: Mapping[str, Any], make: Make) -> Settings:

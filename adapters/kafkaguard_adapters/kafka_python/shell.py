@@ -24,17 +24,16 @@ from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
 from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.listening import Heard
-from kafkaguard_adapters.producing.topic_limits import max_message_bytes
+from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkaguard._cluster.topic_settings import TopicSettings
     from kafkaguard._delivery.facts import Batch, Raw
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard_adapters.kafka_python.building import Builder
+    from kafkaguard_adapters.building import Builder
 
 #: Seconds that kafka-python has, after ``delivery_timeout_ms``, to expire a batch
 #: itself.
@@ -90,7 +89,7 @@ class KafkaPythonShell(Heard):
     Args:
         producer: The client's producer.
         builder: Builds the producer's successor.
-        ask: Asks the cluster for the settings of a topic; may take long and may raise.
+        max_bytes: Asks the cluster for ``max.message.bytes`` of a topic.
         letters: The checks and errors of ``send``, for dead letters.
 
     Attributes:
@@ -101,14 +100,14 @@ class KafkaPythonShell(Heard):
         self,
         producer: Any,
         builder: Builder,
-        ask: Callable[[str], TopicSettings],
+        max_bytes: Callable[[str], Coroutine[Any, Any, int | None]],
         letters: LetterRules,
     ) -> None:
         self.errors: ClientErrors = errors
         self.producer = producer
         self.traits = traits_of(producer)
         self._builder = builder
-        self._ask = ask
+        self._max_bytes = max_bytes
         self._letters = letters
         #: Open batches, by the client's future of the batch. Written without a lock.
         self._open: dict[Any, SourceBatch] = {}
@@ -372,7 +371,7 @@ class KafkaPythonShell(Heard):
             Exception: The successor cannot be built, or the producer was closed.
         """
         dead = self.producer
-        successor = self._builder.build(dead)
+        successor = self._builder.build()
         if isinstance(locking_out, SourceBatch):
             identity = reading.next_identity(dead, locking_out.source)
             if identity is not None and reading.is_idempotent(successor):
@@ -396,7 +395,7 @@ class KafkaPythonShell(Heard):
             Exception: The new producer cannot be built, or cannot take over.
         """
         old = self.producer
-        successor = self._builder.build(old)
+        successor = self._builder.build()
         try:
             prepare(successor)
         except BaseException:
@@ -473,7 +472,7 @@ class KafkaPythonShell(Heard):
 
     def ask_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is not available within 3 s."""
-        return max_message_bytes(self._ask, topic)
+        return run(self._max_bytes(topic))
 
     def take_back(self, behind: Batch) -> None:
         """Fail the batches that wait behind a failed batch and were never sent."""
@@ -528,7 +527,6 @@ def traits_of(producer: Any) -> Traits:
         timeout_setting="delivery_timeout_ms",
         largest_request=config["max_request_size"] - _ESTIMATE_BYTES,
         compresses=bool(config["compression_type"]),
-        idempotent=is_idempotent,
         transactional=is_transactional,
         hears_late=is_idempotent and not is_transactional,
         takes_back=not is_transactional,

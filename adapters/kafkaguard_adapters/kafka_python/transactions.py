@@ -29,8 +29,9 @@ from kafkaguard_adapters.kafka_python._private import (
     transactions as inside,
 )
 from kafkaguard_adapters.kafka_python.errors import errors
-from kafkaguard_adapters.kafka_python.transaction_errors import BEGIN, INIT
+from kafkaguard_adapters.kafka_python.transaction_errors import BEGIN, INIT, words
 from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.barrier import Limit
 from kafkaguard_adapters.producing.transaction_block import GivenUp
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,
@@ -39,6 +40,8 @@ from kafkaguard_adapters.producing.transaction_words import (
     Call,
     explain_fenced,
     stops,
+    unanswered,
+    unconfirmed,
     why_over,
 )
 
@@ -163,7 +166,7 @@ class Transactions:
         self._raise_doubt()
         self._abort_within(None)
 
-    def can_ask_again(self, error: KafkaGuardError) -> bool:  # noqa: ARG002 - the state decides
+    def can_ask_again(self) -> bool:
         """Return whether the call that has just failed can be made again."""
         return self._lost_commit is None
 
@@ -226,7 +229,7 @@ class Transactions:
                 self._raise_unconfirmed()
                 result = inside.add_offsets(self._shell.producer, offsets, group)
                 self._open_offsets = (dict(offsets), group, result)
-            happened = transaction_errors.unconfirmed(offsets, group, self._limit(None))
+            happened = unconfirmed(offsets, group, self._limit(None))
             try:
                 self._await(self._open_offsets[2], OFFSETS, happened, None)
             finally:
@@ -240,10 +243,10 @@ class Transactions:
         offsets, group, result = self._open_offsets
         if result.succeeded:
             return
-        happened = transaction_errors.unconfirmed(offsets, group, self._limit(None))
-        failed = transaction_errors.not_in_time(OFFSETS, happened)
+        happened = unconfirmed(offsets, group, self._limit(None))
+        failed = words.not_in_time(OFFSETS, happened)
         error = IllegalStateError("offsets are not confirmed")
-        raise transaction_errors.abort_first(error, failed, COMMIT) from failed
+        raise words.abort_first(failed, COMMIT, error) from failed
 
     def _end(self, call: Call, seconds: float | None = None) -> None:
         producer, commit = self._shell.producer, call is COMMIT
@@ -251,12 +254,7 @@ class Transactions:
             result = inside.end_transaction(producer, commit=commit)
             self._open_end = (commit, producer, result)
         result = self._open_end[2]
-        happened = (
-            f"the coordinator did not answer within {self._limit(seconds):g} s "
-            f"(max_block_ms): call the same method again ({call.method})"
-        )
-        if not commit:
-            happened += ", or begin_transaction(), which then uses a new producer"
+        happened = unanswered(call, self._limit(seconds))
         try:
             self._await(result, call, happened, seconds)
         finally:
@@ -272,28 +270,24 @@ class Transactions:
     def _raise_doubt(self) -> None:
         """Raise the error again if a commit is in doubt: its transaction has ended."""
         if self._lost_commit is not None and not self._is_over_for_good():
-            raise transaction_errors.commit_in_doubt(self._lost_commit)
+            raise words.commit_in_doubt(self._lost_commit)
 
     def _await_records(self, call: Call, seconds: float | None) -> None:
         """Wait until each record has its outcome."""
-        if not self._driver.wait(time.monotonic() + self._limit(seconds)):
-            return
-        raise transaction_errors.not_in_time(
-            call,
-            f"records had no outcome within {self._limit(seconds):g} s "
-            f"(max_block_ms): call the same method again ({call.method})",
-        )
+        limit = self._limit(seconds)
+        if self._driver.wait(time.monotonic() + limit.seconds):
+            raise words.pending(call, limit)
 
-    def _limit(self, seconds: float | None) -> float:
+    def _limit(self, seconds: float | None) -> Limit:
         limit: float = self._shell.producer.config["max_block_ms"] / 1000
-        return limit if seconds is None else min(limit, seconds)
+        return Limit(limit if seconds is None else min(limit, seconds), "max_block_ms")
 
     def _await(
         self, result: Any, call: Call, happened: str, seconds: float | None
     ) -> None:
-        if result.wait(timeout_ms=self._limit(seconds) * 1000):
+        if result.wait(timeout_ms=self._limit(seconds).seconds * 1000):
             return
-        late = transaction_errors.not_in_time(call, happened)
+        late = words.not_in_time(call, happened)
         if call is ABORT:
             self._stuck = self._stuck or late
         raise late
@@ -317,7 +311,7 @@ class Transactions:
         if made.verdict.action is Action.FENCED:
             self._explain(made)
         if made.verdict.action is Action.ABORT:  # an abort is what has just failed
-            made = self._stuck = transaction_errors.words.not_aborted(error)
+            made = self._stuck = words.not_aborted(error)
         return made
 
     def _is_over_for_good(self) -> bool:
@@ -351,7 +345,7 @@ class Transactions:
         """Raise an error if the call cannot succeed, before anything is done."""
         producer = self._shell.producer
         if not self._shell.is_transactional:
-            raise transaction_errors.not_transactional(call)
+            raise words.not_transactional(call)
         if reading.is_sender_thread(producer):
             raise told.waits_for_itself(errors, call.method)
         is_settled = self._lost_commit is None and self._open_end is None
@@ -371,8 +365,12 @@ class Transactions:
             raise judged from judged.__cause__
 
     def _explain(self, error: KafkaGuardError) -> None:
-        in_doubt = self._lost_commit is not None
-        explain_fenced(error, self._why_over(), in_doubt=in_doubt)
+        explain_fenced(
+            error,
+            self._shell.producer.config["transactional_id"],
+            self._why_over(),
+            in_doubt=self._lost_commit is not None,
+        )
 
     def judged(self, error: KafkaError, call: Call) -> KafkaGuardError:
         """Make the error, with its verdict, for a call that has failed."""
@@ -391,18 +389,18 @@ class Transactions:
         if stops(judged):
             return judged
         if self._lost_commit is not None:
-            return transaction_errors.commit_in_doubt(self._lost_commit)
+            return words.commit_in_doubt(self._lost_commit)
         has_failed = cause is not None and (
             reading.is_in_transaction(producer) or self._is_open()
         )
         if (self._failure is not None or has_failed) and call is ABORT:
-            self._stuck = transaction_errors.words.not_aborted(error)
+            self._stuck = words.not_aborted(error)
             return self._stuck
         if self._failure is not None or has_failed:
-            return transaction_errors.abort_first(error, self._failure or judged, call)
+            return words.abort_first(self._failure or judged, call, error)
         if transaction_errors.is_out_of_order(error):
             state = reading.transaction_state(producer)
-            return transaction_errors.out_of_order(error, call, state)
+            return words.out_of_order(call, state, error)
         return errors.translate(error, api=call.api, context=context)
 
 

@@ -16,9 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery import commands as c
-from kafkaguard._delivery.machine import DeliveryMachine
-from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.barrier import SendBarrier
+from kafkaguard_adapters.producing.driver_base import DriverBase
 from kafkaguard_adapters.producing.lanes import Lane
 from kafkaguard_adapters.producing.orders import HandedOver, order_of
 from kafkaguard_adapters.producing.outside import Outside
@@ -27,14 +26,13 @@ from kafkaguard_adapters.producing.watch import Watch
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from kafkaguard._delivery.attempts import Shared
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
     from kafkaguard._delivery.records import Record, Work
     from kafkaguard._delivery.report import DeliveryReport
-    from kafkaguard._delivery.shell import Policy, ProducerShell
-    from kafkaguard._retries.events import Event
-    from kafkaguard._verdicts.topic_facts import TopicFactsCache
+    from kafkaguard._delivery.shell import ProducerShell
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.producing.barrier import Barrier, Limit
     from kafkaguard_adapters.producing.orders import Order
 
@@ -45,17 +43,13 @@ _REST_S = 1.0
 _now = time.monotonic
 
 
-class ThreadDriver:
+class ThreadDriver(DriverBase):
     """Runs a delivery machine for a client with threads.
 
     Args:
         shell: The client.
-        policy: The policy.
-        cache: Cached facts about topics.
-        hook: The hook for events, or None.
-        meet: Called with the topic of each new batch.
-        shared: The limits that the attempts of the policy share with other calls; None:
-            the policy makes no attempts.
+        wish: What ``guard()`` was told.
+        view: The cluster view for the guard's own requests.
         barrier: Waits for running sends. Default: the attribute ``barrier``.
 
     Attributes:
@@ -68,32 +62,17 @@ class ThreadDriver:
     def __init__(
         self,
         shell: ProducerShell,
-        policy: Policy,
-        cache: TopicFactsCache,
-        hook: Callable[[Event], object] | None = None,
-        meet: Callable[[str], object] | None = None,
-        *,
-        shared: Shared | None = None,
+        wish: Wish,
+        view: ClusterView | None = None,
         barrier: Barrier | None = None,
     ) -> None:
-        self._shell = shell
-        self._meet = meet
-        self._cache = cache
-        self.machine = DeliveryMachine(
-            shell.traits,
-            policy,
-            shell.errors,
-            size_alone=shell.size_alone,
-            facts=cache.get,
-            shared=shared,
-        )
-        self.outside = Outside(hook)
+        super().__init__(shell, wish, view)
+        self._shell: ProducerShell = shell
+        self.outside = Outside(wish.on_event)
         self.barrier = SendBarrier()
         self._barrier: Barrier = barrier or self.barrier
         #: The lock around the machine; notified when the machine has changed.
         self._changed = threading.Condition()
-        self._waiting_sends = 0
-        self._why_not_replaced: BaseException | None = None
         self._lanes: dict[str | None, Lane] = {}
         self._quick = Lane("quick", self._lane_failed)
         self._retiring = Lane("retire", self._lane_failed)
@@ -108,8 +87,8 @@ class ThreadDriver:
         with self._changed:
             self.machine.began(batch)
         self.watch.begin()
-        if self._meet is not None:
-            self._meet(batch.place.topic)
+        if self._letter_topics is not None:
+            self._letter_topics.meet(batch.place.topic)
 
     def _accepted(self, batch: Batch) -> None:
         # Once a batch is often enough to find facts that are too old.
@@ -265,20 +244,11 @@ class ThreadDriver:
 
     def replace(self, locking_out: Batch | None) -> None:
         """Build a successor, and report success or failure to the machine."""
-        shell = self._shell
         try:
-            shell.succeed(locking_out)
+            self._shell.succeed(locking_out)
         except BaseException as error:  # noqa: BLE001 - the machine decides about it
             with self._changed:
-                self._why_not_replaced = error
-                self._queue(
-                    self.machine.not_replaced(
-                        error,
-                        _now(),
-                        may_pass=shell.may_pass(error),
-                        awaited=self._waiting_sends > 0,
-                    )
-                )
+                self._queue(self._not_replaced(error))
                 self._changed.notify_all()
             self.outside.start()
         else:
@@ -295,11 +265,6 @@ class ThreadDriver:
         self._tell(self.machine.recreated)
 
     # --- sends that wait ----------------------------------------------------------
-
-    def is_held(self, topic: str) -> bool:
-        """Return whether the sends of a topic are held."""
-        holds = self.machine.holds
-        return None in holds or topic in holds
 
     def is_own_thread(self) -> bool:
         """Return whether the caller's thread must not wait for a hold to end."""
@@ -326,19 +291,11 @@ class ThreadDriver:
             self._waiting_sends += 1
             try:
                 while self.is_held(topic):
-                    lost = self.machine.lost
-                    if lost is not None and has_asked:
-                        raise told.without_successor(self._shell.errors, lost)
-                    if lost is not None:
+                    if self._is_lost(has_asked=has_asked):
                         has_asked = True
                         self._queue(self.machine.wanted(_now()))
                     elif not self._changed.wait(max(0.0, deadline - _now())):
-                        raise told.still_held(
-                            self._shell.errors,
-                            None if None in self.machine.holds else topic,
-                            limit,
-                            self._why_not_replaced,
-                        )
+                        raise self._still_held(topic, limit)
             finally:
                 self._waiting_sends -= 1
         self.outside.start()

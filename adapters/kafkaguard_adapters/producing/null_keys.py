@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup, TopicFactsLookup
 from kafkaguard.errors import InvalidRecordKeyError
 
 if TYPE_CHECKING:
-    from kafkaguard._verdicts.topic_facts import TopicFactsLookup
     from kafkaguard_adapters.client_errors import ClientErrors
+    from kafkaguard_adapters.producing.outside import Outside
+    from kafkaguard_policies import RetryPolicy
 
+_Lookup = TypeVar("_Lookup")
 _INVALID_RECORD = 87
 _log = logging.getLogger("kafkaguard.producer")
 
@@ -24,46 +27,42 @@ def is_disguise(sent: Any) -> bool:
     return sent in _DISGUISES
 
 
-class NullKeyRule:
-    """Refuses a record without a key for a topic that is known to be compacted.
+class _Check(Generic[_Lookup]):
+    """Looks up whether a topic is compacted, before it refuses a record.
 
     Args:
+        lookup: Looks up and caches which topics are compacted.
         errors: Makes the client's errors.
-        disguised: What to do if a serialiser turns a key of None into the text ``null``
-            or ``None``: ``"warn"``, ``"reject"`` or ``"send"``.
+        policy: Says whether to refuse such a record, and one whose key of None a
+            serialiser has turned into the text ``null`` or ``None``.
         transactional: Whether the producer is transactional; then a refused record
             fails the whole transaction.
+
+    Attributes:
+        is_on: Whether records without a key are refused at all.
+        minds_disguises: Whether keys of None that a serialiser turned into text are
+            checked.
     """
 
     def __init__(
         self,
+        lookup: _Lookup,
         errors: ClientErrors,
+        policy: RetryPolicy,
         *,
-        disguised: str = "warn",
         transactional: bool = False,
     ) -> None:
+        self._lookup = lookup
         self._errors = errors
         self._verdict = classify(
             _INVALID_RECORD, api="Produce", null_key=True, transactional=transactional
         )
-        self._disguised = disguised
+        self._disguised = policy.disguised_null_key
         self._warned: set[str] = set()
+        self.is_on = policy.null_key == "reject"
+        self.minds_disguises = self.is_on and self._disguised != "send"
 
-    @property
-    def minds_disguises(self) -> bool:
-        """Whether keys of None that a serialiser turned into text are checked."""
-        return self._disguised != "send"
-
-    def refuse(self, topic: str, *, is_disguised: bool) -> None:
-        """Refuse a record for a compacted topic, or log once that its key is not real.
-
-        Args:
-            topic: The topic of the record.
-            is_disguised: Whether a serialiser turned a key of None into text.
-
-        Raises:
-            InvalidRecordKeyError: The record is refused.
-        """
+    def _refuse(self, topic: str, *, is_disguised: bool) -> None:
         if is_disguised and self._disguised == "warn":
             if topic not in self._warned:
                 self._warned.add(topic)
@@ -83,27 +82,49 @@ class NullKeyRule:
         )
 
 
-class NullKeyCheck(NullKeyRule):
-    """Looks up whether a topic is compacted, before it refuses a record.
+class AwaitedNullKeyCheck(_Check[AwaitedFactsLookup]):
+    """Refuses records without a key for compacted topics, in an event loop."""
 
-    Args:
-        lookup: Looks up and caches which topics are compacted.
-        errors: As for :class:`NullKeyRule`.
-        rule: Other arguments of :class:`NullKeyRule`.
-    """
+    async def check(self, topic: str, *, is_disguised: bool = False) -> None:
+        """Check a record without a key before it is sent.
 
-    def __init__(
-        self, lookup: TopicFactsLookup, errors: ClientErrors, **rule: Any
-    ) -> None:
-        super().__init__(errors, **rule)
-        self._lookup = lookup
+        Args:
+            topic: The topic of the record.
+            is_disguised: Whether a serialiser turned the key of None into text.
+
+        Raises:
+            InvalidRecordKeyError: The topic is compacted.
+        """
+        if self.is_on and (await self._lookup.facts(topic)).compacted:
+            self._refuse(topic, is_disguised=is_disguised)
+
+
+class NullKeyCheck(_Check[TopicFactsLookup]):
+    """Refuses records without a key for compacted topics."""
+
+    def refusal(self, outside: Outside, *record: Any) -> InvalidRecordKeyError | None:
+        """Return the error that :meth:`check` raises for a record, or None.
+
+        Any other exception is logged: a bug of the guard must not fail a send.
+        """
+        if not self.is_on:
+            return None
+        try:
+            self.check(*record)
+        except InvalidRecordKeyError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - see above
+            text = "the check for a null key failed; the record is sent"
+            outside.failed(text, error)
+            outside.work_here()
+        return None
 
     def check(
         self,
         topic: str,
         key: Any,
         headers: Any,
-        serializer: Any,
+        serializer: Any = None,
         patience: float | None = None,
     ) -> None:
         """Check a record before it is sent.
@@ -119,6 +140,8 @@ class NullKeyCheck(NullKeyRule):
         Raises:
             InvalidRecordKeyError: The record has no key and the topic is compacted.
         """
+        if not self.is_on:
+            return
         if not isinstance(topic, str):
             return  # the client raises its own error
         known = self._lookup.known(topic)
@@ -131,7 +154,7 @@ class NullKeyCheck(NullKeyRule):
         if sent is not None and not (is_disguised and self.minds_disguises):
             return
         if self._lookup.facts(topic, patience).compacted:
-            self.refuse(topic, is_disguised=is_disguised)
+            self._refuse(topic, is_disguised=is_disguised)
 
 
 def _serialized(serializer: Any, topic: str, headers: Any, key: Any) -> Any:

@@ -16,22 +16,20 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery import commands as c
-from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._retries.events import emit
-from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.driver_base import DriverBase
 from kafkaguard_adapters.producing.orders import HandedOver, order_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Hashable, Sequence
+    from collections.abc import Coroutine, Hashable, Sequence
 
-    from kafkaguard._delivery.attempts import Shared
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.report import DeliveryReport
-    from kafkaguard._delivery.shell import AwaitedShell, Policy
-    from kafkaguard._retries.events import Event
-    from kafkaguard._verdicts.topic_facts import TopicFactsCache
+    from kafkaguard._delivery.shell import AwaitedShell
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.producing.barrier import Limit
 
 _log = logging.getLogger("kafkaguard.producer")
@@ -42,18 +40,14 @@ _REST_S = 1.0
 _now = time.monotonic
 
 
-class TaskDriver:
+class TaskDriver(DriverBase):
     """Runs a delivery machine for a client with tasks.
 
     Args:
         shell: The client.
-        policy: The policy.
-        cache: Cached facts about topics.
+        wish: What ``guard()`` was told.
+        view: The cluster view for the guard's own requests.
         loop: The event loop that the client and the driver belong to.
-        hook: The hook for events, or None.
-        meet: Called with the topic of each new batch; it must return at once.
-        shared: The limits that the attempts of the policy share with other calls; None:
-            the policy makes no attempts.
 
     Attributes:
         machine: The state machine.
@@ -62,27 +56,14 @@ class TaskDriver:
     def __init__(
         self,
         shell: AwaitedShell,
-        policy: Policy,
-        cache: TopicFactsCache,
+        wish: Wish,
+        view: ClusterView,
         loop: asyncio.AbstractEventLoop,
-        hook: Callable[[Event], object] | None = None,
-        meet: Callable[[str], object] = lambda _: None,
-        *,
-        shared: Shared | None = None,
     ) -> None:
-        self._shell = shell
-        self._meet = meet
-        self._cache = cache
+        super().__init__(shell, wish, view)
+        self._shell: AwaitedShell = shell
         self._loop = loop
-        self._hooks = () if hook is None else (hook,)
-        self.machine = DeliveryMachine(
-            shell.traits,
-            policy,
-            shell.errors,
-            size_alone=shell.size_alone,
-            facts=cache.get,
-            shared=shared,
-        )
+        self._hooks = () if wish.on_event is None else (wish.on_event,)
         self._commands: deque[c.Command] = deque()
         self._is_busy = self._is_stopped = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,15 +71,14 @@ class TaskDriver:
         self._timer_due = 0.0
         #: Futures of the coroutines that wait for a change of the machine.
         self._waiters: set[asyncio.Future[None]] = set()
-        self._waiting_sends = 0
-        self._why_not_replaced: BaseException | None = None
         shell.listen(self._began, self._accepted, self._failed, self._died, self.fault)
 
     # --- facts ------------------------------------------------------------------------
 
     def _began(self, batch: Batch) -> None:
         self.machine.began(batch)
-        self._meet(batch.place.topic)
+        if self._letter_topics is not None:
+            self._letter_topics.meet(batch.place.topic)
         if self._timer is None:
             self._set_timer(batch.next_look)
 
@@ -224,17 +204,10 @@ class TaskDriver:
 
     async def replace(self, locking_out: Batch | None) -> None:
         """Build a successor, and report success or failure to the machine."""
-        shell = self._shell
         try:
-            await shell.succeed(locking_out)
+            await self._shell.succeed(locking_out)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the machine decides
-            self._why_not_replaced = error
-            commands = self.machine.not_replaced(
-                error,
-                _now(),
-                may_pass=shell.may_pass(error),
-                awaited=self._waiting_sends > 0,
-            )
+            commands = self._not_replaced(error)
         else:
             self._why_not_replaced = None
             commands = self.machine.replaced(_now())
@@ -250,11 +223,6 @@ class TaskDriver:
         self._queue(self.machine.recreated())
 
     # --- sends that wait --------------------------------------------------------------
-
-    def is_held(self, topic: str) -> bool:
-        """Return whether the sends of a topic are held."""
-        holds = self.machine.holds
-        return None in holds or topic in holds
 
     async def wait_for(self, topic: str, limit: Limit) -> float:
         """Wait with a send until its topic is no longer held.
@@ -275,19 +243,11 @@ class TaskDriver:
         self._waiting_sends += 1
         try:
             while self.is_held(topic):
-                lost = self.machine.lost
-                if lost is not None and has_asked:
-                    raise told.without_successor(self._shell.errors, lost)
-                if lost is not None:
+                if self._is_lost(has_asked=has_asked):
                     has_asked = True
                     self._queue(self.machine.wanted(_now()))
                 elif not await self._changes(deadline):
-                    raise told.still_held(
-                        self._shell.errors,
-                        None if None in self.machine.holds else topic,
-                        limit,
-                        self._why_not_replaced,
-                    )
+                    raise self._still_held(topic, limit)
         finally:
             self._waiting_sends -= 1
         return max(0.0, deadline - _now())

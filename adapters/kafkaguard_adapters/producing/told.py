@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._delivery.judging import ABORT, NOT_SENT
+from kafkaguard._delivery.judging import ABORT, HELD
 from kafkaguard._delivery.report import CallbackError, DeliveryFailed, worst
 from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.classification import classify
@@ -162,9 +162,9 @@ def still_held(
         what = f"records of topic {topic} are being sent again, before new ones,"
     return errors.make(
         ClientTimeoutError,
-        f"{what} and {limit} were not enough; nothing was sent: send the same record "
-        "again",
-        verdict=NOT_SENT,
+        f"{what} and {limit} were not enough; nothing was sent: wait, then send "
+        "the same record again",
+        verdict=HELD,
     )
 
 

@@ -28,7 +28,7 @@ class TransactionCalls(Protocol):
     def abort(self) -> None:
         """Abort the transaction."""
 
-    def can_ask_again(self, error: KafkaGuardError) -> bool:
+    def can_ask_again(self) -> bool:
         """Return whether the call that has just failed can be made again."""
 
 
@@ -79,7 +79,7 @@ def _make(run: TransactionRun, calls: TransactionCalls, call: Call) -> None:
         try:
             getattr(calls, call)()
         except KafkaGuardError as error:
-            again = calls.can_ask_again(error)
+            again = calls.can_ask_again()
             step = run.failed(error, time.monotonic(), can_ask_again=again)
             if step.do == "abort":
                 _make(run, calls, "abort")

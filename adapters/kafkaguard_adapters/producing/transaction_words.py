@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._verdicts.verdict import Phase
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.producing.barrier import Limit
 
 
 class Call(NamedTuple):
@@ -67,7 +68,15 @@ class TransactionWords:
         return self._errors.make(
             ClientStateError,
             f"{call.method}() is for a producer with a transactional_id, and this one "
-            "has none",
+            "has none: build it with transactional_id=...",
+        )
+
+    def pending(self, call: Call, limit: Limit) -> KafkaGuardError:
+        """Make the error of a call that has waited for records in vain."""
+        return self.not_in_time(
+            call,
+            f"records had no outcome within {limit}: call the same method again "
+            f"({call.method})",
         )
 
     def not_in_time(self, call: Call, happened: str) -> KafkaGuardError:
@@ -83,15 +92,20 @@ class TransactionWords:
         """Return a text that names the missing step, for a transaction state."""
         return self._next_steps.get(state, f"the producer is in the state {state}")
 
-    def out_of_order(self, call: Call, state: str) -> KafkaGuardError:
+    def out_of_order(
+        self, call: Call, state: str, original: BaseException | None = None
+    ) -> KafkaGuardError:
         """Make the error of a call in a wrong order; the client is not dead."""
-        return self._errors.make(
+        made = self._errors.make(
             ClientStateError,
             f"{call.method}() was called in a wrong order and did nothing: "
             f"{self.next_step(state)}",
             api=call.api,
+            original=original,
             verdict=OUT_OF_ORDER_CALL,
         )
+        made.__cause__ = original
+        return made
 
     def abort_first(
         self, failed: KafkaGuardError, call: Call, original: BaseException | None = None
@@ -116,6 +130,8 @@ class TransactionWords:
         else:
             made = self._errors.translate(original, **place)
             made.code = ABORTED.error_class.code
+            if hasattr(made, "errno"):
+                made.__dict__["errno"] = made.code
         made.__cause__ = failed
         return made
 
@@ -137,14 +153,37 @@ class TransactionWords:
         said = self._errors.translate(
             error,
             message=f"{self._errors.client} gave up before the commit was answered "
-            f"({type(error).__name__}): the transaction may have been committed. Look "
-            "in the topic before you send its records again; begin_transaction() makes "
-            "sure that it is either committed or aborted",
+            f"({str(error) or type(error).__name__}): the transaction may have been "
+            "committed. Look in the topic before you send its records again; "
+            "begin_transaction(), or a new producer with the same transactional_id, "
+            "makes sure that it is either committed or aborted",
             api=COMMIT.api,
             verdict=_COMMIT_IN_DOUBT,
         )
         said.original_text = None
         return said
+
+
+def unconfirmed(offsets: Any, group: Any, limit: Limit) -> str:
+    """Return the text for offsets of a group that were not confirmed."""
+    topics = ", ".join(sorted({place.topic for place in offsets})) or "no topic"
+    return (
+        f"the offsets of group {getattr(group, 'group_id', group)} for {topics} were "
+        f"not confirmed within {limit}: the group's coordinator does not answer, or "
+        "the brokers do not know one of the topics or partitions. Call the same method "
+        "again to wait for longer, or abort_transaction()"
+    )
+
+
+def unanswered(call: Call, limit: Limit) -> str:
+    """Return the text for a transaction whose end was not confirmed."""
+    text = (
+        f"the coordinator did not answer within {limit}: call the same method again "
+        f"({call.method})"
+    )
+    if call is ABORT:
+        text += ", or begin_transaction(), which then uses a new producer"
+    return text
 
 
 def why_over(lasted: float, limit: float, setting: str) -> str | None:
@@ -164,17 +203,23 @@ def why_over(lasted: float, limit: float, setting: str) -> str | None:
     )
 
 
-def explain_fenced(error: KafkaGuardError, why: str | None, *, in_doubt: bool) -> None:
+def explain_fenced(
+    error: KafkaGuardError, transactional_id: Any, why: str | None, *, in_doubt: bool
+) -> None:
     """Add the meaning of the coordinator's code to an error.
 
     Args:
         error: The error, with the verdict FENCED.
+        transactional_id: The producer's ``transactional.id``; None: unknown.
         why: Another reason for the code than a second instance, or None.
         in_doubt: Whether the answer to an earlier commit was lost.
     """
+    used = "this transactional.id"
+    if transactional_id is not None:
+        used = f"the transactional.id {transactional_id}"
     error.summary = why or (
-        "another instance uses this transactional.id now, so this one can send "
-        "nothing more in a transaction: close it"
+        f"another instance uses {used} now, so this one can send nothing more in a "
+        "transaction: close it, and give each instance an id of its own"
     )
     if in_doubt:
         error.summary += (

@@ -68,7 +68,6 @@ class Kind:
             self.name,
             DELIVERY_S,
             "delivery.timeout",
-            idempotent=self.idempotent,
             hears_late=self.hears_late,
             takes_back=self.takes_back,
             margin=GRACE_S,

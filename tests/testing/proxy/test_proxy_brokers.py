@@ -15,7 +15,7 @@ from kafkaguard.testing import FaultProxy, KafkaCluster, ProxyError
 from tests.testing.proxy import raw_requests as raw
 from tests.testing.proxy.raw_client import RawClient
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("proxy-brokers")]
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,6 @@ USED = {
         "_transaction_waiter",
         "aborting_transaction",
         "committing_transaction",
-        "is_fatal_error",
         "is_in_transaction",
         "state",
         "transaction_timeout_ms",
@@ -107,6 +106,7 @@ REPLACED = {
     ("MessageBatch", "failure"): ("exception",),
     ("MessageBatch", "wait_drain"): ("timeout",),
     ("Sender", "_send_produce_req"): ("node_id", "batches"),
+    ("AIOKafkaClient", "add_topic"): ("topic",),
     ("AIOKafkaClient", "force_metadata_update"): (),
     ("AIOKafkaClient", "send"): ("node_id", "request", "group"),
 }

@@ -12,6 +12,7 @@ from aiokafka.record.default_records import (
     DefaultRecordBatchBuilder,
 )
 
+from aiokafka import AIOKafkaProducer
 from kafkaguard._delivery.facts import Raw
 
 if TYPE_CHECKING:
@@ -159,8 +160,10 @@ def next_identity(dead: Any, batch_of: Any) -> PidAndEpoch | None:
     return None if epoch >= _LAST_EPOCH else PidAndEpoch(pid, epoch + 1)
 
 
-def settings_of(producer: Any) -> dict[str, Any]:
-    """Read the settings that a producer was built with."""
+def settings_of(producer: Any) -> dict[str, Any] | None:
+    """Read the settings; None: the producer's class has its own ``__init__``."""
+    if type(producer).__init__ is not AIOKafkaProducer.__init__:
+        return None
     client, accumulator = producer.client, producer._message_accumulator
     manager = producer._txn_manager
     settings = {name: getattr(client, f"_{name}") for name in _OF_CLIENT}

@@ -44,11 +44,6 @@ def has_failed(producer: Any) -> bool:
     return producer._txn_manager.state is TransactionState.ABORTABLE_ERROR
 
 
-def is_fatal(producer: Any) -> bool:
-    """Return whether the client has a fatal error."""
-    return bool(producer._txn_manager.is_fatal_error())
-
-
 def why_failed(producer: Any) -> BaseException | None:
     """Return the error of a transaction that has failed; None: it has not."""
     waiter = producer._txn_manager._transaction_waiter

@@ -1,0 +1,91 @@
+"""Base class of the thread driver and the asyncio driver of the delivery machine."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from kafkaguard._delivery.machine import DeliveryMachine
+from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.letter_topics import LetterTopics
+from kafkaguard_adapters.producing.policies import shared_by
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkaguard._delivery.commands import Command
+    from kafkaguard._delivery.shell import Shell
+    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_adapters.building import Wish
+    from kafkaguard_adapters.producing.barrier import Limit
+
+
+class DriverBase:
+    """Makes the machine of a client, and knows which sends must wait.
+
+    Args:
+        shell: The client.
+        wish: What ``guard()`` was told.
+        view: Looks up the dead-letter topics, and names the cluster with which the
+            policy's attempts share their limits. Default: no look-up, no attempts.
+
+    Attributes:
+        machine: The state machine.
+    """
+
+    def __init__(
+        self, shell: Shell, wish: Wish, view: ClusterView | None = None
+    ) -> None:
+        self._shell = shell
+        self._cache = wish.cache
+        self._letter_topics = shared = None
+        if view is not None:
+            self._letter_topics = LetterTopics(
+                wish.policy, view.settings, shell.errors.make, wish.cache.declared
+            )
+            shared = shared_by(wish.policy, shell.traits, view.settings)
+        self.machine = DeliveryMachine(
+            shell.traits,
+            wish.policy,
+            shell.errors,
+            size_alone=shell.size_alone,
+            facts=wish.cache.get,
+            shared=shared,
+        )
+        self._waiting_sends = 0
+        self._why_not_replaced: BaseException | None = None
+
+    def is_held(self, topic: str) -> bool:
+        """Return whether the sends of a topic are held."""
+        holds = self.machine.holds
+        return None in holds or topic in holds
+
+    def _is_lost(self, *, has_asked: bool) -> bool:
+        """Return whether a send that waits must ask for a successor of the client.
+
+        Raises:
+            KafkaGuardError: It has asked, and no successor could be built.
+        """
+        lost = self.machine.lost
+        if lost is not None and has_asked:
+            raise told.without_successor(self._shell.errors, lost)
+        return lost is not None
+
+    def _still_held(self, topic: str, limit: Limit) -> KafkaGuardError:
+        is_client_replaced = None in self.machine.holds
+        return told.still_held(
+            self._shell.errors,
+            None if is_client_replaced else topic,
+            limit,
+            self._why_not_replaced,
+        )
+
+    def _not_replaced(self, error: BaseException) -> Sequence[Command]:
+        self._why_not_replaced = error
+        return self.machine.not_replaced(
+            error,
+            time.monotonic(),
+            may_pass=self._shell.may_pass(error),
+            awaited=self._waiting_sends > 0,
+        )

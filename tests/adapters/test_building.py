@@ -1,0 +1,57 @@
+"""How the guard builds a client again."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaguard import errors, load_policy
+from kafkaguard_adapters.building import Builder, Wish
+from kafkaguard_adapters.kafka_python.errors import errors as client_errors
+
+POLICY = load_policy("default")
+
+
+class Client:
+    """A client that keeps what it was built with."""
+
+    def __init__(self, *args, **settings):
+        self.args, self.settings = args, settings
+
+
+def builder(settings=None, **wish):
+    """Make a builder for a client whose settings were read, or not."""
+    return Builder(Wish(POLICY, **wish), Client(), settings, client_errors.make)
+
+
+@pytest.mark.parametrize(
+    ("config", "args", "settings"),
+    [
+        (None, (), {}),
+        ({}, (), {}),
+        ({"client_id": "a"}, (), {"client_id": "a"}),
+        ({"client.id": "a"}, ({"client.id": "a"},), {}),
+    ],
+)
+def test_a_factory_is_called_as_at_first(config, args, settings):
+    """With keywords, or with one dict where names have dots; what was read is unused."""
+    one = builder({"acks": 1}, factory=Client, config=config)
+    built = one.build()
+    assert (args, settings) == (built.args, built.settings)
+    assert one.was_given
+    assert one.can_build
+
+
+def test_without_a_factory_the_settings_that_were_read_are_used():
+    """The caller's ``config`` is not: it may leave settings out."""
+    one = builder({"acks": 1}, config={"client_id": "a"})
+    assert one.build().settings == {"acks": 1}
+    assert not one.was_given
+
+
+def test_a_client_that_cannot_be_built_says_what_to_do():
+    """Its class has an ``__init__`` of its own, or does not show its settings."""
+    one = builder()
+    assert not one.can_build
+    with pytest.raises(errors.ClientClosedError, match=r"guard\(factory=") as caught:
+        one.build()
+    assert "Client has its own __init__" in str(caught.value)
