@@ -97,7 +97,13 @@ def load_script() -> Callable[[str], ModuleType]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark_archive() -> None:
+    """Have Java start fast in tests that start a Spark of their own."""
+    quick_spark.use_archive()
+
+
+@pytest.fixture(scope="session")
+def spark(spark_archive: None) -> Iterator[SparkSession]:
     """One Spark with four attempts at each task; tests share the xdist group spark."""
     from kafkaguard.cli.spark_session import connector, spark_session
 

@@ -7,6 +7,8 @@ It is the same Spark, without two things that pay off in long jobs only:
   the zip, workers import the installed PySpark.
 - Java's optimizing compiler and its parallel garbage collector take more time than they
   save.
+
+And Java reads Spark's classes from an archive, as it does for brokers.
 """
 
 from __future__ import annotations
@@ -14,11 +16,25 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import subprocess
+import sys
 from pathlib import Path
 
+from kafkaguard.testing import StartError, java
+from kafkaguard.testing.cluster.archive import with_archive
 from kafkaguard.testing.cluster.cache import cache_folder
+from kafkaguard.testing.cluster.runtime import Runtime
 
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+#: A job with a shuffle and Python workers, whose classes are recorded.
+_JOB = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+df = spark.createDataFrame([("k", 1)], "key string, value long").repartition(2, "key")
+df.mapInArrow(lambda batches: batches, df.schema).collect()
+spark.stop()
+"""
+_JOB_S = 300
 
 
 def set_up() -> None:
@@ -27,8 +43,35 @@ def set_up() -> None:
     if pyspark is None or "SPARK_HOME" in os.environ:
         return
     os.environ["SPARK_HOME"] = str(_home(Path(pyspark.origin).parent))
-    executors = f'"-Dspark.executor.extraJavaOptions={_JAVA_OPTIONS}"'
-    os.environ["SPARK_SUBMIT_OPTS"] = f"{_JAVA_OPTIONS} {executors}"
+    _set_options()
+
+
+def use_archive() -> None:
+    """Let Java read Spark's classes from an archive, which is recorded on first use."""
+    if home := os.environ.get("SPARK_HOME"):
+        runtime = Runtime(java(), (Path(home) / "jars",))
+        _set_options(*with_archive(runtime, _run_once).options)
+
+
+def _run_once(runtime: Runtime) -> None:
+    _set_options(*runtime.options)
+    done = subprocess.run(
+        [sys.executable, "-c", _JOB],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=_JOB_S,
+        check=False,
+    )
+    if done.returncode:
+        raise StartError(done.stderr)
+
+
+def _set_options(*more: str) -> None:
+    """Set the options of Java for drivers, and with them for executors."""
+    options = " ".join((*_JAVA_OPTIONS, *more))
+    executors = f'"-Dspark.executor.extraJavaOptions={options}"'
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{options} {executors}"
 
 
 def _home(installed: Path) -> Path:

@@ -306,6 +306,18 @@ class TestAiokafkaTransactions(TransactionsContract):
 
     client_error = aiokafka_errors.KafkaError
 
+    def lose_topic(self, writer, cluster, faults):
+        """A record sent before the client sees the end of its connection is in doubt."""
+        lost = super().lose_topic(writer, cluster, faults)
+        connections = writer.guarded.client.client._conns
+
+        async def is_seen():
+            while any(each.connected() for each in connections.values()):  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.01)
+
+        writer._loop.run(is_seen())
+        return lost
+
     @contextmanager
     def open_transactional(
         self, servers, name, *, topics=None, policy="default", timeout=60.0

@@ -94,7 +94,7 @@ def test_b75_a_queue_that_stays_full_is_told_in_time(kafka_topic, kafka_faults):
 
 
 def test_a_record_without_metadata_is_sent_again_as_the_policy_says(
-    kafka_cluster, kafka_topic, kafka_faults
+    kafka_cluster, kafka_faults
 ):
     """It was in no partition's queue, so it was certainly not sent."""
     events = []
@@ -108,6 +108,7 @@ def test_a_record_without_metadata_is_sent_again_as_the_policy_says(
     options = {"policy": PATIENT, "on_event": events.append}
     with guard(factory=Producer, config=config, **options) as producer:
         producer.list_topics(timeout=30)
+        kafka_topic = kafka_cluster.create_topic()  # so the client knows nothing of it
         with kafka_faults.without(0):
             for value in (b"0", b"1"):
                 producer.produce(kafka_topic, value, b"k")
@@ -235,3 +236,24 @@ def test_callbacks_for_errors_only_are_called_for_errors_only(kafka_cluster):
         report = producer.report()
     assert (report.delivered, report.failed) == (1, 1)
     assert told == [TOO_LARGE]
+
+
+def test_close_in_a_callback_is_refused_at_once(kafka_cluster, kafka_topic):
+    """It would wait for the poll that runs the callback."""
+    config = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    config |= {"enable.idempotence": True}
+    with guard(factory=Producer, config=config) as producer:
+        raised = []
+
+        def close(error, message):
+            with pytest.raises(
+                errors.ClientStateError, match="in a callback"
+            ) as caught:
+                producer.close()
+            raised.append(caught.value)
+
+        producer.produce(kafka_topic, b"v", on_delivery=close)
+        assert producer.flush(60) == 0
+        assert len(raised) == 1
+        producer.produce(kafka_topic, b"w")
+        assert producer.flush(60) == 0

@@ -411,7 +411,7 @@ class ProducerContract:
             guilty = {**guilty, "timestamp_ms": now + guilty["timestamp_ms"]}
         mates = [{"value": b"%d" % n, "key": b"k%d" % (n % 7)} for n in range(24)]
         servers = kafka_cluster.bootstrap_servers
-        with self.open(servers, topics=stale, linger=0.5) as writer:  # one batch
+        with self.open(servers, topics=stale, linger=1.0) as writer:  # one batch
             batch = [*mates[:17], guilty, *mates[17:]]
             handles = writer.send_all(topic, batch)
             ends = writer.outcomes(handles)
