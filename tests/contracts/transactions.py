@@ -24,10 +24,18 @@ class TransactionsContract:
         """Return a context manager of a `Writer` that is not initialised yet.
 
         Its `transactional.id` is `id-` and the name; after `timeout` seconds the
-        coordinator aborts a transaction by itself. It is closed at the end. An error of this close is ignored if the test has
-        already closed the writer or has left a transaction open.
+        coordinator aborts a transaction by itself. It is closed at the end. An error of
+        this close is ignored if the test has already closed the writer or has left a
+        transaction open.
         """
         raise NotImplementedError
+
+    def commit_with_successor(self, servers, name):
+        """Commit one record with a new producer that takes over the id of a writer."""
+        with self.open_transactional(servers, name) as successor:
+            successor.init()
+            with successor.transaction():
+                successor.forget(name, b"seen", b"k")
 
     def test_a_block_is_committed(self, kafka_cluster, kafka_topic):
         """Two after another; readers of committed records see both."""
@@ -156,13 +164,9 @@ class TransactionsContract:
                     lambda: until(lambda: is_aborted(kafka_cluster, kafka_topic), 60),
                 )
             assert isinstance(caught.value, self.client_error)
-            print(caught.value, caught.value.verdict, kafka_faults.requests("EndTxn"))
             assert "transaction.timeout" in str(caught.value).replace("_", ".")
             assert caught.value.verdict.action is Action.FENCED
-        with self.open_transactional(servers, kafka_topic) as successor:
-            successor.init()
-            with successor.transaction():
-                successor.forget(kafka_topic, b"seen", b"k")
+        self.commit_with_successor(servers, kafka_topic)
         assert committed(kafka_cluster, kafka_topic) == [b"seen"]
 
     def test_an_abort_that_fails_for_good_says_recreate(
@@ -184,10 +188,7 @@ class TransactionsContract:
                 writer.close(5)
             assert closed.value.verdict.action is Action.RECREATE
             fault.remove()
-        with self.open_transactional(servers, kafka_topic) as successor:
-            successor.init()
-            with successor.transaction():
-                successor.forget(kafka_topic, b"seen", b"k")
+        self.commit_with_successor(servers, kafka_topic)
         assert committed(kafka_cluster, kafka_topic) == [b"seen"]
 
     def test_a_transaction_that_is_open_at_close_is_aborted_and_told(
@@ -203,10 +204,7 @@ class TransactionsContract:
             with pytest.raises(errors.ClientStateError, match="was aborted") as caught:
                 writer.close(10)
             assert caught.value.verdict.action is Action.ABORT
-        with self.open_transactional(servers, kafka_topic) as successor:
-            successor.init()
-            with successor.transaction():
-                successor.forget(kafka_topic, b"seen", b"k")
+        self.commit_with_successor(servers, kafka_topic)
         assert committed(kafka_cluster, kafka_topic) == [b"seen"]
 
     def test_policies_that_set_records_aside_are_refused(self, kafka_cluster):
