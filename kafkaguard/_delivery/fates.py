@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.books import Books
     from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.facts import Batch, Traits
-    from kafkaguard._delivery.limits import Limits
     from kafkaguard._delivery.records import Ending
     from kafkaguard._delivery.shell import ClientErrors, Policy
+    from kafkaguard._delivery.size_limits import SizeLimits
     from kafkaguard._retries.events import Event
     from kafkaguard._retries.machine import InDoubt, OnReject, Ruling, Step
 
@@ -52,7 +52,7 @@ class Fates:
         policy: The policy.
         errors: Makes the client's errors.
         books: Counts the outcomes.
-        limits: The size limits of topics.
+        size_limits: The size limits of topics.
         emit: Gives a command to the driver.
         hold: Lets a record wait for its topic's next round. Its optional second
             argument is the earliest time of that round.
@@ -73,7 +73,7 @@ class Fates:
         policy: Policy,
         errors: ClientErrors,
         books: Books,
-        limits: Limits,
+        size_limits: SizeLimits,
         *,
         emit: Callable[[Command], None],
         hold: Callable[..., None],
@@ -86,7 +86,7 @@ class Fates:
         self._policy = policy
         self._errors = errors
         self._books = books
-        self._limits = limits
+        self._size_limits = size_limits
         self._emit = emit
         self._hold = hold
         self._shorten = shorten
@@ -183,13 +183,13 @@ class Fates:
     def ask_size(self, record: Record) -> None:
         """Let a record wait until its topic's limit is known."""
         self.happens(record, RecordEvent.ASK_SIZE)
-        self.ask_limit(record.place.topic)
+        self.ask_size_limit(record.place.topic)
 
-    def ask_limit(self, topic: str) -> None:
+    def ask_size_limit(self, topic: str) -> None:
         """Request a topic's limit, unless it is being looked up."""
-        if topic not in self._limits.asked:
-            self._limits.asked.add(topic)
-            self._emit(commands.AskLimit(topic))
+        if topic not in self._size_limits.asked:
+            self._size_limits.asked.add(topic)
+            self._emit(commands.AskSizeLimit(topic))
 
     def end(self, record: Record, error: KafkaGuardError, now: float) -> None:
         """End a record that is not sent again: fail, dead-letter or drop it."""
@@ -279,7 +279,7 @@ class Fates:
             None, None, self._letters, Place(topic), due, record.raw, origin=record
         )
         self.take_in(letter)
-        if self._limits.is_known(topic, now):
+        if self._size_limits.is_known(topic, now):
             self.seal(letter)
         else:
             self.ask_size(letter)
@@ -308,7 +308,7 @@ class Fates:
                 record.raw,
                 record.error,
                 topic=topic,
-                limit=self._room(topic, record.error),
+                size_limit=self._room(topic, record.error),
                 errors=self._errors,
                 partition=record.place.partition,
                 reason=record.reason,
@@ -326,7 +326,7 @@ class Fates:
         If the client compresses batches, the topic's limit counts only for records that
         were too large, because other letters may fit when they are compressed.
         """
-        most, client = self._limits.most(topic), self._traits.largest_request
+        most, client = self._size_limits.most(topic), self._traits.largest_request
         if self._traits.compresses and error.code != MESSAGE_TOO_LARGE:
             most = None
         known = [limit for limit in (most, client) if limit is not None]

@@ -30,11 +30,11 @@ from kafkaguard._delivery.judging import (
     is_null_key_refusal,
     is_too_large,
 )
-from kafkaguard._delivery.limits import Limits
 from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.records import Record, Work
 from kafkaguard._delivery.rescue import SETTLE_S
 from kafkaguard._delivery.rounds import Rounds
+from kafkaguard._delivery.size_limits import SizeLimits
 from kafkaguard._delivery.table import (
     ClientEvent,
     ClientState,
@@ -102,7 +102,7 @@ class DeliveryMachine:
         self._judge = Judge(traits, errors)
         self._lines = Lines()
         self._books = Books()
-        self._limits = Limits(size_alone)
+        self._size_limits = SizeLimits(size_alone)
         self._client = ClientLife()
         self._attempts = Attempts(traits, shared, self._tell)
         self._rounds = Rounds(
@@ -110,7 +110,7 @@ class DeliveryMachine:
             errors,
             self._judge,
             self._lines,
-            self._limits,
+            self._size_limits,
             self._client,
             self._attempts,
             self._emit,
@@ -120,7 +120,7 @@ class DeliveryMachine:
             policy,
             errors,
             self._books,
-            self._limits,
+            self._size_limits,
             emit=self._emit,
             hold=self._rounds.add,
             shorten=self._shorten,
@@ -308,7 +308,7 @@ class DeliveryMachine:
         topic = record.place.topic
         fits = None
         if refusal.blame == "unknown":
-            fits = self._limits.fits(topic, record.raw)
+            fits = self._size_limits.fits(topic, record.raw)
         return Known(
             record.place, batch.count, record.is_alone, self._facts(topic), fits
         )
@@ -346,7 +346,7 @@ class DeliveryMachine:
         if self._may_go_again(record, judgement, now):
             record.is_suspect = record.resent > 0 and not is_mate
             self._fates.send_again(record)
-        elif self._lacks_limit(record, error):
+        elif self._lacks_size_limit(record, error):
             self._fates.ask_size(record)
         elif judgement.unsent and record.due <= now:
             self._fates.end(record, self._judge.not_in_time(error), now)
@@ -377,7 +377,7 @@ class DeliveryMachine:
             return True
         return judgement.innocent and not record.is_alone
 
-    def _lacks_limit(self, record: Record, error: KafkaGuardError) -> bool:
+    def _lacks_size_limit(self, record: Record, error: KafkaGuardError) -> bool:
         """Return whether the topic's limit is needed for the text of the error."""
         is_too_large = error.code == MESSAGE_TOO_LARGE
         if not is_too_large or error.verdict.written != "no" or record.is_letter:
@@ -658,9 +658,9 @@ class DeliveryMachine:
         elif not self._tries_again(record, self._judge.not_taken(why, record), now):
             self._fates.not_sent_again(record, why, now)
 
-    def limit(self, topic: str, most: int | None, now: float) -> Sequence[Command]:
-        """Reply to AskLimit: the topic's largest batch in bytes; None if unknown."""
-        self._limits.told(topic, most, now)
+    def size_limit(self, topic: str, most: int | None, now: float) -> Sequence[Command]:
+        """Reply to AskSizeLimit: the topic's largest batch in bytes; None: unknown."""
+        self._size_limits.told(topic, most, now)
         for record in list(self._fates.open):
             if record.state is RecordState.SIZING and record.place.topic == topic:
                 if record.is_letter:
@@ -672,7 +672,7 @@ class DeliveryMachine:
     def _too_large(self, record: Record, now: float) -> None:
         error, topic = record.error, record.place.topic
         assert error is not None
-        error.summary = self._limits.describe(topic, record.raw)
+        error.summary = self._size_limits.describe(topic, record.raw)
         self._fates.end(record, error, now)
 
     # --- time and the end -------------------------------------------------------------

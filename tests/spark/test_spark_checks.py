@@ -17,8 +17,8 @@ from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor.arrow import Columns
 from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
-from kafkaguard_adapters.spark.executor.limits import exceeded
 from kafkaguard_adapters.spark.executor.row_check import RowCheck
+from kafkaguard_adapters.spark.executor.size_limits import exceeded
 from kafkaguard_adapters.spark.executor.window import raw_of
 from kafkaguard_adapters.spark.marker import TaskFailedError, as_text
 from kafkaguard_adapters.spark.settings import make_settings
@@ -147,7 +147,9 @@ def test_header_name_with_a_nul_is_refused_and_shown_in_the_dead_letter():
     error = refusal(Reason.NUL_IN_HEADER, "t")
     assert error_from(RuntimeError(as_text(error))).verdict is error.verdict
     record = raw_of(columns.record(2))
-    letter = dead_letters.letter(record, error, topic="d", limit=9999, errors=errors)
+    letter = dead_letters.letter(
+        record, error, topic="d", size_limit=9999, errors=errors
+    )
     assert letter.headers[:2] == [("a", b"1"), ("b\N{SYMBOL FOR NULL}c", b"2")]
 
 
@@ -164,7 +166,9 @@ def test_long_name_is_shown_in_part():
     error = refusal(Reason.UNKNOWN_TOPIC, "x" * 10**6)
     assert len(str(error)) < 1000
     record = Raw(b"k", b"v")
-    letter = dead_letters.letter(record, error, topic="dead", limit=1000, errors=errors)
+    letter = dead_letters.letter(
+        record, error, topic="dead", size_limit=1000, errors=errors
+    )
     assert dict(letter.headers)["kafkaguard.topic"] == b"x" * 249 + b"..."
 
 

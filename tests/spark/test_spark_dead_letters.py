@@ -20,7 +20,7 @@ def letter(record, limit):
     """Make the dead letter of a record that is too large."""
     error = refusal(Reason.TOO_LARGE, record.topic)
     return dead_letters.letter(
-        raw_of(record), error, topic="dead", limit=limit, errors=errors
+        raw_of(record), error, topic="dead", size_limit=limit, errors=errors
     )
 
 

@@ -233,7 +233,7 @@ def test_dead_letter_is_kept_whole_up_to_the_last_byte_that_its_topic_takes(
     record = Record(topic, b"k", b"x" * 4_000, [("own", b"1")])
     refused = refusal(Reason.TOO_LARGE, topic)
     letter = dead_letters.letter(
-        raw_of(record), refused, topic=dead_topic, limit=10**6, errors=errors
+        raw_of(record), refused, topic=dead_topic, size_limit=10**6, errors=errors
     )
     size = batch_size(letter.key, letter.value, letter.headers)
     value = "x" * (4_000 + 5_000 - size + beyond)

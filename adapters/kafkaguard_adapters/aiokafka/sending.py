@@ -35,7 +35,7 @@ from kafkaguard_adapters.aiokafka._private.producing import moving, reading
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.barrier import Limit
+from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.null_keys import is_disguise
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class Sending:
     async def _free(self, topic: str, within: float) -> float:
         """Wait until a topic is not held; return the seconds that are left."""
         if self.machine.holds and self.driver.is_held(topic):
-            return await self.driver.wait_for(topic, Limit(within, _SETTING))
+            return await self.driver.wait_for(topic, TimeLimit(within, _SETTING))
         return within
 
     async def _refusal(

@@ -421,7 +421,7 @@ class AIOKafkaShell(Heard):
         """Return the bytes of a batch with this record only, compressed."""
         return reading.size_alone(self.producer, raw)
 
-    async def ask_limit(self, topic: str) -> int | None:
+    async def ask_size_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         return await self._max_bytes(topic)
 

@@ -590,7 +590,7 @@ class ConfluentShell(Heard):
             return None
         return batch_size(raw.key, raw.value, raw.headers)
 
-    def ask_limit(self, topic: str) -> int | None:
+    def ask_size_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         return run(self._max_bytes(topic))
 

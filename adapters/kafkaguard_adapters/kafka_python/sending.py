@@ -23,7 +23,7 @@ from kafkaguard_adapters.kafka_python._private.reading import SendArguments
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import GuardedFuture
 from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.barrier import Limit
+from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.transaction_words import SEND
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 
 _new = object.__new__
-_LIMIT = 1 << 63
+_INT64 = 1 << 63
 #: Stands for a machine that holds the sends of every topic.
 _ALL_HELD: Any = SimpleNamespace(holds={None})
 
@@ -71,7 +71,7 @@ class Sending:
     machine: DeliveryMachine
     null_keys: NullKeyCheck
     transactions: Transactions
-    wait: Callable[[str, Limit], object]
+    wait: Callable[[str, TimeLimit], object]
 
     def __init__(self, harmless: set[str]) -> None:
         self.harmless = harmless
@@ -185,7 +185,7 @@ class Sending:
     def follow(self, producer: Any) -> None:
         """Do nothing: ``send`` checks the records of a new client here."""
 
-    def hold_all(self, wait: Callable[[str, Limit], object]) -> None:
+    def hold_all(self, wait: Callable[[str, TimeLimit], object]) -> None:
         """Hold all sends, in a forked child that has no producer yet."""
         self.machine, self.wait = _ALL_HELD, wait
 
@@ -195,7 +195,7 @@ class Sending:
         """Block a send until its topic is no longer held."""
         while self._is_held(topic):
             self.under_way[me] = None
-            self.wait(topic, self._limit(timeout))
+            self.wait(topic, self._time_limit(timeout))
             self.under_way[me] = topic
             if self.driver.is_own_thread():
                 return
@@ -204,9 +204,11 @@ class Sending:
         holds = self.machine.holds  # in a forked child, the machine may be replaced
         return None in holds or topic in holds
 
-    def _limit(self, timeout: float | None) -> Limit:
-        most = Limit(self.shell.producer.config["max_block_ms"] / 1000, "max_block_ms")
-        return most if timeout is None else min(most, Limit(timeout, "timeout"))
+    def _time_limit(self, timeout: float | None) -> TimeLimit:
+        most = TimeLimit(
+            self.shell.producer.config["max_block_ms"] / 1000, "max_block_ms"
+        )
+        return most if timeout is None else min(most, TimeLimit(timeout, "timeout"))
 
     def _await_topic(self, topic: str, partition: int | None, timeout: float) -> float:
         """Wait until the topic is not held and its metadata is known.
@@ -220,7 +222,7 @@ class Sending:
         told.check_timeout("send", timeout)
         end = time.monotonic() + timeout
         if self._is_held(topic):
-            self.wait(topic, self._limit(timeout))
+            self.wait(topic, self._time_limit(timeout))
         producer = self.shell.producer
         if not isinstance(topic, str) or reading.is_closed(producer):
             return timeout  # the client raises its own error at once
@@ -385,7 +387,7 @@ class Sending:
         else:
             why = f"the brokers do not know topic {topic}"
             verdict = classify(3, api="Produce", phase="enqueue")
-        return f"nothing was sent within {self._limit(timeout)}: {why}", verdict
+        return f"nothing was sent within {self._time_limit(timeout)}: {why}", verdict
 
 
 def _check_timestamp(timestamp_ms: Any) -> None:
@@ -394,7 +396,7 @@ def _check_timestamp(timestamp_ms: Any) -> None:
     Raises:
         ValueError: The timestamp does not fit into 64 bits.
     """
-    if isinstance(timestamp_ms, int) and not -_LIMIT <= timestamp_ms < _LIMIT:
+    if isinstance(timestamp_ms, int) and not -_INT64 <= timestamp_ms < _INT64:
         raise ValueError(
             "send(timestamp_ms): milliseconds since 1970, in 64 bits; not "
             f"{timestamp_ms}. Nothing was sent"

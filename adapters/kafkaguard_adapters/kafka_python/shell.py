@@ -470,7 +470,7 @@ class KafkaPythonShell(Heard):
         """Return the size in bytes of a batch with this record only, compressed."""
         return reading.size_alone(self.producer, raw)
 
-    def ask_limit(self, topic: str) -> int | None:
+    def ask_size_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is not available within 3 s."""
         return run(self._max_bytes(topic))
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_adapters.producing.barrier import Barrier, Limit
+    from kafkaguard_adapters.producing.barrier import Barrier, TimeLimit
     from kafkaguard_adapters.producing.orders import Order
 
 #: Seconds to wait for running sends, before records of their topic are sent again.
@@ -171,7 +171,7 @@ class ThreadDriver(DriverBase):
         match command:
             case c.SendNow() | c.GiveUp() | c.TakeBack():
                 return self._quick
-            case c.HoldSends(topic) | c.AskLimit(topic) | c.Send(topic):
+            case c.HoldSends(topic) | c.AskSizeLimit(topic) | c.Send(topic):
                 return self._lane(topic)
         return self._lane(None)
 
@@ -272,7 +272,7 @@ class ThreadDriver(DriverBase):
             lane.is_mine for lane in (self._quick, *self._lanes.copy().values())
         )
 
-    def wait_for(self, topic: str, limit: Limit) -> None:
+    def wait_for(self, topic: str, limit: TimeLimit) -> None:
         """Block a send until its topic is no longer held.
 
         Args:

@@ -67,10 +67,10 @@ def order_of(  # noqa: PLR0911 - one case for each command
             return Order(
                 partial(hands.hold, topic), lambda _, now: machine.held(topic, now)
             )
-        case c.AskLimit(topic):
+        case c.AskSizeLimit(topic):
             return Order(
-                partial(shell.ask_limit, topic),
-                lambda most, now: machine.limit(topic, most, now),
+                partial(shell.ask_size_limit, topic),
+                lambda most, now: machine.size_limit(topic, most, now),
             )
         case c.Send(topic, records):
             return Order(

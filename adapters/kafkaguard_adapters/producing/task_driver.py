@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_adapters.producing.barrier import Limit
+    from kafkaguard_adapters.producing.barrier import TimeLimit
 
 _log = logging.getLogger("kafkaguard.producer")
 #: Seconds that tasks have to end when the producer is closed.
@@ -224,7 +224,7 @@ class TaskDriver(DriverBase):
 
     # --- sends that wait --------------------------------------------------------------
 
-    async def wait_for(self, topic: str, limit: Limit) -> float:
+    async def wait_for(self, topic: str, limit: TimeLimit) -> float:
         """Wait with a send until its topic is no longer held.
 
         Args:

@@ -24,7 +24,7 @@ from kafkaguard_adapters.spark.driver.refused_columns import (
     refusals,
     strongest,
 )
-from kafkaguard_adapters.spark.executor.limits import Limit
+from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 from kafkaguard_adapters.spark.policy import on_reject, read_policy
 from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.settings import (
@@ -110,7 +110,7 @@ def guard_sink(
         )
     limits = []
     if max_record_bytes is not None:
-        limits.append(Limit(max_record_bytes, "max_record_bytes", "record"))
+        limits.append(SizeLimit(max_record_bytes, "max_record_bytes", "record"))
     needs_key = compacted and rules.null_key == "reject"
     refused = refusals(df.columns, compacted=needs_key, limits=limits)
     fates = _fates(refused, rules, topic)

@@ -14,8 +14,8 @@ from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.driver import TaskDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
-from kafkaguard_adapters.spark.executor.limits import exceeded
 from kafkaguard_adapters.spark.executor.sender import borrow
+from kafkaguard_adapters.spark.executor.size_limits import exceeded
 from kafkaguard_adapters.spark.verdicts import refusal
 
 if TYPE_CHECKING:

@@ -92,14 +92,14 @@ class TaskDriver:
         )
         return DeliveryMachine(
             traits,
-            self._unlimited,
+            self._without_letter_limit,
             errors,
             size_alone=_size_alone,
             facts=self._known.facts,
         )
 
     @cached_property
-    def _unlimited(self) -> RetryPolicy:
+    def _without_letter_limit(self) -> RetryPolicy:
         """The policy without its limit of dead letters.
 
         The machine does not see the delivered records, so they are counted here.
@@ -248,8 +248,8 @@ class TaskDriver:
                 return self._machine.held(topic, _NOW)
             case commands.Send(topic, records):
                 return self._send(topic, records)
-            case commands.AskLimit(topic):
-                return self._machine.limit(topic, self._limit(topic), _NOW)
+            case commands.AskSizeLimit(topic):
+                return self._machine.size_limit(topic, self._size_limit(topic), _NOW)
             case commands.ForgetFacts(topic):
                 self._known.look_again(topic)
             case commands.Settle(record):
@@ -274,7 +274,7 @@ class TaskDriver:
         out = self._machine.sent(topic, tokens, _NOW)
         return [*out, *self._ended(window)]
 
-    def _limit(self, topic: str) -> int | None:
+    def _size_limit(self, topic: str) -> int | None:
         if not self._known.takes_dead_letters(topic):
             self._known.look_again(topic)
         return self._known.max_message_bytes(topic)

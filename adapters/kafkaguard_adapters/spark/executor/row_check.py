@@ -17,7 +17,7 @@ from kafkaguard_adapters.spark.driver.refused_columns import (
     record_size,
 )
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
-from kafkaguard_adapters.spark.executor.limits import Sizes, exceeded
+from kafkaguard_adapters.spark.executor.size_limits import Sizes, exceeded
 from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.verdicts import refusal
 
