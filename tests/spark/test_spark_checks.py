@@ -22,7 +22,7 @@ from kafkaguard_adapters.spark.executor.size_limits import exceeded
 from kafkaguard_adapters.spark.executor.window import raw_of
 from kafkaguard_adapters.spark.marker import TaskFailedError, as_text
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
 
 IMPOSSIBLE = ["", ".", "..", "a b", "plain\0", "ü", "x" * 250, "a/b", "line\n"]
@@ -144,7 +144,7 @@ def test_header_name_with_a_nul_is_refused_and_shown_in_the_dead_letter():
         2: Reason.NUL_IN_HEADER,
         3: Reason.NAMELESS_HEADER,
     }
-    error = refusal(Reason.NUL_IN_HEADER, "t")
+    error = record_error(Reason.NUL_IN_HEADER, "t")
     assert error_from(RuntimeError(as_text(error))).verdict is error.verdict
     record = raw_of(columns.record(2))
     letter = dead_letters.letter(
@@ -163,7 +163,7 @@ def test_header_name_with_a_nul_fails_the_check_of_a_row():
 
 def test_long_name_is_shown_in_part():
     """The wrong column may hold whole documents; its dead letter must fit all the same."""
-    error = refusal(Reason.UNKNOWN_TOPIC, "x" * 10**6)
+    error = record_error(Reason.UNKNOWN_TOPIC, "x" * 10**6)
     assert len(str(error)) < 1000
     record = Raw(b"k", b"v")
     letter = dead_letters.letter(
@@ -182,7 +182,7 @@ def test_record_for_the_dead_letter_topic_is_refused():
         1: Reason.DEAD_LETTER_TOPIC,
         2: Reason.NULL_TOPIC,
     }
-    error = refusal(Reason.DEAD_LETTER_TOPIC, "dead")
+    error = record_error(Reason.DEAD_LETTER_TOPIC, "dead")
     assert error_from(RuntimeError(as_text(error))).verdict is error.verdict
     assert error.verdict.action is Action.REJECT
 

@@ -21,7 +21,7 @@ from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.window import Window, raw_of
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to, read, values, why
 
 COMPACTED = {"cleanup.policy": "compact"}
@@ -231,7 +231,7 @@ def test_dead_letter_is_kept_whole_up_to_the_last_byte_that_its_topic_takes(
     dead_topic = kafka_cluster.create_topic(config={"max.message.bytes": 5_000})
     settings = settings_for(kafka_cluster, topic, policy=letters_to(dead_topic))
     record = Record(topic, b"k", b"x" * 4_000, [("own", b"1")])
-    refused = refusal(Reason.TOO_LARGE, topic)
+    refused = record_error(Reason.TOO_LARGE, topic)
     letter = dead_letters.letter(
         raw_of(record), refused, topic=dead_topic, size_limit=10**6, errors=errors
     )

@@ -22,7 +22,7 @@ from kafkaguard_adapters.spark.executor.driver import TaskDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.window import overtaken
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
 
 UNKNOWN_TOPIC = KafkaError._UNKNOWN_TOPIC
@@ -214,7 +214,7 @@ def test_refused_records_are_dropped_where_the_policy_says_so():
     refused = [failure(e.InvalidTimestampError.code)]
     driver = driver_of(Sender(refused, refused), policy)
     driver.refused_at_once(
-        Record("t", None, b"v"), Reason.NULL_KEY, refusal(Reason.NULL_KEY, "t")
+        Record("t", None, b"v"), Reason.NULL_KEY, record_error(Reason.NULL_KEY, "t")
     )
     driver.settle(1, [window((b"k", b"v"))])
     assert driver.counts.dropped == {"NULL_KEY": 1, "INVALID_TIMESTAMP": 1}
@@ -225,9 +225,11 @@ def test_override_decides_reason_by_reason():
     override = {"when": {"error": "InvalidRecordKeyError"}, "on_reject": "drop"}
     driver = driver_of(Sender(), {"overrides": [override]})
     record = Record("t", None, b"v")
-    driver.refused_at_once(record, Reason.NULL_KEY, refusal(Reason.NULL_KEY, "t"))
+    driver.refused_at_once(record, Reason.NULL_KEY, record_error(Reason.NULL_KEY, "t"))
     with pytest.raises(e.MessageTooLargeError):
-        driver.refused_at_once(record, Reason.TOO_LARGE, refusal(Reason.TOO_LARGE, "t"))
+        driver.refused_at_once(
+            record, Reason.TOO_LARGE, record_error(Reason.TOO_LARGE, "t")
+        )
 
 
 def refuse(driver, count, between=0):
@@ -235,7 +237,9 @@ def refuse(driver, count, between=0):
     for _ in range(count):
         driver.on_their_way(between)
         record = Record("t", None, b"v")
-        driver.refused_at_once(record, Reason.NULL_KEY, refusal(Reason.NULL_KEY, "t"))
+        driver.refused_at_once(
+            record, Reason.NULL_KEY, record_error(Reason.NULL_KEY, "t")
+        )
 
 
 def test_limit_of_dead_letters_in_a_row():
@@ -262,7 +266,7 @@ def test_limit_of_the_share_of_dead_letters():
 def test_record_without_a_topic_has_no_dead_letter_named_after_it():
     """The placeholder needs a topic; the text says so."""
     driver = driver_of(Sender(), "spark-sink", topic=None)
-    error = refusal(Reason.NULL_TOPIC, None)
+    error = record_error(Reason.NULL_TOPIC, None)
     with pytest.raises(e.InvalidTopicError, match="and the record has none"):
         driver.refused_at_once(Record(None, b"k", b"v"), Reason.NULL_TOPIC, error)
 
@@ -318,7 +322,7 @@ def test_deadline_is_how_long_a_stream_waits():
 def test_settings_with_a_policy_that_was_used_pickle():
     """They go to the executors as text."""
     settings = settings_of({"overrides": [{"when": {"code": 10}, "on_reject": "drop"}]})
-    assert settings.on_reject(refusal(Reason.TOO_LARGE, "t")) == "drop"
+    assert settings.on_reject(record_error(Reason.TOO_LARGE, "t")) == "drop"
     again = pickle.loads(pickle.dumps(settings))
     assert again == settings
     assert again.policy == settings.policy

@@ -16,7 +16,7 @@ from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.window import Window
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
 
 INVALID_RECORD, TOO_LARGE, DENIED, TIMED_OUT = 87, 10, 29, -192
@@ -333,10 +333,10 @@ def test_a_record_that_is_sent_again_keeps_partition_headers_and_time(task):
 @pytest.mark.parametrize("reason", list(Reason))
 def test_each_reason_has_an_error_that_names_it_and_the_topic(reason):
     """The class, the text and the verdict are about the same."""
-    error = refusal(reason, "t")
+    error = record_error(reason, "t")
     assert (error.topic, error.api) == ("t", "Produce")
     assert error.summary.startswith(f"{reason}: ")
-    assert str(refusal(reason, "t", "said")) != str(error)
+    assert str(record_error(reason, "t", "said")) != str(error)
     assert error.verdict.action.value in {"REJECT", "CONFIGURE", "RETRY"}
 
 

@@ -259,7 +259,7 @@ class AIOKafkaShell(Heard):
         """Accept no more records, and send nothing more."""
         self.death = self.death or KafkaTimeoutError("it is stuck")
         self._in_use(self.producer)
-        moving.refuse(self.producer)
+        moving.shut_intake(self.producer)
         moving.silence(self.producer)
 
     async def hear_out(self, until: float) -> None:
@@ -276,7 +276,7 @@ class AIOKafkaShell(Heard):
         await self._stop(self.producer)
 
     async def _stop(self, producer: Any) -> None:
-        moving.refuse(producer)
+        moving.shut_intake(producer)
         await moving.end(producer, self._hooks[producer].requests, STOP_S)
         error = ProducerClosed("the producer was ended")
         for batch in self._open_of(producer):
@@ -491,13 +491,13 @@ class AIOKafkaShell(Heard):
 
     # --- the end ----------------------------------------------------------------------
 
-    def refuse_successors(self) -> None:
+    def stop_replacing(self) -> None:
         """Put no replacement producer in use any more."""
         self._is_closed = True
 
     async def close(self, within: float) -> None:
         """Stop the client within seconds; none of its tasks is left then."""
-        self.refuse_successors()
+        self.stop_replacing()
         producer = self.producer
         hooks = self._hooks[producer]
         try:

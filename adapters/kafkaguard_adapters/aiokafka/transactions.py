@@ -94,7 +94,7 @@ class Transactions:
         if self._shell.is_transactional and self._is_open:
             self._driver.machine.spoil_transaction(error)
 
-    def refusal_of(self, error: Exception, topic: str) -> KafkaGuardError:
+    def error_of(self, error: Exception, topic: str) -> KafkaGuardError:
         """Return the error for a record that the client did not accept."""
         producer = self._shell.producer
         cause = self._cause()

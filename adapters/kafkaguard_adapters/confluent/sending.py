@@ -218,7 +218,7 @@ class Sending:
         """
         topic, key, headers = record.topic, record.key, record.headers
         outside = self._driver.outside
-        error = self._null_keys.refusal(outside, topic, key, headers, serializer)
+        error = self._null_keys.error_of(outside, topic, key, headers, serializer)
         if error is not None:
             self._refused(error, record)
         return error is not None
@@ -298,8 +298,8 @@ class Sending:
         context: dict[str, Any] = {"phase": "enqueue", "idempotent": False}
         if shell.traits.transactional:
             context = {"transactional": True}
-        refusal = errors.translate(error, context=context, api="Produce", **place)
-        self._refused(refusal, record)
+        refused = errors.translate(error, context=context, api="Produce", **place)
+        self._refused(refused, record)
 
     def _wait_for_room(self, error: BufferError, record: Arguments) -> None:
         """Serve reports until the client accepts the record; callbacks are queued.

@@ -143,15 +143,15 @@ class Sending:
                 self._wait_while_held(me, topic, timeout)
             if (key is None or self.serializes) and topic not in self.harmless:
                 serializer = self.shell.producer.config["key_serializer"]
-                refusal = self.null_keys.refusal(
+                refused = self.null_keys.error_of(
                     self.driver.outside, topic, key, headers, serializer, timeout
                 )
-                if refusal is not None:
-                    self.transactions.refused_at_once(refusal)
+                if refused is not None:
+                    self.transactions.refused_at_once(refused)
                     record = SendArguments(
                         topic, value, key, headers, partition, timestamp_ms
                     )
-                    return self._refused(refusal, record)
+                    return self._refused(refused, record)
             producer = self.shell.producer
             try:
                 if headers is None:  # omitted, because instrumentation adds its own
@@ -229,7 +229,7 @@ class Sending:
         try:
             moving.wait_for_topic(producer, topic, end - time.monotonic())
         except KafkaTimeoutError as error:
-            raise self.refusal_of(error, topic, partition, timeout=timeout) from error
+            raise self.error_of(error, topic, partition, timeout=timeout) from error
         except (KafkaError, RuntimeError):  # send will raise the same, or solve it
             pass
         return max(0.0, end - time.monotonic())
@@ -294,8 +294,8 @@ class Sending:
         if is_dying and self._is_replaced(producer):  # by another thread, just now
             return self.send(*record, timeout=timeout)
         if isinstance(error, KafkaError):
-            refusal = self.refusal_of(error, record.topic, record.partition)
-            return self._refused(refusal, record)
+            refused = self.error_of(error, record.topic, record.partition)
+            return self._refused(refused, record)
         if isinstance(error, PartitionNotThereError):
             self.transactions.refused_at_once(error)
             return self._refused(error, record)
@@ -333,10 +333,10 @@ class Sending:
         if isinstance(error, PartitionNotThereError):
             return error
         if isinstance(error, KafkaError):
-            return self.refusal_of(error, topic)
+            return self.error_of(error, topic)
         return told.not_taken(errors, error, topic)
 
-    def refusal_of(
+    def error_of(
         self,
         error: KafkaError,
         topic: str,
@@ -360,7 +360,7 @@ class Sending:
             context = {"transactional": True}
         why, verdict = self._why_blocked(error, topic, timeout)
         known = {} if verdict is None else {"verdict": verdict}
-        refusal = errors.translate(
+        refused = errors.translate(
             error,
             message=why,
             context=context,
@@ -369,8 +369,8 @@ class Sending:
             partition=partition,
             **known,
         )
-        self.transactions.refused_at_once(refusal)
-        return refusal
+        self.transactions.refused_at_once(refused)
+        return refused
 
     def _why_blocked(
         self, error: KafkaError, topic: str, timeout: float | None

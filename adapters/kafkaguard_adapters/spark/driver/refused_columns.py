@@ -36,7 +36,7 @@ class Refused(NamedTuple):
     size: Column | None = None
 
 
-def refusals(
+def refused_columns(
     columns: Sequence[str],
     *,
     compacted: bool,

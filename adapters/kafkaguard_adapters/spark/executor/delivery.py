@@ -16,7 +16,7 @@ from kafkaguard_adapters.spark.executor.driver import TaskDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.sender import borrow
 from kafkaguard_adapters.spark.executor.size_limits import exceeded
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,15 +106,15 @@ class Delivery:
             self._driver.on_their_way(row - before - 1)
             before = row
             record, reason = columns.record(row), refused[row]
-            error = self._refusal(record, reason)
+            error = self._error_of(record, reason)
             self._driver.refused_at_once(record, reason, error)
         self._driver.on_their_way(len(columns) - before - 1)
 
-    def _refusal(self, record: Record, reason: Reason) -> KafkaGuardError:
+    def _error_of(self, record: Record, reason: Reason) -> KafkaGuardError:
         said = None
         if reason is Reason.TOO_LARGE and record.topic is not None:
             said = exceeded(self._known.limits(record.topic), record.sizes)
-        return refusal(reason, record.topic, said)
+        return record_error(reason, record.topic, said)
 
     def settle(self) -> None:
         """Wait for the outcome of every record that was sent, and handle failures.
