@@ -1,4 +1,4 @@
-"""What happens to a failed record: held, dead-lettered, dropped, or settled."""
+"""What happens to a failed record: queued, dead-lettered, dropped, or settled."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Fates:
         books: Counts the outcomes.
         size_limits: The size limits of topics.
         emit: Gives a command to the driver.
-        hold: Lets a record wait for its topic's next round. Its optional second
+        queue: Lets a record wait for its topic's next round. Its optional second
             argument is the earliest time of that round.
         shorten: Called with a batch whose records are all settled.
 
@@ -76,7 +76,7 @@ class Fates:
         size_limits: SizeLimits,
         *,
         emit: Callable[[Command], None],
-        hold: Callable[..., None],
+        queue: Callable[..., None],
         shorten: Callable[[Batch], None],
     ) -> None:
         self.open: dict[Record, None] = {}
@@ -88,7 +88,7 @@ class Fates:
         self._books = books
         self._size_limits = size_limits
         self._emit = emit
-        self._hold = hold
+        self._queue = queue
         self._shorten = shorten
         self._by_token: dict[Hashable, Record] = {}
         self._letters = 0
@@ -124,10 +124,10 @@ class Fates:
 
     def send_again(self, record: Record) -> None:
         """Let a record wait to be sent again in its topic's next round."""
-        self.happens(record, RecordEvent.HOLD)
+        self.happens(record, RecordEvent.QUEUE)
         topic = record.place.topic
         self.tell(RetryEvent, topic, number=2, wait=0.0, action=Action.RETRY)
-        self._hold(record)
+        self._queue(record)
 
     def try_again(self, record: Record, error: KafkaGuardError, now: float) -> bool:
         """Let a record wait for its next attempt, if the policy has one.
@@ -144,7 +144,7 @@ class Fates:
                 add_words(error, describe(step, record.attempts, self._policy.name))
             return False
         assert record.attempts is not None
-        self.happens(record, RecordEvent.HOLD)
+        self.happens(record, RecordEvent.QUEUE)
         topic = record.place.topic
         if ruling.action is Action.WAIT:
             self.tell(WaitEvent, topic, wait=step.wait)
@@ -152,7 +152,7 @@ class Fates:
             number = record.attempts.attempts + 1
             action = ruling.action
             self.tell(RetryEvent, topic, number=number, wait=step.wait, action=action)
-        self._hold(record, now + step.wait)
+        self._queue(record, now + step.wait)
         return True
 
     def _step(self, record: Record, error: KafkaGuardError, now: float) -> Step:
@@ -317,8 +317,8 @@ class Fates:
         except MessageTooLargeError as error:
             self._letter_failed(letter, error)
             return
-        self.happens(letter, RecordEvent.HOLD)
-        self._hold(letter)
+        self.happens(letter, RecordEvent.QUEUE)
+        self._queue(letter)
 
     def _room(self, topic: str, error: KafkaGuardError) -> int | None:
         """Return the size limit of a dead letter in bytes, or None.

@@ -4,9 +4,9 @@ The machine has no I/O, lock, clock, thread or client. A driver holds one lock a
 it, reports to it what the client reports (one method for each fact), and executes the
 commands that these methods return. The life of a refused batch::
 
-    failed()    each record is judged (`judging`) and settled, dead-lettered or held
+    failed()    each record is judged (`judging`) and settled, dead-lettered or queued
     held()      no send of the topic is running; the topic's open batches end
-    sent()      the held records were handed over in the old order (`rounds`)
+    sent()      the queued records were handed over in the old order (`rounds`)
     accepted()  they are settled as delivered, and the topic's sends are freed
 
 Times are monotonic seconds.
@@ -122,7 +122,7 @@ class DeliveryMachine:
             self._books,
             self._size_limits,
             emit=self._emit,
-            hold=self._rounds.add,
+            queue=self._rounds.add,
             shorten=self._shorten,
         )
         self._fates.attempts = self._attempts
@@ -576,14 +576,14 @@ class DeliveryMachine:
             now: The time.
         """
         for record in list(self._rounds.waiting()):
-            if record.state is RecordState.HELD:
+            if record.state is RecordState.QUEUED:
                 self._fates.not_sent_again(record, why, now)
         return self._go_on(now)
 
     def _lose_waiting(self, now: float) -> None:
         """End the records that wait for a successor, because there will be none."""
         for record in list(self._rounds.waiting()):
-            if record.state is RecordState.HELD:
+            if record.state is RecordState.QUEUED:
                 self._fates.not_sent_again(record, self._client.error, now)
         self._rounds.drop_all()
 

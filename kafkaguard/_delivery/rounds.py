@@ -303,7 +303,7 @@ class Rounds:
     def waiting(self) -> Iterator[Record]:
         """Iterate over the records that wait to be handed over."""
         for topic in self.topics.values():
-            yield from topic.held()
+            yield from topic.queued()
 
     def dues(self) -> Iterator[float]:
         """Iterate over the times at which ``tick`` has something to do."""
@@ -318,5 +318,5 @@ class Rounds:
     def expire_all(self, now: float) -> None:
         """End the waiting records whose time is over."""
         for record in [r for r in self.waiting() if r.due <= now]:
-            if record.state is RecordState.HELD:
+            if record.state is RecordState.QUEUED:
                 self.expire(record, now)
