@@ -55,7 +55,7 @@ class Lines:
         self.shorten(batch.place)
 
     def shorten(self, place: Place) -> None:
-        """Remove the settled batches at the front of a partition's line."""
+        """Remove the ended batches at the front of a partition's line."""
         line = self._lines[place]
         done = 0
         for batch in line:

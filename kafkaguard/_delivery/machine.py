@@ -32,7 +32,7 @@ from kafkaguard._delivery.judging import (
 )
 from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.records import Record, Work
-from kafkaguard._delivery.rescue import SETTLE_S
+from kafkaguard._delivery.rescue import DRAIN_S
 from kafkaguard._delivery.rounds import Rounds
 from kafkaguard._delivery.size_limits import SizeLimits
 from kafkaguard._delivery.table import (
@@ -621,7 +621,7 @@ class DeliveryMachine:
         """
         waiting = self._rounds.topics[topic]
         waiting.happens(TopicEvent.HANDED_OVER)
-        waiting.until = now + SETTLE_S
+        waiting.until = now + DRAIN_S
         waiting.away = 0
         for record, token in zip(waiting.group, handed, strict=True):
             if isinstance(token, BaseException):

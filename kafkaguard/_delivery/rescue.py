@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Record
 
 #: Seconds to wait for open batches to end before the next records are handed over.
-SETTLE_S = 5.0
-_HAS_DUE = frozenset({TopicState.SETTLING, TopicState.PAUSED, TopicState.WAITING})
+DRAIN_S = 5.0
+_HAS_DUE = frozenset({TopicState.DRAINING, TopicState.PAUSED, TopicState.WAITING})
 
 
 class Topic:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._delivery import commands
 from kafkaguard._delivery.judging import MESSAGE_TOO_LARGE
-from kafkaguard._delivery.rescue import SETTLE_S, Topic
+from kafkaguard._delivery.rescue import DRAIN_S, Topic
 from kafkaguard._delivery.size_limits import FRESH_S
 from kafkaguard._delivery.table import RecordEvent, RecordState, TopicEvent, TopicState
 
@@ -110,7 +110,7 @@ class Rounds:
         topic = self.topics.get(name)
         if topic is not None and topic.state is TopicState.HOLDING:
             topic.happens(TopicEvent.HELD)
-            topic.until = now + SETTLE_S
+            topic.until = now + DRAIN_S
             if not self._lines.is_quiet(name):
                 self._emit(commands.SendNow())
 
@@ -149,7 +149,7 @@ class Rounds:
         ):
             self.fates.ask_size_limit(topic.name)
             return False
-        if topic.state is TopicState.SETTLING:
+        if topic.state is TopicState.DRAINING:
             return self._lines.is_quiet(topic.name) or now >= topic.until
         if topic.state is TopicState.PAUSED:
             return now >= topic.not_before or topic.is_empty
@@ -283,7 +283,7 @@ class Rounds:
         for topic in self.topics.values():
             if topic.state is TopicState.STALLED:
                 topic.happens(TopicEvent.REPLACED)
-                topic.until = now + SETTLE_S
+                topic.until = now + DRAIN_S
 
     def abandon(self) -> None:
         """Free all topics for good; one in a hand-over after the driver's reply."""

@@ -55,7 +55,7 @@ class TopicState(StrEnum):
     """Nothing: sends are not held."""
     HOLDING = "HOLDING"
     """Calls of send that have begun; new ones wait from here to OPEN."""
-    SETTLING = "SETTLING"
+    DRAINING = "DRAINING"
     """Batches without an answer."""
     PAUSED = "PAUSED"
     """The wait of the policy, or the circuit breaker."""
@@ -176,10 +176,10 @@ TOPICS: Table[TopicState, TopicEvent] = Table(
         (_T.OPEN, _TE.TROUBLE): _T.HOLDING,
         # Dead letters at their first attempt need no hold: nothing can overtake them.
         (_T.OPEN, _TE.LETTERS): _T.SENDING,
-        (_T.HOLDING, _TE.HELD): _T.SETTLING,
-        (_T.SETTLING, _TE.PAUSE): _T.PAUSED,
-        (_T.SETTLING, _TE.SEND): _T.SENDING,
-        (_T.SETTLING, _TE.NOTHING_LEFT): _T.OPEN,
+        (_T.HOLDING, _TE.HELD): _T.DRAINING,
+        (_T.DRAINING, _TE.PAUSE): _T.PAUSED,
+        (_T.DRAINING, _TE.SEND): _T.SENDING,
+        (_T.DRAINING, _TE.NOTHING_LEFT): _T.OPEN,
         (_T.SENDING, _TE.HANDED_OVER): _T.WAITING,
         (_T.WAITING, _TE.PAUSE): _T.PAUSED,
         (_T.WAITING, _TE.SEND): _T.SENDING,
@@ -189,11 +189,11 @@ TOPICS: Table[TopicState, TopicEvent] = Table(
         # Only dead letters were sent, without a hold. A record that fails needs one.
         (_T.WAITING, _TE.TROUBLE): _T.HOLDING,
         (_T.HOLDING, _TE.DIED): _T.STALLED,
-        (_T.SETTLING, _TE.DIED): _T.STALLED,
+        (_T.DRAINING, _TE.DIED): _T.STALLED,
         (_T.PAUSED, _TE.DIED): _T.STALLED,
         (_T.WAITING, _TE.DIED): _T.STALLED,
         (_T.OPEN, _TE.DIED): _T.STALLED,
-        (_T.STALLED, _TE.REPLACED): _T.SETTLING,
+        (_T.STALLED, _TE.REPLACED): _T.DRAINING,
         (_T.STALLED, _TE.NOTHING_LEFT): _T.OPEN,
     },
 )

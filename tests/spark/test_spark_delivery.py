@@ -50,7 +50,7 @@ def deliver(settings, *batches, topics=None, window=100_000):
     with Delivery(settings, topics, window) as delivery:
         for each in batches:
             delivery.send(each)
-        delivery.settle()
+        delivery.end_window()
     counts = delivery.counts
     settled = counts.delivered + counts.dead_lettered.total() + counts.in_doubt.total()
     assert counts.read == settled

@@ -190,7 +190,7 @@ def test_records_that_were_not_written_are_sent_again_in_their_order():
     failed = [failure(UNKNOWN_TOPIC, *row) for row in rows]
     sender = Sender(failed[::-1], [failed[2]])
     driver = driver_of(sender, letters_to("d"))
-    driver.settle(3, [window(*rows)])
+    driver.end_window(3, [window(*rows)])
     assert sender.sent == [[b"1", b"2", b"3"], [b"3"]]
     assert (driver.counts.delivered, driver.counts.resent) == (3, 3)
 
@@ -201,7 +201,7 @@ def test_older_record_is_sent_after_a_newer_one_only_in_any_order(rescue):
     rows = [(b"a", b"1"), (b"a", b"2")]
     sender = Sender([failure(UNKNOWN_TOPIC, *rows[0])])
     driver = driver_of(sender, letters_to("d", rescue=rescue))
-    driver.settle(2, [window(*rows)])
+    driver.end_window(2, [window(*rows)])
     assert sender.sent == [[b"1"]]  # the record, or its dead letter
     letters = {} if rescue == "any_order" else {"SUPERSEDED": 1}
     assert driver.counts.dead_lettered == letters
@@ -216,7 +216,7 @@ def test_refused_records_are_dropped_where_the_policy_says_so():
     driver.refused_at_once(
         Record("t", None, b"v"), Reason.NULL_KEY, record_error(Reason.NULL_KEY, "t")
     )
-    driver.settle(1, [window((b"k", b"v"))])
+    driver.end_window(1, [window((b"k", b"v"))])
     assert driver.counts.dropped == {"NULL_KEY": 1, "INVALID_TIMESTAMP": 1}
 
 

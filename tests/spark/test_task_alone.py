@@ -142,7 +142,7 @@ class Task:
             self.counts = delivery.counts
             for rows in batches:
                 delivery.send(arrow(rows))
-            delivery.settle()
+            delivery.end_window()
         settled = self.counts.dead_lettered.total() + self.counts.in_doubt.total()
         assert self.counts.read == self.counts.delivered + settled
         return self.counts
@@ -324,7 +324,7 @@ def test_a_record_that_is_sent_again_keeps_partition_headers_and_time(task):
     }
     with Delivery(one._settings, one._believed) as delivery:
         delivery.send(arrow(rows, **more))
-        delivery.settle()
+        delivery.end_window()
     first, second = (r for r in one.sender.log if r.topic == "latest")
     assert first == Record("latest", b"k", b"1", [("h", b"1")], 2, 1_500)
     assert second == Record("latest", b"l", b"2", None, ANY_PARTITION, NOW)

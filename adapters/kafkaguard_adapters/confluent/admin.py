@@ -63,7 +63,7 @@ class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
         def done(theirs: Future[Any]) -> None:
             error = theirs.exception()
             if not isinstance(error, KafkaException):
-                _settle(ours, theirs)
+                _pass_on(ours, theirs)
                 return
             known = admin_calls.admin_error(errors, error, api)
             if asked is not None and admin_calls.finds_it_there(known):
@@ -84,7 +84,7 @@ class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
             future.set_exception(error)
 
 
-def _settle(ours: Future[Any], theirs: Future[Any]) -> None:
+def _pass_on(ours: Future[Any], theirs: Future[Any]) -> None:
     error = theirs.exception()
     if error is None:
         ours.set_result(theirs.result())

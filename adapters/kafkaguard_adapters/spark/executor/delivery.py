@@ -97,7 +97,7 @@ class Delivery:
         self._open_bytes += batch.nbytes
         full = self._open >= self._window or self._open_bytes >= WINDOW_BYTES
         if self._sender.has_failed or full:
-            self.settle()
+            self.end_window()
 
     def _refuse(self, columns: Columns, refused: Mapping[int, Reason]) -> None:
         """Give refused rows to the driver, and count the rows between them as sent."""
@@ -116,7 +116,7 @@ class Delivery:
             said = exceeded(self._known.limits(record.topic), record.sizes)
         return record_error(reason, record.topic, said)
 
-    def settle(self) -> None:
+    def end_window(self) -> None:
         """Wait for the outcome of every record that was sent, and handle failures.
 
         Raises:
@@ -125,4 +125,4 @@ class Delivery:
         self._sender.flush()
         sent, self._sent = self._sent, []
         opened, self._open, self._open_bytes = self._open, 0, 0
-        self._driver.settle(opened, sent)
+        self._driver.end_window(opened, sent)

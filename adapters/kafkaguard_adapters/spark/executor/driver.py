@@ -147,7 +147,7 @@ class TaskDriver:
             add_words(error, f"no dead letter was sent: {why}")
             raise error
 
-    def settle(self, count: int, sent: Sequence[Columns]) -> None:
+    def end_window(self, count: int, sent: Sequence[Columns]) -> None:
         """Handle the failures of a window until each record has its outcome.
 
         Args:
