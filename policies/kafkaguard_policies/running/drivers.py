@@ -96,9 +96,8 @@ class Driver(_Driver[T]):
 
     def attempt(self) -> None:
         """Run the pending repair, and then an attempt, if both are allowed."""
-        if (
-            self.step.repair is not None and not self._repaired()
-        ) or self._is_stopped():
+        repairs = self.step.repair is not None
+        if (repairs and not self._repaired()) or self._is_stopped():
             return
         try:
             self._result = self._called()
