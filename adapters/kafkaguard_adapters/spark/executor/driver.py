@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Record as Failed
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.executor.arrow import Columns
-    from kafkaguard_adapters.spark.executor.attempts import Failure
+    from kafkaguard_adapters.spark.executor.attempts import FailedRecord
     from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
     from kafkaguard_adapters.spark.executor.sender import Sender
     from kafkaguard_adapters.spark.settings import SinkSettings
@@ -165,7 +165,7 @@ class TaskDriver:
             self.counts.resent += len(failed) - len(left)
             failed = left
         self.counts.delivered += count - len(failed)
-        by_topic: defaultdict[str, list[Failure]] = defaultdict(list)
+        by_topic: defaultdict[str, list[FailedRecord]] = defaultdict(list)
         for error, record in failed:
             assert record.topic is not None
             by_topic[record.topic].append((error, record))
@@ -175,8 +175,8 @@ class TaskDriver:
         self._carry_out()
 
     def _tried_again(
-        self, failed: list[Failure], records: Sequence[Record]
-    ) -> list[Failure]:
+        self, failed: list[FailedRecord], records: Sequence[Record]
+    ) -> list[FailedRecord]:
         """Send records again that were not written and may succeed, as the policy says.
 
         Args:
@@ -190,9 +190,9 @@ class TaskDriver:
             KafkaGuardError: The policy allows no further attempt.
         """
         self._attempts.begin()
-        left: list[Failure] = []
+        left: list[FailedRecord] = []
         while any(self._attempts.may_pass(failure) for failure in failed):
-            late: list[Failure] = []
+            late: list[FailedRecord] = []
             if self._settings.policy.rescue != "any_order":
                 late, failed = overtaken(records, failed)
             again = [failure for failure in failed if self._attempts.may_pass(failure)]
@@ -213,7 +213,7 @@ class TaskDriver:
         self,
         topic: str,
         records: Iterable[Record],
-        failures: Sequence[Failure],
+        failures: Sequence[FailedRecord],
         tokens: Sequence[object] | None = None,
     ) -> Window:
         self._windows += 1
