@@ -14,7 +14,7 @@ from kafkaguard._delivery.judging import (
     may_be_set_aside,
     may_pass,
 )
-from kafkaguard._delivery.records import Outcome, Record
+from kafkaguard._delivery.records import Record, RecordOutcome
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard._delivery.table import RECORDS, RecordEvent, RecordState
 from kafkaguard._retries.events import (
@@ -232,7 +232,7 @@ class Fates:
             and ending == "in_doubt"
             and self.in_doubt(error) == "report"
         )
-        record.outcome = Outcome(ending, error, offset, seen=is_handled)
+        record.outcome = RecordOutcome(ending, error, offset, seen=is_handled)
         del self.open[record]
         batch = record.batch
         if batch is not None:

@@ -21,7 +21,7 @@ Ending = Literal["delivered", "failed", "in_doubt", "dead_lettered", "dropped"]
 
 
 @dataclass(slots=True, eq=False)
-class Outcome:
+class RecordOutcome:
     """The final outcome of a record.
 
     Attributes:
@@ -110,7 +110,7 @@ class Record:
         self.origin = origin
         self.state = RecordState.JUDGED
         self.error: KafkaGuardError | None = None
-        self.outcome: Outcome | None = None
+        self.outcome: RecordOutcome | None = None
         self.doubt: KafkaGuardError | None = None
         self.resent = 0
         self.attempts: Machine | None = None

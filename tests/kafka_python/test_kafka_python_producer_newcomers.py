@@ -18,7 +18,7 @@ from kafkaguard import Action, CallbackError, DeliveryFailed, errors, guard
 from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.facts import Place, Refusal, Traits
 from kafkaguard._delivery.judging import NOT_SENT, Judge, Known
-from kafkaguard._delivery.records import Outcome
+from kafkaguard._delivery.records import RecordOutcome
 from kafkaguard._delivery.report import MAX_ERRORS
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.policies import StackingWarning
@@ -123,7 +123,7 @@ def test_more_failures_than_are_kept_are_told_as_such():
     books = Books()
     for _ in range(MAX_ERRORS + 5):
         error = errors.ClientTimeoutError(topic="t", verdict=NOT_SENT)
-        books.settled(Outcome("failed", error))
+        books.settled(RecordOutcome("failed", error))
     text = DeliveryFailed.describe(books.report(0))
     assert "1000 x CLIENT_TIMEOUT on topic t: RETRY" in text
     assert "of the first 1000 that were not checked" in text

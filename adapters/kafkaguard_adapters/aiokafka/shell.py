@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from kafkaguard._delivery.facts import Batch, Raw
-    from kafkaguard._delivery.records import Outcome, Record
+    from kafkaguard._delivery.records import Record, RecordOutcome
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.building import Builder
 
@@ -121,7 +121,7 @@ class AIOKafkaShell(Heard):
         #: Tasks that give records to the client in spite of every hold.
         self._handing: set[Any] = set()
         #: Failed futures that the application may read before the next report.
-        self._unseen: list[tuple[asyncio.Future[Any], list[Outcome]]] = []
+        self._unseen: list[tuple[asyncio.Future[Any], list[RecordOutcome]]] = []
 
     @property
     def is_transactional(self) -> bool:
@@ -470,7 +470,7 @@ class AIOKafkaShell(Heard):
         if error is not None:
             self._note(whole.future, [o for o in outcomes if o.error is not None])
 
-    def _note(self, future: asyncio.Future[Any], outcomes: list[Outcome]) -> None:
+    def _note(self, future: asyncio.Future[Any], outcomes: list[RecordOutcome]) -> None:
         if all(outcome.seen for outcome in outcomes):
             moving.forgive(future)
         else:

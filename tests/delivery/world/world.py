@@ -48,7 +48,7 @@ class Told:
     """The outcome of a record that the application got.
 
     Attributes:
-        ending: The outcome in one word, as in ``Outcome``.
+        ending: The outcome in one word, as in ``RecordOutcome``.
         at: When the application got it.
     """
 
