@@ -264,7 +264,7 @@ class DeliveryMachine:
                 raw = None if raws is None else raws[refusal.index]
                 record = self._new_record(batch, refusal, raw)
             else:
-                batch.orders[refusal.index] = record.order
+                batch.ranks[refusal.index] = record.rank
                 self._came_back(record)
                 if record.state is RecordState.AGAIN:
                     self._fates.happens(record, RecordEvent.FAILED)
@@ -529,9 +529,7 @@ class DeliveryMachine:
     def _was_written(self, record: Record, batch: Batch, base_offset: int) -> None:
         index = record.index
         if batch is not record.batch:  # it was sent again
-            index = next(
-                i for i, order in batch.orders.items() if order == record.order
-            )
+            index = next(i for i, rank in batch.ranks.items() if rank == record.rank)
         if record.is_letter:
             self._fates.letter_delivered(record, batch, index)
         else:

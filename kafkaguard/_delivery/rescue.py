@@ -128,7 +128,7 @@ class Topic:
 
 def _arranged(records: list[Record]) -> Iterator[list[Record]]:
     """Arrange records in groups; the group to be sent first comes last."""
-    records = sorted(records, key=lambda record: record.order)
+    records = sorted(records, key=lambda record: record.rank)
     for keyless in (True, False):
         group = [r for r in records if (r.key is None) is keyless]
         if len(group) > 1 and any(record.is_suspect for record in group):

@@ -248,7 +248,7 @@ class Rounds:
                 later = newest.get(record.key, unknown)
                 if unknown is not None and later is not None:
                     later = max(later, unknown)
-                if later is not None and record.order < later:
+                if later is not None and record.rank < later:
                     late.add(record)
         return late
 
