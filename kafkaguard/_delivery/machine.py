@@ -25,7 +25,7 @@ from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
     Judge,
     Judgement,
-    Known,
+    RefusalFacts,
     ends_all,
     is_null_key_refusal,
     is_too_large,
@@ -304,12 +304,12 @@ class DeliveryMachine:
         else:
             self._decide(record, batch, judgement, now, is_mate=refusal.blame == "mate")
 
-    def _known(self, record: Record, batch: Batch, refusal: Refusal) -> Known:
+    def _known(self, record: Record, batch: Batch, refusal: Refusal) -> RefusalFacts:
         topic = record.place.topic
         fits = None
         if refusal.blame == "unknown":
             fits = self._size_limits.fits(topic, record.raw)
-        return Known(
+        return RefusalFacts(
             record.place, batch.count, record.is_alone, self._facts(topic), fits
         )
 

@@ -18,8 +18,8 @@ from kafkaguard_adapters.spark.executor.arrow import Columns
 from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.row_check import RowCheck
+from kafkaguard_adapters.spark.executor.sent_records import raw_of
 from kafkaguard_adapters.spark.executor.size_limits import exceeded
-from kafkaguard_adapters.spark.executor.window import raw_of
 from kafkaguard_adapters.spark.marker import TaskFailedError, as_text
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.spark.verdicts import record_error

@@ -12,7 +12,7 @@ from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import MessageTooLargeError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import Record
-from kafkaguard_adapters.spark.executor.window import raw_of
+from kafkaguard_adapters.spark.executor.sent_records import raw_of
 from kafkaguard_adapters.spark.verdicts import record_error
 
 

@@ -18,7 +18,7 @@ from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.arrow import NOW, Columns, Record
 from kafkaguard_adapters.spark.executor.delivery import Delivery
-from kafkaguard_adapters.spark.executor.window import Window, raw_of
+from kafkaguard_adapters.spark.executor.sent_records import SentRecords, raw_of
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.spark.verdicts import record_error
@@ -173,14 +173,14 @@ def test_of_records_alike_the_last_counts_as_failed():
         Record("t", b"a", b"2"),
         Record("t", b"a", b"1"),
     ]
-    window = Window("t", 1, records, [("error", records[0])])
+    window = SentRecords("t", 1, records, [("error", records[0])])
     assert [(r.index, r.cause) for r in window.refusals()] == [(2, "error")]
 
 
 def test_each_failure_is_one_record():
     """Of three alike two have failed: the last two."""
     records = [Record("t", None, b"1")] * 3
-    window = Window("t", 1, records, [("x", records[0]), ("y", records[0])])
+    window = SentRecords("t", 1, records, [("x", records[0]), ("y", records[0])])
     assert {1, 2} == {refusal.index for refusal in window.refusals()}
 
 

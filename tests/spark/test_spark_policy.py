@@ -18,9 +18,9 @@ from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.attempts import Attempts
-from kafkaguard_adapters.spark.executor.driver import TaskDriver
+from kafkaguard_adapters.spark.executor.driver import WindowDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
-from kafkaguard_adapters.spark.executor.window import overtaken
+from kafkaguard_adapters.spark.executor.sent_records import overtaken
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
@@ -172,7 +172,7 @@ def driver_of(sender, policy, **more):
     names = {name for name in settings.topics if name}
     topics = {name: SinkTopic(name, 1, compacted=False) for name in names}
     known = KnownTopics(settings, topics)
-    driver = TaskDriver(settings, known, sender, known.producer_config())
+    driver = WindowDriver(settings, known, sender, known.producer_config())
     driver._attempts = Attempts(settings, lambda: 0.0, lambda _: None, lambda: 0.5)
     return driver
 

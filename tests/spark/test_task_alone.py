@@ -14,7 +14,7 @@ from kafkaguard_adapters.spark.executor import delivery as delivery_module
 from kafkaguard_adapters.spark.executor import known_topics
 from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
 from kafkaguard_adapters.spark.executor.delivery import Delivery
-from kafkaguard_adapters.spark.executor.window import Window
+from kafkaguard_adapters.spark.executor.sent_records import SentRecords
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
@@ -251,7 +251,7 @@ def test_other_refusals_are_no_reason_to_look_again(task, code, key):
 def test_records_that_differ_in_their_headers_only_are_told_apart():
     """A delivery report that has them says which one has failed."""
     first, second = (Record("t", b"k", b"v", [("n", value)]) for value in (b"1", b"2"))
-    window = Window("t", 1, [first, second], [("error", first)])
+    window = SentRecords("t", 1, [first, second], [("error", first)])
     assert [refusal.index for refusal in window.refusals()] == [0]
 
 

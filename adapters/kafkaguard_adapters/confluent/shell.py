@@ -21,8 +21,8 @@ from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.windows import (
+    ClientFacts,
     FailedReport,
-    Known,
     OwnTicket,
     SecondTicket,
     Window,
@@ -233,13 +233,13 @@ class ConfluentShell(Heard):
         self._open.pop(window, None)
         window.let_go()
 
-    def _known(self, window: Window) -> Known:
+    def _known(self, window: Window) -> ClientFacts:
         kept = None
         oldest = window.since - SUPPRESSED_S
         if self._settings.hears_errors:
             kept = self._lost_connection < oldest
         login, told = self._refused_login
-        return Known(
+        return ClientFacts(
             self._is_dying,
             kept,
             login if told > oldest else None,

@@ -77,7 +77,7 @@ class FailedReport(NamedTuple):
     seconds: float
 
 
-class Known(NamedTuple):
+class ClientFacts(NamedTuple):
     """What is known about the client when a window ends.
 
     Attributes:
@@ -322,7 +322,7 @@ class Window(Batch):
             raws[index] = _raw_of(report)
         return raws
 
-    def refusals(self, known: Known) -> list[Refusal]:
+    def refusals(self, known: ClientFacts) -> list[Refusal]:
         """Return why each failed record has failed."""
         self._failed = dict(self._placed())
         return [
@@ -461,7 +461,9 @@ def plain_headers(headers: Any) -> list[tuple[str, bytes | None]]:
     return [(n, v.encode() if isinstance(v, str) else v) for n, v in pairs]
 
 
-def _refusal(token: int, index: int, report: FailedReport, known: Known) -> Refusal:
+def _refusal(
+    token: int, index: int, report: FailedReport, known: ClientFacts
+) -> Refusal:
     error, message = report.error, report.message
     code, partition = error.code(), message.partition()
     facts: dict[str, Any] = {"blame": "unknown", "sent": "answered"}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.checks import find_refused
-from kafkaguard_adapters.spark.executor.driver import TaskDriver
+from kafkaguard_adapters.spark.executor.driver import WindowDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.sender import borrow
 from kafkaguard_adapters.spark.executor.size_limits import exceeded
@@ -57,7 +57,7 @@ class Delivery:
         self._open_bytes = 0
         config = self._known.producer_config()
         self._sender = borrow(config)
-        self._driver = TaskDriver(settings, self._known, self._sender, config)
+        self._driver = WindowDriver(settings, self._known, self._sender, config)
         self.counts = self._driver.counts
 
     def __enter__(self) -> Self:

@@ -21,7 +21,11 @@ from kafkaguard.errors import CorruptMessageError, InvalidRecordError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
 from kafkaguard_adapters.spark.executor.attempts import Attempts
-from kafkaguard_adapters.spark.executor.window import Window, overtaken, raw_of
+from kafkaguard_adapters.spark.executor.sent_records import (
+    SentRecords,
+    overtaken,
+    raw_of,
+)
 from kafkaguard_adapters.spark.policy import CLIENT
 from kafkaguard_adapters.spark.report import TaskCounts
 
@@ -48,8 +52,8 @@ _OF_NULL_KEYS = frozenset({InvalidRecordError.code, CorruptMessageError.code})
 _NOW = 0.0
 
 
-class TaskDriver:
-    """Drives a task's machine.
+class WindowDriver:
+    """Drives a task's machine, from one flush to the next.
 
     Args:
         settings: The settings of the write.
@@ -215,13 +219,13 @@ class TaskDriver:
         records: Iterable[Record],
         failures: Sequence[FailedRecord],
         tokens: Sequence[object] | None = None,
-    ) -> Window:
+    ) -> SentRecords:
         self._windows += 1
-        window = Window(topic, self._windows, records, failures, tokens)
+        window = SentRecords(topic, self._windows, records, failures, tokens)
         self._machine.began(window)
         return window
 
-    def _ended(self, window: Window) -> Sequence[Command]:
+    def _ended(self, window: SentRecords) -> Sequence[Command]:
         """Report to the machine which records of a window failed."""
         refusals = tuple(window.refusals())
         if any(r.null_key and r.cause.code() in _OF_NULL_KEYS for r in refusals):
