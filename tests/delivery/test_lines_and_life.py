@@ -106,11 +106,11 @@ class TestNewest:
 
 @dataclass(eq=False)
 class Failed:
-    """A record that failed, as far as its order is concerned."""
+    """A record that failed, as far as its rank is concerned."""
 
     batch: Keyed | None
     key: bytes | None
-    order: tuple
+    rank: tuple
     due: float = 99.0
     raw: bytes = b"raw"
     is_letter: bool = False

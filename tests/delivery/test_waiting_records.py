@@ -17,7 +17,7 @@ def record(*, is_letter, resent=0):
         resent=resent,
         attempts=None,
         key=b"k",
-        order=(0,),
+        rank=(0,),
         is_suspect=False,
     )
 
