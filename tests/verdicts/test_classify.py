@@ -738,7 +738,7 @@ def test_deeply_nested_groups_are_no_recursion():
 @pytest.mark.parametrize("error", [6, KafkaError(6), ValueError()], ids=repr)
 def test_what_only_looks_like_a_fact_is_refused(error, name, value):
     """The text "false" is true in Python: it would turn a verdict round."""
-    with pytest.raises(TypeError, match=rf"classify\(\): {name} is "):
+    with pytest.raises(TypeError, match=rf"classify\(\): {name} takes "):
         classify(error, **{name: value})
 
 

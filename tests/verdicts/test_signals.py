@@ -187,7 +187,7 @@ def test_a_number_of_an_enumeration_is_a_code():
         STALE = 6
 
     assert classify(Code.STALE, api="Fetch") is classify(6, api="Fetch")
-    with pytest.raises(TypeError, match="facts is TopicFacts"):
+    with pytest.raises(TypeError, match="facts takes TopicFacts"):
         classify(Code.STALE, facts={"compacted": True})
 
 
