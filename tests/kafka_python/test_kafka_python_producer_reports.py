@@ -55,7 +55,7 @@ class TestReports:
     def test_b74_what_is_pending_is_raised_as_a_timeout(
         self, kafka_topic, kafka_faults
     ):
-        """Of both classes, with the report."""
+        """The error has both classes, and the report."""
         kafka_faults.on("Produce").delay(4.0)
         with guarded(kafka_faults) as producer:
             producer.send(kafka_topic, b"v", b"k")

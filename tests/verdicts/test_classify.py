@@ -817,7 +817,7 @@ class SchemaRegistryError(Exception):
 )
 @pytest.mark.parametrize("api", [None, "Produce", "Fetch"])
 def test_errors_that_only_wrap_say_what_they_wrap(cause, action, api):
-    """Of a (de)serialiser the cause decides; nothing was sent."""
+    """The cause of a (de)serialiser's error decides; nothing was sent."""
     verdict = classify(wrapped(cause()), api=api)
     assert (action, "no") == (verdict.action, verdict.written)
     told = ValueDeserializationError(exception=cause(), kafka_message=None)
