@@ -67,7 +67,9 @@ def test_each_mistake_is_answered_with_file_line_key_and_the_right_word(
     assert said[1] in message
 
 
-def test_all_wrong_expressions_are_told_in_one_run(run, kafka_cluster, topics):
+def test_all_wrong_expressions_are_told_in_one_run(
+    run, kafka_cluster, pipeline, topics
+):
     """Each start of Spark takes seconds, so one start finds them all."""
     text = FILE.replace("SERVERS", kafka_cluster.bootstrap_servers)
     text = text.replace("TOPIC", topics[0]).replace("DEAD", topics[1])
