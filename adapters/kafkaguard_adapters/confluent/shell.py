@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.building import Builder
     from kafkaguard_adapters.confluent.callbacks import Callbacks
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
@@ -91,6 +92,7 @@ class ConfluentShell(Heard):
         traits: The client's traits.
         errors: Makes the client's errors.
         callbacks: See above.
+        death: Why the producer in use is dead; None: it is alive.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class ConfluentShell(Heard):
         self._failures: dict[Hashable, Failure] = {}
         self._arrived: dict[Hashable, Any] = {}
         self._is_dying = self._is_closed = False
+        self.death: KafkaGuardError | None = None
         self._lost_connection = -float("inf")
         #: The last refused login, and when the client told it.
         self._refused_login: tuple[Any, float] = None, -float("inf")
@@ -379,8 +382,9 @@ class ConfluentShell(Heard):
             self.has_died(errors.translate(error, api="Produce"))
         return is_dead
 
-    def has_died(self, cause: BaseException) -> None:
+    def has_died(self, cause: KafkaGuardError) -> None:
         """Report that the client is dead, and poll for its last reports."""
+        self.death = self.death or cause
         self._died(cause, None)
         self.poll_while_troubled()
 
@@ -454,7 +458,7 @@ class ConfluentShell(Heard):
             if not self._is_closed:
                 self._retired.append(self.client)
                 self._generation += 1
-                self._is_dying = False
+                self._is_dying, self.death = False, None
                 self._lost_connection = -float("inf")
                 self.client, self.produce = successor, produce_of(successor)
                 return
@@ -584,6 +588,17 @@ class ConfluentShell(Heard):
         if self.traits.compresses:
             return None
         return batch_size(raw.key, raw.value, raw.headers)
+
+    def describe_too_large(self, raw: Raw) -> str:
+        """Describe a record that the client refuses for its size."""
+        size = batch_size(raw.key, raw.value, raw.headers)
+        limit = ""
+        if self._settings.is_known:
+            limit = f" ({self.traits.largest_request})"
+        return (
+            f"the record makes a batch of {size} bytes, more than message.max.bytes"
+            f"{limit}; nothing was sent. Send less, or raise that setting"
+        )
 
     def ask_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
