@@ -13,6 +13,7 @@ import gc
 import logging
 import statistics
 import time
+from functools import partial
 
 import confluent_kafka
 import kafka
@@ -84,6 +85,31 @@ async def awaiting(client, count):
         await client.getone()
 
 
+async def awaiting_many(client, count):
+    """Read by ``getmany``."""
+    while count > 0:
+        limits = {"timeout_ms": 1000, "max_records": min(count, 500)}
+        for records in (await client.getmany(**limits)).values():
+            count -= len(records)
+
+
+async def awaiting_next(client, count):
+    """Read by ``async for``."""
+    async for _ in client:
+        count -= 1
+        if not count:
+            break
+
+
+def confluent_consuming(client, count):
+    """Read 100 messages at once."""
+    while count > 0:
+        for message in client.consume(min(count, 100), 1.0):
+            if message.error() is None:
+                message.value()
+                count -= 1
+
+
 def both(make, **given):
     """Make a bare and a guarded consumer."""
     return {"bare": make(), "guarded": guard(make(), **given)}
@@ -109,8 +135,12 @@ def kafka_python(read):
     return compare
 
 
-def confluent(servers, topic, records):
+def confluent(read):
     """Compare confluent-kafka's consumers."""
+    return partial(_confluent, read)
+
+
+def _confluent(read, servers, topic, records):
     config = {
         "bootstrap.servers": servers,
         "group.id": "benchmark",
@@ -119,18 +149,23 @@ def confluent(servers, topic, records):
         "fetch.queue.backoff.ms": 10,  # one pauses while the other one reads
     }
     kinds = both(lambda: confluent_kafka.Consumer(config), config=config)
-    kinds["wrapped"] = Wrapped(confluent_kafka.Consumer(config))
+    if read is confluent_polling:
+        kinds["wrapped"] = Wrapped(confluent_kafka.Consumer(config))
     for client in kinds.values():
         client.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     try:
-        return pairs(kinds, confluent_polling, records)
+        return pairs(kinds, read, records)
     finally:
         for client in kinds.values():
             client.close()
 
 
-def aiokafkas(servers, topic, records):
+def aiokafkas(reading):
     """Compare aiokafka's consumers, in one event loop."""
+    return partial(_aiokafkas, reading)
+
+
+def _aiokafkas(reading, servers, topic, records):
     with asyncio.Runner() as runner:
 
         async def start():
@@ -145,7 +180,7 @@ def aiokafkas(servers, topic, records):
             return kinds
 
         def read(client, count):
-            runner.run(awaiting(client, count))
+            runner.run(reading(client, count))
 
         kinds = runner.run(start())
         try:
@@ -158,8 +193,11 @@ def aiokafkas(servers, topic, records):
 LOOPS = {
     "kafka-python, poll": kafka_python(polling),
     "kafka-python, iteration": kafka_python(iterating),
-    "confluent-kafka, poll": confluent,
-    "aiokafka, getone": aiokafkas,
+    "confluent-kafka, poll": confluent(confluent_polling),
+    "confluent-kafka, consume": confluent(confluent_consuming),
+    "aiokafka, getone": aiokafkas(awaiting),
+    "aiokafka, async for": aiokafkas(awaiting_next),
+    "aiokafka, getmany": aiokafkas(awaiting_many),
 }
 
 

@@ -43,7 +43,7 @@ PARTS = {
     "attempts": ("AttemptsContract",),
     "rejects": ("RejectsContract",),
     "transactions": ("TransactionsContract",),
-    "cases": ("CasesContract",),
+    "cases": ("CasesContract", "SequencesContract", "BuffersContract"),
     "instrumentation": ("InstrumentationContract",),
 }
 #: Seconds within which a scenario of a bare client must end.

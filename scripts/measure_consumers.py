@@ -33,6 +33,10 @@ class Case(NamedTuple):
     times: int | None = None
 
 
+DELETED = "a commit for two topics, one of them deleted"
+#: Seconds that the policy gives a commit, and that a bare client is waited for.
+DEADLINE_S, PATIENCE_S = 5.0, 15.0
+
 CASES = (
     Case("9 REPLICA_NOT_AVAILABLE for 5 s", 9),
     Case("1 OFFSET_OUT_OF_RANGE, once, within the log", 1, 1),
@@ -64,7 +68,7 @@ def bare(factory: Any, config: dict[str, Any]) -> Any:
 
 def guarded(factory: Any, config: dict[str, Any]) -> Any:
     """Build a guarded consumer."""
-    return guard(factory=factory, config=config)
+    return guard(factory=factory, config=config, policy={"deadline": DEADLINE_S})
 
 
 def kafka_python(servers: str, topic: str, until: float, make: Make) -> Found:
@@ -169,6 +173,96 @@ def measure(cluster: KafkaCluster, read: Any, make: Make, case: Case) -> Seen:
     return Seen(refused, missed, twice, raised)
 
 
+def commit_kafka_python(servers: str, places: list[str], make: Make) -> None:
+    """Commit with kafka-python."""
+    settings = {
+        "bootstrap_servers": servers,
+        "group_id": places[0],
+        "enable_auto_commit": False,
+    }
+    client = make(kafka.KafkaConsumer, settings)
+    where = [kafka.TopicPartition(topic, 0) for topic in places]
+    client.assign(where)
+    try:
+        client.commit(
+            {place: kafka.OffsetAndMetadata(1, "", -1) for place in where},
+            timeout_ms=DEADLINE_S * 1000,
+        )
+    finally:
+        client.close(autocommit=False)
+
+
+def commit_confluent(servers: str, places: list[str], make: Make) -> None:
+    """Commit with confluent-kafka; raise the first error of the list."""
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": places[0],
+        "enable.auto.commit": False,
+    }
+    client = make(confluent_kafka.Consumer, settings)
+    where = [confluent_kafka.TopicPartition(topic, 0, 1) for topic in places]
+    client.assign(where)
+    try:
+        for each in client.commit(offsets=where, asynchronous=False):
+            if each.error is not None:
+                raise confluent_kafka.KafkaException(each.error)
+    finally:
+        client.close()
+
+
+def commit_awaited(servers: str, places: list[str], make: Make) -> None:
+    """Commit with aiokafka."""
+    settings = {
+        "bootstrap_servers": servers,
+        "group_id": places[0],
+        "enable_auto_commit": False,
+    }
+
+    async def run() -> None:
+        client = make(aiokafka.AIOKafkaConsumer, settings)
+        await client.start()
+        where = [aiokafka.TopicPartition(topic, 0) for topic in places]
+        client.assign(where)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await client.commit(dict.fromkeys(where, 1))
+        finally:
+            await client.stop()
+
+    asyncio.run(run())
+
+
+COMMITS = {
+    "kafka-python": commit_kafka_python,
+    "confluent-kafka": commit_confluent,
+    "aiokafka": commit_awaited,
+}
+
+
+def measure_commit(cluster: KafkaCluster, commit: Any, make: Make) -> str:
+    """Commit for a topic and a deleted one; describe the outcome."""
+    servers = cluster.bootstrap_servers
+    places = [cluster.create_topic(), cluster.create_topic()]
+    with kafka.KafkaAdminClient(bootstrap_servers=servers) as admin:
+        admin.delete_topics(places[1:])
+        began = time.monotonic()
+        outcome = "no error"
+        try:
+            commit(servers, places, make)
+        except TimeoutError:
+            outcome = "does not end"
+        except Exception as error:  # noqa: BLE001 - what a client raises is a result
+            code = getattr(error, "code", None)
+            if isinstance(error, confluent_kafka.KafkaException):
+                code = error.args[0].code()
+            outcome = f"{type(error).__name__}" + ("" if code is None else f" ({code})")
+        seconds = time.monotonic() - began
+        group = admin.list_group_offsets(places[0])
+    kept = any(place.topic == places[0] for place in group[places[0]])
+    stays = "the other is committed" if kept else "nothing is committed"
+    return f"{outcome} after {seconds:.0f} s, {stays}"
+
+
 def told(seen: Seen) -> str:
     """Describe what a consumer did."""
     if seen.raised:
@@ -184,7 +278,7 @@ def row(case: Case, name: str, alone: Seen, ours: Seen) -> str:
 def main() -> None:
     """Measure all cases, and write the table into the page."""
     rows = [
-        "| the partition is answered | client | bare | guarded |\n",
+        "| a read is answered | client | bare | guarded |\n",
         "| --- | --- | --- | --- |\n",
     ]
     with KafkaCluster() as cluster:
@@ -195,6 +289,11 @@ def main() -> None:
                     row(case, name, alone, measure(cluster, read, guarded, case))
                 )
                 print(rows[-1], end="", flush=True)
+        for name, commit in COMMITS.items():
+            alone = measure_commit(cluster, commit, bare)
+            ours = measure_commit(cluster, commit, guarded)
+            rows.append(f"| {DELETED} | {name} | {alone} | {ours} |\n")
+            print(rows[-1], end="", flush=True)
     text = PAGE.read_text()
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
     PAGE.write_text(text[:begin] + "".join(rows) + text[end:])

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from kafkaguard.testing.cluster import java
+from tests import quick_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,12 +56,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take Java away, so that a test that needs it and does not say so fails."""
+    """Take Java away, so that a test that needs it and does not say so fails.
+
+    Where Java stays, a Spark of a test is one that starts fast.
+    """
     config.addinivalue_line("markers", "java: needs Java: a broker, a jar or Spark")
     config.addinivalue_line("markers", "types: runs type checkers, for half a minute")
     if config.getoption("--no-java"):
         os.environ["JAVA_HOME"] = "/no/java/with/--no-java"
         java._candidates = lambda: iter(())
+    else:
+        quick_spark.set_up()
 
 
 def pytest_collection_modifyitems(
@@ -91,7 +97,13 @@ def load_script() -> Callable[[str], ModuleType]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark_archive() -> None:
+    """Have Java start fast in tests that start a Spark of their own."""
+    quick_spark.use_archive()
+
+
+@pytest.fixture(scope="session")
+def spark(spark_archive: None) -> Iterator[SparkSession]:
     """One Spark with four attempts at each task; tests share the xdist group spark."""
     from kafkaguard.cli.spark_session import connector, spark_session
 

@@ -21,7 +21,7 @@ from kafkaguard_adapters.policy_uses import obeyed_by, unused_settings
 from kafkaguard_adapters.stacking import compare
 from kafkaguard_adapters.wire.client_settings import SettingError, check_names
 from kafkaguard_adapters.wire.io_thread import run
-from kafkaguard_policies import load_policy
+from kafkaguard_policies import load_policy, presets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,7 +126,7 @@ def _check_names(kind: type, home: str, config: Mapping[str, Any]) -> None:
 
 def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> None:
     """Warn about settings of a user's policy that this client does not obey."""
-    unused = unused_settings(policy, obeyed)
+    unused = unused_settings(policy, obeyed, presets())
     if not unused:
         return
     of_producers = _OF_PRODUCERS.issuperset(
@@ -197,6 +197,12 @@ def _home_of_class(kind: type) -> str | None:
 def _home_of(client: Any) -> str:
     if type(client).__module__.partition(".")[0] == "kafkaguard_adapters":
         raise TypeError(f"{client!r} is guarded already")
+    if isinstance(client, type) and _home_of_class(client) is not None:
+        name = client.__qualname__
+        raise TypeError(
+            f"guard() takes a client, not the class {name}: give {name}(...), or "
+            f"guard(factory={name}, config={{...}})"
+        )
     home = _home_of_class(type(client))
     if home is not None:
         return home

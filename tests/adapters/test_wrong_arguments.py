@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
+from aiokafka import AIOKafkaConsumer
 from kafkaguard import RemoteStorageWatch, TopicFacts, guard, load_policy, protocol
 from kafkaguard.testing import ClusterError, KafkaCluster
 from kafkaguard_policies import check_stacking
@@ -142,3 +144,18 @@ def test_spark_calls_say_what_they_take():
         kafkaguard.spark.error_from("x")
     with pytest.raises(TypeError, match=r"on_report.* takes a function, not int"):
         kafkaguard.spark.foreach_batch("t", bootstrap_servers="a:1", on_report=5)
+
+
+@pytest.mark.parametrize("kind", [KafkaProducer, Producer, AIOKafkaConsumer])
+def test_a_class_is_no_client_and_the_error_says_how_to_give_it(kind):
+    """A newcomer's first line."""
+    with pytest.raises(TypeError, match=rf"guard\(factory={kind.__qualname__}, "):
+        guard(kind)
+
+
+def test_only_what_the_user_has_set_is_said_to_be_unused(caplog):
+    """Not what a preset sets that their policy extends."""
+    policy = {"extends": "consumer", "on_offset_reset": "raise"}
+    config = {"bootstrap.servers": NOWHERE, "group.id": "g", "log_level": 0}
+    guard(factory=Consumer, config=config, policy=policy).close()
+    assert not [text for text in caplog.messages if "does not use" in text]

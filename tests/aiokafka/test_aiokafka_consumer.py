@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
-from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as aiokafka_errors
@@ -191,17 +192,17 @@ async def test_what_is_passed_on_says_it_too_before_the_start(kafka_cluster):
     await consumer.stop()
 
 
-async def until_it_waits(consumer):
-    """Let others run until a read waits for the broker."""
+async def until_it_waits(consumer, reads=1):
+    """Let others run until reads wait for the broker."""
     async with asyncio.timeout(30):
-        while not consumer.client._fetcher._fetch_waiters:  # noqa: ASYNC110 - it tells nobody
+        while len(consumer.client._fetcher._fetch_waiters) < reads:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0)
 
 
 async def test_b99_a_fetcher_that_was_cancelled_is_said_and_nobody_waits(
     kafka_cluster, kafka_topic
 ):
-    """RECREATE, for the read that waits and for the next one."""
+    """RECREATE, for the read that waits, for the next one, and for an iteration."""
     consumer = guard(
         AIOKafkaConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers)
     )
@@ -213,9 +214,79 @@ async def test_b99_a_fetcher_that_was_cancelled_is_said_and_nobody_waits(
         async with asyncio.timeout(30):
             with pytest.raises(errors.ClientClosedError, match="build a new one") as at:
                 await waiting
-            with pytest.raises(aiokafka_errors.ConsumerStoppedError):
-                await consumer.getone()
+            for read in (consumer.getone, consumer.getmany, aiter(consumer).__anext__):
+                with pytest.raises(errors.ClientClosedError, match="build a new one"):
+                    await read()
+        assert isinstance(at.value, aiokafka_errors.KafkaError)
         assert at.value.verdict.action == Action.RECREATE
+
+
+async def test_a_stop_ends_the_reads_that_wait_as_the_client_does(
+    kafka_cluster, kafka_topic
+):
+    """`getone` raises an error of both classes, `getmany` and an iteration end."""
+    consumer = guard(
+        AIOKafkaConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    )
+    await consumer.start()
+    consumer.assign([TopicPartition(kafka_topic, 0)])
+    one = asyncio.ensure_future(consumer.getone())
+    many = asyncio.ensure_future(consumer.getmany(timeout_ms=60_000))
+    rest = asyncio.ensure_future(_rest(consumer))
+    await until_it_waits(consumer, 3)
+    await consumer.stop()
+    with pytest.raises(errors.ClientClosedError) as caught:
+        await one
+    assert isinstance(caught.value, aiokafka_errors.ConsumerStoppedError)
+    assert await many == {}
+    assert await rest == []
+
+
+async def _rest(consumer):
+    return [record async for record in consumer]
+
+
+async def test_records_that_cannot_be_decoded_raise_an_error_of_both_classes(
+    kafka_cluster, kafka_topic, monkeypatch
+):
+    """The client raises it in the middle of what it has fetched."""
+    await asyncio.to_thread(fill, kafka_cluster, kafka_topic, 3, [0])
+    servers = kafka_cluster.bootstrap_servers
+
+    def corrupt(*_):
+        raise aiokafka_errors.CorruptRecordException("Invalid CRC")
+
+    async with guard(
+        AIOKafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
+    ) as consumer:
+        consumer.assign([TopicPartition(kafka_topic, 0)])
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionRecords, "_consumer_record", corrupt)
+            for read in (consumer.getone, partial(consumer.getmany, timeout_ms=20_000)):
+                with pytest.raises(errors.CorruptMessageError) as caught:
+                    async with asyncio.timeout(30):
+                        await read()
+                error = caught.value
+                assert (2, kafka_topic, 0) == (error.code, error.topic, error.partition)
+                assert isinstance(error, aiokafka_errors.CorruptRecordException)
+        async with asyncio.timeout(30):
+            assert (await consumer.getone()).offset == 0
+
+
+async def test_an_error_of_the_group_is_of_both_classes(kafka_users):
+    """For the read that waits, and for the next one."""
+    config = kafka_users.client_config("SASL_PLAIN", client="aiokafka", user="bob")
+    topic = kafka_users.create_topic()
+    kafka_users.grant("bob", "READ", "TOPIC", topic)
+    async with guard(AIOKafkaConsumer(group_id="denied", **config)) as consumer:
+        consumer.subscribe([topic])
+        for read in (consumer.getone, partial(consumer.getmany, timeout_ms=20_000)):
+            with pytest.raises(errors.GroupAuthorizationFailedError) as caught:
+                async with asyncio.timeout(30):
+                    await read()
+            assert isinstance(
+                caught.value, aiokafka_errors.GroupAuthorizationFailedError
+            )
 
 
 async def test_b100_a_read_that_is_cancelled_loses_no_record(

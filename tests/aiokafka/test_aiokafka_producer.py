@@ -174,7 +174,10 @@ class AiokafkaContract(
     RejectsContract,
     InstrumentationContract,
 ):
-    """The contract for this client, whatever its settings."""
+    """The contract for this client, whatever its settings.
+
+    aiokafka calls no callbacks of the application: no `CallbacksContract` (b79).
+    """
 
     client_class = AIOKafkaProducer
     client_name = "aiokafka"
@@ -201,6 +204,7 @@ class AiokafkaContract(
         password=None,
         serializer=None,
         tight=False,
+        patience=None,
     ):
         """Build one in a loop, guard it, start it, and stop it in the end."""
         config = {
@@ -301,6 +305,18 @@ class TestAiokafkaTransactions(TransactionsContract):
     """With a transactional_id."""
 
     client_error = aiokafka_errors.KafkaError
+
+    def lose_topic(self, writer, cluster, faults):
+        """A record sent before the client sees the end of its connection is in doubt."""
+        lost = super().lose_topic(writer, cluster, faults)
+        connections = writer.guarded.client.client._conns
+
+        async def is_seen():
+            while any(each.connected() for each in connections.values()):  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.01)
+
+        writer._loop.run(is_seen())
+        return lost
 
     @contextmanager
     def open_transactional(

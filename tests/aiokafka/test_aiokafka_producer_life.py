@@ -406,6 +406,20 @@ class TestCalls:
                 found.append(await mate)
         assert sorted(each.offset for each in found) == [0, 1, 2, 3]
 
+    @pytest.mark.parametrize("wrong", [None, 5, "", "a b", "x" * 250])
+    async def test_a_wrong_topic_name_spoils_no_later_send(
+        self, kafka_cluster, kafka_topic, wrong
+    ):
+        """The bare client would ask for it together with each topic, for ever."""
+        kind = errors.InvalidTopicError if isinstance(wrong, str) else TypeError
+        async with guarded(kafka_cluster) as producer:
+            with pytest.raises(kind, match="nothing was sent") as caught:
+                await producer.send(wrong, b"v", b"k")
+            if isinstance(wrong, str):
+                assert caught.value.verdict.action is Action.REJECT
+            sent = await producer.send_and_wait(kafka_topic, b"v", b"k")
+        assert sent.offset == 0
+
     async def test_a_partition_of_a_partitioner_that_is_not_there_is_set_aside(
         self, kafka_cluster, kafka_topic
     ):

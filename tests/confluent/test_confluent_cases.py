@@ -10,8 +10,10 @@ from confluent_kafka.aio import AIOProducer
 from confluent_kafka.serialization import StringSerializer
 
 from kafkaguard import Action, DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard._retries.events import RetryEvent
 from kafkaguard.policies import StackingWarning
-from tests.contracts.producer import COMPACTED, SMALL, TOO_LARGE, read
+from tests.contracts.attempts import PATIENT
+from tests.contracts.producer import COMPACTED, SMALL, TOO_LARGE, read, until
 
 OPEN = TopicFacts(compacted=False)
 
@@ -46,19 +48,6 @@ def test_b72_a_failure_without_a_callback_is_raised_and_a_callback_looks_at_it(
     assert (error.code(), error.verdict.action) == (10, Action.REJECT)
     assert isinstance(error.error, KafkaException)
     assert isinstance(caught.value, KafkaException)
-
-
-def test_b74_flush_says_what_is_left_and_sends_nothing_again(kafka_topic, kafka_faults):
-    """One record is pending, then delivered; one request."""
-    kafka_faults.on("Produce").delay(3.0)
-    with build(kafka_faults, kafka_topic) as producer:
-        producer.produce(kafka_topic, b"v", b"k")
-        assert producer.flush(1) == 1
-        report = producer.report()
-        assert (report.delivered, report.pending) == (0, 1)
-        assert producer.flush(30) == 0
-        assert producer.report().delivered == 1
-    assert len(kafka_faults.requests("Produce")) == 1
 
 
 def test_b75_a_full_queue_is_waited_for(kafka_cluster, kafka_topic):
@@ -102,6 +91,36 @@ def test_b75_a_queue_that_stays_full_is_told_in_time(kafka_topic, kafka_faults):
     assert isinstance(caught.value, KafkaException)
     assert caught.value.verdict.written == "no"
     producer.close(1)
+
+
+def test_a_record_without_metadata_is_sent_again_as_the_policy_says(
+    kafka_cluster, kafka_faults
+):
+    """It was in no partition's queue, so it was certainly not sent."""
+    events = []
+    config = {
+        "bootstrap.servers": kafka_faults.bootstrap_servers,
+        "enable.idempotence": True,
+        "delivery.timeout.ms": 1000,
+        "request.timeout.ms": 500,
+        "reconnect.backoff.max.ms": 200,
+    }
+    options = {"policy": PATIENT, "on_event": events.append}
+    with guard(factory=Producer, config=config, **options) as producer:
+        producer.list_topics(timeout=30)
+        kafka_topic = kafka_cluster.create_topic()  # so the client knows nothing of it
+        with kafka_faults.without(0):
+            for value in (b"0", b"1"):
+                producer.produce(kafka_topic, value, b"k")
+            until(lambda: producer.poll(0.1) or has_kind(events, RetryEvent), 60)
+        assert producer.flush(60) == 0
+        assert producer.report().delivered == 2
+    assert read(kafka_cluster, kafka_topic) == [(b"k", b"0"), (b"k", b"1")]
+
+
+def has_kind(events, kind):
+    """Return whether there is an event of a kind."""
+    return any(isinstance(event, kind) for event in events)
 
 
 def test_b80_a_callback_may_produce_and_poll(kafka_cluster, kafka_topic):
@@ -217,3 +236,24 @@ def test_callbacks_for_errors_only_are_called_for_errors_only(kafka_cluster):
         report = producer.report()
     assert (report.delivered, report.failed) == (1, 1)
     assert told == [TOO_LARGE]
+
+
+def test_close_in_a_callback_is_refused_at_once(kafka_cluster, kafka_topic):
+    """It would wait for the poll that runs the callback."""
+    config = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    config |= {"enable.idempotence": True}
+    with guard(factory=Producer, config=config) as producer:
+        raised = []
+
+        def close(error, message):
+            with pytest.raises(
+                errors.ClientStateError, match="in a callback"
+            ) as caught:
+                producer.close()
+            raised.append(caught.value)
+
+        producer.produce(kafka_topic, b"v", on_delivery=close)
+        assert producer.flush(60) == 0
+        assert len(raised) == 1
+        producer.produce(kafka_topic, b"w")
+        assert producer.flush(60) == 0

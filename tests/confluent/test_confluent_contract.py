@@ -140,6 +140,7 @@ class ConfluentContract(
         password=None,
         serializer=None,
         tight=False,
+        patience=None,
     ):
         """Build one, guard it, and close it in the end."""
         client_class = client_class or confluent_kafka.Producer  # of this moment

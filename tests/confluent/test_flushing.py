@@ -56,7 +56,8 @@ def shell(client, monkeypatch):
     """Its shell, which waits for a flush as long as that takes."""
     monkeypatch.setattr(shell_module, "CALM_S", LONG_S)
     settings = ProducerSettings(CONFIG)
-    made = ConfluentShell(client, None, settings, Callbacks(print), lambda _: None)
+    builder = SimpleNamespace(can_build=False)
+    made = ConfluentShell(client, builder, settings, Callbacks(print), lambda _: None)
     made.listen(*[lambda *_: None] * 5)
     made.use(SimpleNamespace(is_troubled=False), None)
     return made

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from kafkaguard._cluster.reports import TopicPartition
-from kafkaguard_adapters.confluent.listening import ResetLog
+from kafkaguard_adapters.confluent.listening import ResetLog, prepare
 
 LINE = (
     "[thrd:main]: my.topic-1 [7]: offset reset (at offset 500 (leader epoch -1), broker "
@@ -80,3 +80,16 @@ def test_what_the_guard_raises_does_not_end_the_poll(heard, caplog, capsys):
     log(one, LINE)
     assert "a bug of the guard's" in caplog.text
     assert LINE in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "used", "shown"), [(0, 4, ""), ("3", 4, ""), (4, 4, LINE), (7, 7, LINE)]
+)
+def test_a_reset_is_heard_with_any_log_level(given, used, shown, capsys):
+    """The client logs as much as the guard needs, and the user sees what was asked."""
+    prepared = prepare({"log_level": given})
+    one, found = prepared["logger"], []
+    one.hear = lambda place, position: found.append(position)
+    log(one, LINE)
+    assert (int(prepared["log_level"]), found) == (used, [500])
+    assert (shown in capsys.readouterr().err) if shown else not capsys.readouterr().err

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaguard_adapters.confluent.callbacks import Callbacks
+from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
 from kafkaguard_adapters.confluent.windows import Known, Ticket, Window
 
 KNOWN = Known(is_dying=False, kept_connections=True)
@@ -47,14 +48,14 @@ def make(capacity=8, suspects=None):
     return Window("t", (0, 1), capacity, 100, listener, suspects), listener
 
 
-def message(key=b"k", value=b"v", partition=0):
+def message(key=b"k", value=b"v", partition=0, latency=0.1):
     """Make what a window reads of a message; 2.6.0 lets nobody build one."""
     return SimpleNamespace(
         topic=lambda: "t",
         partition=lambda: partition,
         key=lambda: key,
         value=lambda: value,
-        latency=lambda: 0.1,
+        latency=lambda: latency,
         offset=lambda: 5,
     )
 
@@ -175,6 +176,7 @@ def test_keys_are_told_as_far_as_any_record_of_them_has_failed():
     [
         (87, 0, KNOWN, "unknown", "answered"),
         (KafkaError._MSG_TIMED_OUT, 0, KNOWN, "client", "maybe"),
+        (KafkaError._MSG_TIMED_OUT, None, KNOWN, "client", "never"),
         (3, None, KNOWN, "record", "never"),
         (KafkaError._UNKNOWN_PARTITION, 9, KNOWN, "record", "never"),
         (KafkaError._PURGE_QUEUE, 0, KNOWN, "record", "never"),
@@ -194,14 +196,43 @@ def test_what_a_code_says_of_the_record(code, partition, known, blame, sent):
     assert (blame, sent) == (refusal.blame, refusal.sent)
 
 
-@pytest.mark.parametrize("kept", [True, False, None])
-def test_a_refused_record_may_be_written_where_a_connection_was_lost(kept):
-    """The client repeats such a batch, and only the last answer is told."""
+@pytest.mark.parametrize(
+    ("partition", "told"),
+    [(None, KafkaError._AUTHENTICATION), (0, KafkaError._MSG_TIMED_OUT)],
+)
+def test_a_refused_login_is_why_a_record_was_never_sent(partition, told):
+    """One that has a partition may have been sent before the login was refused."""
     window, _ = make()
     take(window)
-    window.report(INVALID_RECORD, message())
-    (refusal,) = window.refusals(Known(is_dying=False, kept_connections=kept))
-    assert refusal.was_unanswered is (kept is False)
+    window.report(KafkaError(KafkaError._MSG_TIMED_OUT), message(partition=partition))
+    login = KafkaError(KafkaError._AUTHENTICATION)
+    (refusal,) = window.refusals(KNOWN._replace(refused_login=login))
+    assert told == refusal.cause.args[0].code()
+
+
+@pytest.mark.parametrize("kept", [True, False, None])
+@pytest.mark.parametrize("latency", [0.01, 0.1])
+def test_a_refused_record_may_be_written_where_a_connection_was_lost(kept, latency):
+    """The client repeats such a batch after a wait, and only tells the last answer."""
+    window, _ = make()
+    take(window)
+    window.report(INVALID_RECORD, message(latency=latency))
+    known = Known(is_dying=False, kept_connections=kept, retry_s=0.075)
+    (refusal,) = window.refusals(known)
+    assert refusal.was_unanswered is (kept is False and latency == 0.1)
+
+
+@pytest.mark.parametrize(
+    ("config", "seconds"),
+    [
+        ({}, 0.075),
+        ({"retry.backoff.ms": 1000}, 0.75),
+        ({"retry.backoff.ms": "400", "retry.backoff.max.ms": 200}, 0.15),
+    ],
+)
+def test_the_client_sends_no_batch_again_before(config, seconds):
+    """It draws the wait from 0.8 to 1.2 of the setting."""
+    assert seconds == pytest.approx(ProducerSettings(config).retry_s)
 
 
 def test_what_a_callback_raises_is_kept_and_ctrl_c_is_not():

@@ -2,14 +2,21 @@
 
 The tests have the numbers of the collection of reports: group (a), errors that are
 retried wrongly or taken for fatal; (e), callbacks, flush and blocking; (g), wrappers. A
-test class inherits this beside the producer's contract.
+test class inherits this beside the producer's contract, which has further ones, as have
+the contracts of consumers and of transactions.
+
+Some reports are about one client only: aiokafka's sender task and event loops (b99 to
+b102), confluent-kafka's AIOProducer (b81), its own `poll` in a callback (b80). Those about
+the meaning of a code (b13, b19, b38) are tests of `classify()`.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
+import uuid
 
 import pytest
 
@@ -165,6 +172,27 @@ class CasesContract:
             until(lambda: isinstance(writer.end_of(topic, b"v", b"k"), int), timeout=60)
             writer.guarded.report()
 
+    def test_b10_a_denial_is_final_and_an_override_is_said_to_change_nothing(
+        self, kafka_topic, kafka_faults, caplog
+    ):
+        """One request; `overrides` with RETRY are for calls under `@retry`."""
+        kafka_faults.on("Produce").fail("TOPIC_AUTHORIZATION_FAILED")
+        override = {"when": {"code": 29}, "action": "RETRY"}
+        with (
+            caplog.at_level(logging.WARNING, "kafkaguard"),
+            self.open(
+                kafka_faults.bootstrap_servers, policy={"overrides": [override]}
+            ) as writer,
+        ):
+            error = writer.end_of(kafka_topic, b"v", b"k")
+            assert (error.code, error.verdict.action) == (29, Action.CONFIGURE)
+            assert len(kafka_faults.requests("Produce")) == 1
+            writer.guarded.report()
+        told = [record.getMessage() for record in caplog.records]
+        (said,) = [each for each in told if "overrides" in each]
+        assert "overrides.action" in said
+        assert "@retry" in said
+
     def test_b12_a_short_dip_of_replicas_is_outlived(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
@@ -209,6 +237,49 @@ class CasesContract:
             for _ in range(3):
                 topic = kafka_cluster.create_topic()
                 assert writer.outcome(writer.send(topic, b"v", b"k")) == 0
+
+    def test_b30_a_topic_that_does_not_exist_is_told_as_one(self, kafka_cluster):
+        """Within the caller's time, and not as a timeout that is repeated."""
+        topic = f"missing-{uuid.uuid4()}"
+        with self.give_up_soon(kafka_cluster) as writer:
+            start = time.monotonic()
+            error = writer.end_of(topic, b"v", b"k")
+            assert time.monotonic() - start < 3.5 + MARGIN_S
+            assert isinstance(error, self.client_error)
+            assert isinstance(error, errors.UnknownTopicOrPartitionError)
+            assert topic == error.topic
+            assert error.verdict.written == "no"
+            # At once, a broker may only not have heard of it yet.
+            assert error.verdict.action in (Action.CONFIGURE, Action.REFRESH)
+            writer.guarded.report()
+
+    def test_b77_brokers_that_are_away_are_told_apart(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """Not as a topic that does not exist; and in time."""
+        first = kafka_cluster.create_topic()
+        with self.give_up_soon(kafka_faults) as writer:
+            assert writer.outcome(writer.send(first, b"v", b"k")) == 0
+            with kafka_faults.without(0):
+                start = time.monotonic()
+                error = writer.end_of(kafka_topic, b"v", b"k")
+                assert time.monotonic() - start < 2.5 + MARGIN_S
+            assert isinstance(error, self.client_error)
+            assert not isinstance(error, errors.UnknownTopicOrPartitionError)
+            assert "no broker" in str(error)
+            assert error.verdict.written == "no"
+            assert error.verdict.action in (Action.RETRY, Action.REFRESH)
+            writer.guarded.report()
+        assert read(kafka_cluster, kafka_topic) == []
+
+    def give_up_soon(self, servers):
+        """Open a writer that gives a record up after two seconds, for good."""
+        return self.open(
+            servers.bootstrap_servers,
+            policy={"max_attempts": 1},
+            delivery_timeout=2.0,
+            patience=2.0,
+        )
 
     def test_b31_a_wrong_password_is_told_as_one(self, kafka_users):
         """By whatever call needs the connection; not as a timeout, and no retry."""
@@ -413,6 +484,44 @@ class SequencesContract:
             assert not any(isinstance(e, RetryEvent) for e in writer.events)
         there = [value for _, value in read(kafka_cluster, kafka_topic)]
         assert there == [b"first", b"0", b"1", b"2", b"3"]
+
+    def test_b103_a_gap_in_the_sequence_under_load_crashes_nothing(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """Eight threads send while it happens again and again; each learns the end."""
+        built, over = [], threading.Event()
+        ends = [[] for _ in range(8)]
+
+        def work(number):
+            while not over.is_set():
+                value = b"%d-%d" % (number, len(ends[number]))
+                ends[number].append(writer.end_of(kafka_topic, value, b"k"))
+
+        servers = kafka_faults.bootstrap_servers
+        with self.open(servers, built=built, linger=0.0) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"first", b"k")) == 0
+            gaps = kafka_faults.on("Produce", rate=0.2, seed=1)
+            gaps = gaps.fail("OUT_OF_ORDER_SEQUENCE_NUMBER", times=5)
+            workers = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+            for worker in workers:
+                worker.start()
+            try:
+                until(lambda: gaps.spent, 60)
+            finally:
+                over.set()
+                for worker in workers:
+                    worker.join(60)
+            assert not any(worker.is_alive() for worker in workers)
+            assert isinstance(writer.end_of(kafka_topic, b"last", b"k"), int)
+            writer.guarded.report()
+        assert len(built) <= 1 + gaps.fired
+        there = [value for _, value in read(kafka_cluster, kafka_topic)]
+        assert len(set(there)) == len(there)
+        for number, mine in enumerate(ends):
+            for n, end in enumerate(mine):
+                is_there = b"%d-%d" % (number, n) in there
+                assert is_there or is_error(end)
+                assert not is_there or not is_error(end) or end.verdict.written != "no"
 
 
 class BuffersContract:

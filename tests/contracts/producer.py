@@ -179,6 +179,7 @@ class ProducerContract:
         password=None,
         serializer=None,
         tight=False,
+        patience=None,
     ):
         """Return a context manager of a `Writer`, which is closed at the end.
 
@@ -187,7 +188,8 @@ class ProducerContract:
         collects the clients that a factory builds. `client_class` is a subclass of the
         client's class. `hook` receives the events instead of the writer. `serializer`
         turns each key into bytes or None. A `tight` client has the smallest buffer that
-        it can have.
+        it can have. `patience` is how long a send may wait for metadata, if the client
+        has a limit of its own for that.
         """
         raise NotImplementedError
 
@@ -409,7 +411,7 @@ class ProducerContract:
             guilty = {**guilty, "timestamp_ms": now + guilty["timestamp_ms"]}
         mates = [{"value": b"%d" % n, "key": b"k%d" % (n % 7)} for n in range(24)]
         servers = kafka_cluster.bootstrap_servers
-        with self.open(servers, topics=stale, linger=0.5) as writer:  # one batch
+        with self.open(servers, topics=stale, linger=1.0) as writer:  # one batch
             batch = [*mates[:17], guilty, *mates[17:]]
             handles = writer.send_all(topic, batch)
             ends = writer.outcomes(handles)

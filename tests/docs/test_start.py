@@ -13,7 +13,11 @@ import pytest
 from kafkaguard.cli.group import run
 from kafkaguard.testing import KafkaCluster
 
-pytestmark = [pytest.mark.java, pytest.mark.xdist_group("start")]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.usefixtures("spark_archive"),
+    pytest.mark.xdist_group("start"),
+]
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "examples/start"
 CLIENTS = ("kafka_python", "confluent", "aiokafka", "spark")

@@ -109,6 +109,7 @@ class KafkaPythonContract(
         password=None,
         serializer=None,
         tight=False,
+        patience=None,
     ):
         """Build one, guard it, and close it in the end."""
         config = {
@@ -120,6 +121,8 @@ class KafkaPythonContract(
             config |= users.client_config("SASL_PLAIN", user="bob")
         if password is not None:
             config["sasl_plain_password"] = password
+        if patience is not None:
+            config["max_block_ms"] = round(patience * 1000)
         if serializer is not None:
             config["key_serializer"] = serializer
         if delivery_timeout is not None:

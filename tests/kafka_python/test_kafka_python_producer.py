@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import subprocess
 import sys
 import textwrap
@@ -51,45 +49,6 @@ def make(kafka_cluster):
 @pytest.mark.filterwarnings("ignore:key_serializer does not:DeprecationWarning")
 class TestSerialisers:
     """The key that counts is the one that would be sent."""
-
-    def test_b05_a_key_that_a_serialiser_drops_is_a_null_key(self, kafka_cluster, make):
-        """A serialiser that turns an empty key into none is looked through."""
-        topic = kafka_cluster.create_topic(config=COMPACTED)
-        producer = make(key_serializer=lambda k: k.encode() or None)
-        with pytest.raises(errors.InvalidRecordKeyError):
-            producer.send(topic, b"v", "")
-        assert producer.send(topic, b"v", "k").get(10).offset == 0
-
-    def test_b05_a_null_key_in_disguise_is_warned_about_once(
-        self, kafka_cluster, make, caplog
-    ):
-        """`json.dumps(None)` is a key for the broker, and hardly one that is meant."""
-        topic = kafka_cluster.create_topic(config=COMPACTED)
-        producer = make(key_serializer=lambda k: json.dumps(k).encode())
-        with caplog.at_level(logging.WARNING, "kafkaguard"):
-            producer.send(topic, b"v").get(10)
-            producer.send(topic, b"v").get(10)
-        assert sum(topic in record.getMessage() for record in caplog.records) == 1
-
-    def test_b05_the_policy_may_reject_a_null_key_in_disguise(self, kafka_cluster):
-        """`disguised_null_key: reject` treats it as what it is."""
-        topic = kafka_cluster.create_topic(config=COMPACTED)
-        with guard(
-            KafkaProducer(
-                bootstrap_servers=kafka_cluster.bootstrap_servers,
-                key_serializer=lambda k: json.dumps(k).encode(),
-            ),
-            policy={"disguised_null_key": "reject"},
-        ) as producer:
-            with pytest.raises(errors.InvalidRecordKeyError):
-                producer.send(topic, b"v")
-            assert producer.send(topic, b"v", "k").get(10).offset == 0
-
-    def test_b05_a_delete_marker_arrives_as_one(self, kafka_cluster, make):
-        """A value of None with a key is sent as null, never as an empty string."""
-        topic = kafka_cluster.create_topic(config=COMPACTED)
-        make(key_serializer=str.encode).send(topic, None, "k").get(10)
-        assert read(kafka_cluster, topic) == [(b"k", None)]
 
     def test_a_serialiser_that_fails_is_the_clients_to_report(
         self, kafka_cluster, make

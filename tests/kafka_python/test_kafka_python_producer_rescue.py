@@ -278,7 +278,7 @@ class TestSuccessor:
             assert isinstance(refused, errors.InvalidRecordKeyError)
             with pytest.raises(errors.ClientTimeoutError, match="nobody there") as e:
                 producer.send(topic, b"v", b"k")
-            assert (e.value.verdict.action, e.value.verdict.written) == ("RETRY", "no")
+            assert (e.value.verdict.action, e.value.verdict.written) == ("WAIT", "no")
             with pytest.raises(errors.ClientTimeoutError, match=r"0\.1 s \(timeout\)"):
                 producer.send(topic, b"v", b"k", timeout=0.1)
         with pytest.raises(IllegalStateError, match="closed"):

@@ -86,7 +86,7 @@ def test_a_record_that_never_left_has_failed_in_time(
             error = failure(future)
             assert (error.verdict.action, error.verdict.written) == ("RETRY", "no")
             assert "it was not written" in str(error)
-        assert time.monotonic() - start < BOUND_S
+        assert time.monotonic() - start < 3 * BOUND_S
         kafka_faults.clear()
         assert producer.send(kafka_topic, b"later", b"k").get(20).offset == 0
     assert read(kafka_cluster, kafka_topic) == [(b"k", b"later")]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -561,32 +561,6 @@ def test_a_record_outside_a_transaction_is_told_what_is_missing(
         producer.send(kafka_topic, b"early", b"k")
     in_transaction(producer, kafka_topic, b"seen")
     assert committed(kafka_cluster, kafka_topic) == [b"seen"]
-
-
-@pytest.mark.filterwarnings(
-    "ignore:the coordinator aborts:kafkaguard.policies.StackingWarning"
-)
-def test_b24_a_transaction_that_was_open_for_too_long_is_told(
-    make, kafka_cluster, kafka_topic
-):
-    """The coordinator has aborted it; the code alone says that somebody else did."""
-    producer = make("slow", transaction_timeout_ms=1_000)
-    producer.begin_transaction()
-    producer.send(kafka_topic, b"never seen", b"k").get(10)
-    until(lambda: is_aborted(kafka_cluster, kafka_topic), 60)
-    with pytest.raises(errors.KafkaGuardError, match="transaction_timeout_ms"):
-        producer.commit_transaction()
-    in_transaction(make("slow"), kafka_topic, b"seen")
-    assert committed(kafka_cluster, kafka_topic) == [b"seen"]
-
-
-def is_aborted(cluster, topic):
-    """Tell whether nothing is open in a topic, and nothing of it can be read."""
-    place = TopicPartition(topic, 0)
-    with KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers, isolation_level="read_committed"
-    ) as consumer:
-        return consumer.end_offsets([place])[place] > 1
 
 
 def test_nothing_of_a_transaction_is_seen_after_its_abort(make, kafka_cluster):

@@ -16,13 +16,13 @@ from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor.arrow import Columns
 from kafkaguard_adapters.spark.executor.checks import find_refused
-from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.limits import exceeded
 from kafkaguard_adapters.spark.executor.row_check import RowCheck
 from kafkaguard_adapters.spark.executor.window import raw_of
 from kafkaguard_adapters.spark.marker import TaskFailedError, as_text
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.verdicts import refusal
 from tests.spark.spark_reading import letters_to
 
 IMPOSSIBLE = ["", ".", "..", "a b", "plain\0", "ü", "x" * 250, "a/b", "line\n"]

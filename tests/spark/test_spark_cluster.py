@@ -12,7 +12,11 @@ import pytest
 
 from tests.spark.spark_reading import values
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.java]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.usefixtures("spark_archive"),
+    pytest.mark.xdist_group("spark"),
+]
 PROGRAM = Path(__file__).with_name("spark_cluster_program.py")
 ROWS = 60_000
 

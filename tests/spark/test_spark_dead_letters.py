@@ -12,8 +12,8 @@ from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import MessageTooLargeError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import Record
-from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.executor.window import raw_of
+from kafkaguard_adapters.spark.verdicts import refusal
 
 
 def letter(record, limit):

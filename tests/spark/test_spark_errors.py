@@ -9,8 +9,8 @@ from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.cli.lookup import find_error
 from kafkaguard.spark import error_from
-from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.marker import as_text, task_failed
+from kafkaguard_adapters.spark.verdicts import refusal
 
 JAVA = "org.apache.kafka.common.errors."
 

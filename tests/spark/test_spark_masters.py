@@ -12,7 +12,11 @@ import pytest
 
 from tests.spark.spark_reading import read, values, why
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.java]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.usefixtures("spark_archive"),
+    pytest.mark.xdist_group("spark"),
+]
 PROGRAM = Path(__file__).with_name("spark_master_program.py")
 COMPACTED = {"cleanup.policy": "compact"}
 KEYED = {str(number) for number in range(1000) if number != 500}

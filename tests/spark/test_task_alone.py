@@ -13,9 +13,10 @@ from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor import delivery as delivery_module
 from kafkaguard_adapters.spark.executor import known_topics
 from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
-from kafkaguard_adapters.spark.executor.delivery import Delivery, refusal
+from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.window import Window
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.verdicts import refusal
 from tests.spark.spark_reading import letters_to
 
 INVALID_RECORD, TOO_LARGE, DENIED, TIMED_OUT = 87, 10, 29, -192
@@ -329,7 +330,7 @@ def test_a_record_that_is_sent_again_keeps_partition_headers_and_time(task):
     assert second == Record("latest", b"l", b"2", None, ANY_PARTITION, NOW)
 
 
-@pytest.mark.parametrize("reason", list(delivery_module._SAID))
+@pytest.mark.parametrize("reason", list(Reason))
 def test_each_reason_has_an_error_that_names_it_and_the_topic(reason):
     """The class, the text and the verdict are about the same."""
     error = refusal(reason, "t")

@@ -7,6 +7,7 @@ import random
 import time
 from asyncio import get_running_loop
 from functools import wraps
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aiokafka.errors import (
@@ -30,6 +31,11 @@ from kafkaguard_adapters.aiokafka._private.consuming.committing import (
     everywhere,
 )
 from kafkaguard_adapters.aiokafka._private.consuming.fetching import Fetching
+from kafkaguard_adapters.aiokafka._private.consuming.reading import (
+    Reading,
+    translated,
+    wrong_loop,
+)
 from kafkaguard_adapters.aiokafka.errors import complete_table, errors
 from kafkaguard_adapters.aiokafka.settings import consumer_config_of
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
@@ -43,7 +49,7 @@ from kafkaguard_adapters.consuming.own_lag import own_lag
 from kafkaguard_adapters.inside_names import warn_changed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from kafkaguard._cluster.lag import LagReport
     from kafkaguard._cluster.offsets import PartitionOffset
@@ -67,15 +73,6 @@ _AWAITED = frozenset(
         "topics",
     }
 )
-
-
-class _Gate:
-    """Whether the client may be used; faster to read than an attribute of the guard."""
-
-    __slots__ = ("is_open",)
-
-    def __init__(self) -> None:
-        self.is_open = False
 
 
 class Client(Protocol):
@@ -111,6 +108,30 @@ class Client(Protocol):
         """Return offsets by timestamp."""
 
 
+class _CheckedReads:
+    """Reads with a check first: the consumer is not open, or not known inside."""
+
+    def __init__(self, consumer: GuardedConsumer) -> None:
+        self._consumer = consumer
+
+    async def getone(self, *partitions: Any) -> Any:
+        """Read one record."""
+        consumer = self._consumer
+        return await consumer.checked(consumer.client.getone)(*partitions)
+
+    async def getmany(self, *partitions: Any, **limits: Any) -> Any:
+        """Read records."""
+        consumer = self._consumer
+        return await consumer.checked(consumer.client.getmany)(*partitions, **limits)
+
+    async def __anext__(self) -> Any:
+        """Read the next record; a consumer that was closed has none."""
+        consumer = self._consumer
+        if consumer.is_ended:
+            raise StopAsyncIteration
+        return await consumer.checked(consumer.client.__anext__)()
+
+
 class GuardedConsumer(ForkSafe, StandIn):
     """An AIOKafkaConsumer that holds only failing partitions, with commit verdicts.
 
@@ -142,14 +163,12 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._policy = policy
         self._on_event = on_event
         self._loop = known["loop"]
-        self._gate = _Gate()
-        self._death: KafkaGuardError | None = None
+        self._is_started = False
+        self._reads: _CheckedReads | Client = _CheckedReads(self)
+        self._reading: Reading | None = None
         self._shell: Fetching | None = None
         self._driver: Driver | None = None
         self._committing: Committing | None = None
-        # Instead of the method: this halves the guard's cost per record.
-        self.getone = self._reading("getone", self._check)  # type: ignore[method-assign]  # see above
-        self._next = self._reading("__anext__", self._check_iteration)
         if names.is_started(consumer):
             self._listen()
 
@@ -167,7 +186,7 @@ class GuardedConsumer(ForkSafe, StandIn):
 
     def _listen(self) -> None:
         """Read the answers to the client from now on."""
-        self._gate.is_open = True
+        self._is_started = True
         missing = names.missing(self.client)
         if missing:
             warn_changed("consumer", "aiokafka", __version__, "0.14", missing)
@@ -175,17 +194,14 @@ class GuardedConsumer(ForkSafe, StandIn):
         machine = ConsumerMachine(
             self._policy, errors.make, random.random, client=errors.client
         )
-        self._shell = shell = Fetching(self.client, self._died)
-        self._driver = shell.driver = Driver(
+        self._shell = shell = Fetching(self.client)
+        self._driver = shell.driver = driver = Driver(
             machine, shell, self.cluster_view, asyncio.ensure_future, self._on_event
         )
+        self._reading = Reading(self.client, self._loop, driver.tell)
+        self._reads = self.client
         if self._group is not None:
             self._committing = Committing(self.client, self._note_commit)
-
-    def _died(self, error: KafkaGuardError) -> None:
-        """Refuse reads from now on: the client would wait for ever."""
-        self._gate.is_open = False
-        self._death = error
 
     async def stop(self) -> None:
         """Close the guard's own connections, then the client, within 30 s."""
@@ -194,7 +210,7 @@ class GuardedConsumer(ForkSafe, StandIn):
     async def _end(self) -> None:
         if self.is_forked:
             return
-        self._gate.is_open = False
+        self._reads = _CheckedReads(self)
         if self._driver is not None:
             self._driver.close()
         await super()._end()
@@ -208,9 +224,9 @@ class GuardedConsumer(ForkSafe, StandIn):
                 theirs=ConsumerStoppedError,
             )
         self._check_loop()
-        if self._death is not None:
-            raise self._death
-        if not self._gate.is_open:
+        if self._reading is not None and self._reading.death is not None:
+            raise self._reading.death
+        if not self._is_started:
             raise errors.make(
                 ClientStateError,
                 "the consumer was not started: await consumer.start() first",
@@ -218,95 +234,34 @@ class GuardedConsumer(ForkSafe, StandIn):
             )
 
     def _check_loop(self) -> None:
-        running = get_running_loop()
-        if running is not self._loop:
-            raise errors.make(
-                ClientStateError,
-                f"the consumer belongs to the event loop {self._loop!r}, and the call "
-                f"came from {running!r}: build it in the event loop that uses it",
-                theirs=IllegalStateError,
-            )
+        if get_running_loop() is not self._loop:
+            raise wrong_loop(self._loop)
 
     # --- polling ----------------------------------------------------------------------
 
-    async def getone(self, *partitions: Any) -> Any:
-        """Read one record, as ``AIOKafkaConsumer.getone`` does.
-
-        Raises:
-            KafkaGuardError: The client raised an error. It also has the client's class,
-                and the topic and partition if they are known.
-        """
-        return await self._reading("getone", self._check)(*partitions)
-
-    def _reading(
-        self, name: str, check: Callable[[], None]
-    ) -> Callable[..., Coroutine[Any, Any, Any]]:
-        """Return a read function that costs almost nothing while nothing fails.
-
-        It looks up the client's method each time: instrumentation may replace it.
-        """
-        client = self.client
-        gate, loop, raised = self._gate, self._loop, self._raised
-
-        async def reading(*partitions: Any) -> Any:
-            if not gate.is_open or get_running_loop() is not loop:
-                check()
-            try:
-                return await getattr(client, name)(*partitions)
-            except (KafkaError, ConsumerStoppedError) as error:
-                raise raised(error) from error
-
-        return reading
-
-    async def getmany(self, *partitions: Any, **limits: Any) -> Any:
-        """Read records, as ``AIOKafkaConsumer.getmany`` does.
-
-        Raises:
-            KafkaGuardError: As for :meth:`getone`.
-        """
-        self._check()
-        try:
-            return await self.client.getmany(*partitions, **limits)
-        except (KafkaError, ConsumerStoppedError) as error:
-            raise self._raised(error) from error
-
-    def _raised(self, error: BaseException) -> KafkaGuardError:
-        """Pass on the events until now, then translate the error."""
-        if self._driver is not None:
-            self._driver.tell()
-        return _ours(error)
+    #: The client's own methods while it is open: a record costs almost nothing more.
+    getone = property(attrgetter("_reads.getone"))
+    getmany = property(attrgetter("_reads.getmany"))
+    __anext__ = property(attrgetter("_reads.__anext__"))
 
     def __aiter__(self) -> Self:
         """Iterate over records, as the client does."""
         self.client.__aiter__()  # raises if the client is closed
         return self
 
-    def __anext__(self) -> Coroutine[Any, Any, Any]:
-        """Read the next record.
-
-        Raises:
-            KafkaGuardError: As for :meth:`getone`.
-        """
-        return self._next()
-
-    def _check_iteration(self) -> None:
-        if self.is_ended:
-            raise StopAsyncIteration
-        self._check()
-
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the client; check its coroutines first."""
         found = super().__getattr__(name)
-        return self._checked(found) if name in _AWAITED else found
+        return self.checked(found) if name in _AWAITED else found
 
-    def _checked(self, call: Callable[..., Awaitable[Any]]) -> Any:
+    def checked(self, call: Callable[..., Awaitable[Any]]) -> Any:
+        """Return a coroutine function of the client with checks and our errors."""
+
         @wraps(call)
         async def checked(*args: Any, **kwargs: Any) -> Any:
             self._check()
-            try:
+            with translated():
                 return await call(*args, **kwargs)
-            except (KafkaError, ConsumerStoppedError) as error:
-                raise _ours(error) from error
 
         return checked
 
@@ -356,10 +311,8 @@ class GuardedConsumer(ForkSafe, StandIn):
 
     async def _passed_commit(self, offsets: Any) -> None:
         """Call the client's commit, which raises or has nothing to do."""
-        try:
+        with translated():
             await self.client.commit(offsets)
-        except KafkaError as error:
-            raise _ours(error) from error
 
     def _note_commit(self, refused: dict[TopicPartition, KafkaGuardError]) -> None:
         if refused and self._driver is not None:
@@ -423,10 +376,6 @@ class GuardedConsumer(ForkSafe, StandIn):
         if report is None:
             return await self.client.offsets_for_times(timestamps)
         return {each: _at(report.partitions[each]) for each in timestamps}
-
-
-def _ours(error: BaseException) -> KafkaGuardError:
-    return error if isinstance(error, KafkaGuardError) else errors.translate(error)
 
 
 def _as_client(error: KafkaGuardError) -> KafkaGuardError:

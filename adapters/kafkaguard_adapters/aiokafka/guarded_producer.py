@@ -232,11 +232,10 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
                 "Build it in the child: guard(factory=AIOKafkaProducer, config={...})",
                 theirs=IllegalStateError,
             )
-        running = get_running_loop()
-        if running is not self._loop:
+        if get_running_loop() is not self._loop:
             raise errors.make(
                 ClientStateError,
-                f"the producer belongs to {self._loop!r}, and this is {running!r}: "
+                "the producer belongs to another event loop than the one that runs: "
                 "build it in the event loop that uses it",
                 theirs=IllegalStateError,
             )

@@ -19,17 +19,19 @@ from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     ProducerClosed,
+    UnknownTopicOrPartitionError,
 )
 
 from kafkaguard._delivery.facts import Place, Raw
 from kafkaguard._delivery.records import Record
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import (
+    ClientNotConnectedError,
     InvalidRecordKeyError,
     KafkaGuardError,
     PartitionNotThereError,
 )
-from kafkaguard_adapters.aiokafka._private.producing import moving
+from kafkaguard_adapters.aiokafka._private.producing import moving, reading
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.producing import told
@@ -117,6 +119,7 @@ class Sending:
             moving.wrap_key_serializer(producer, self._note_key)
         if self._sets_aside:
             moving.keep_large_records(producer)
+        moving.check_topic_names(producer)
         moving.check_partitioner(producer, partial(told.not_there, errors))
 
     def _note_key(self, key: Any, sent: Any) -> None:
@@ -359,13 +362,24 @@ class Sending:
             return recast(told.closed(errors, topic), ProducerClosed)
         if self.shell.is_transactional:
             return self.transactions.refusal_of(error, topic)
+        limit = f"{self.shell.traits.delivery_timeout:g} s ({_SETTING})"
+        is_unknown = isinstance(error, UnknownTopicOrPartitionError)
+        if is_unknown and not reading.has_connection(self._client):
+            return errors.make(
+                ClientNotConnectedError,
+                f"nothing was sent within {limit}: no broker answers: check "
+                "bootstrap_servers and the network",
+                theirs=type(error),
+                original=error,
+                api="Produce",
+                topic=topic,
+            )
         known: dict[str, Any] = {}
         message = None
         if isinstance(error, KafkaTimeoutError):
             message = (
-                f"nothing was sent within {self.shell.traits.delivery_timeout:g} s "
-                f"({_SETTING}): the client's buffer has no room, because earlier "
-                "batches of this partition have no answer yet"
+                f"nothing was sent within {limit}: the client's buffer has no room, "
+                "because earlier batches of this partition have no answer yet"
             )
             known["verdict"] = classify(error, api="Produce", phase="enqueue")
         return errors.translate(

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaException, Message, TopicPartition
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition
@@ -36,7 +36,7 @@ from kafkaguard_adapters.wire.io_thread import loop, run, start
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from confluent_kafka import Consumer, KafkaError, Message
+    from confluent_kafka import Consumer, KafkaError
 
     from kafkaguard._cluster.offsets import OffsetsReport
     from kafkaguard._cluster.reports import TopicPartition as Place
@@ -133,7 +133,7 @@ class GuardedConsumer(BlockingConsumer):
                 "guard(factory=Consumer, config={...})",
                 policy.on_offset_reset,
             )
-        self._quick = self._quick_poll()
+        self._quick = self._quick_polls()
         # librdkafka blocks for ever if one thread closes while another one polls.
         self._in_client = threading.RLock()
 
@@ -153,14 +153,16 @@ class GuardedConsumer(BlockingConsumer):
 
     def _speed_up(self) -> None:
         """Let the next polls call the client directly, until the next check is due."""
-        self.poll = self._quick  # type: ignore[method-assign]  # for speed: less work per record
+        self.poll, self.consume = self._quick  # type: ignore[method-assign]  # for speed: less work per record
         beat = loop()
         slow_down = partial(_slow_down, weakref.ref(self))
         beat.call_soon_threadsafe(beat.call_later, _QUICK_S, slow_down)
 
-    def _quick_poll(self) -> Callable[..., Message | None]:
-        """Return the fast ``poll`` that is used while each poll returns a record."""
-        client_poll, slowly, raised = self.client.poll, self._poll_slowly, self._raised
+    def _quick_polls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Return ``poll`` and ``consume`` for while each of them returns records."""
+        client_poll, client_consume = self.client.poll, self.client.consume
+        poll_slowly, consume_slowly = self._poll_slowly, self._consume_slowly
+        raised, failures, error_of = self._raised, self._shell.failures, Message.error
 
         def poll(timeout: float | None = _FOR_EVER) -> Message | None:
             """Poll, as :meth:`GuardedConsumer.poll` does."""
@@ -170,9 +172,23 @@ class GuardedConsumer(BlockingConsumer):
                 raise raised(error) from error
             if message is not None and message.error() is None:
                 return message
-            return slowly(timeout, message)
+            return poll_slowly(timeout, message)
 
-        return poll
+        def consume(
+            num_messages: int = 1, timeout: float | None = _FOR_EVER
+        ) -> list[Message]:
+            """Consume, as :meth:`GuardedConsumer.consume` does."""
+            if failures:
+                return consume_slowly(num_messages, timeout, [])
+            try:
+                found: list[Message] = client_consume(num_messages, _AT_ONCE)
+            except (KafkaException, RuntimeError) as error:
+                raise raised(error) from error
+            if len(found) == num_messages and not any(map(error_of, found)):
+                return found
+            return consume_slowly(num_messages, timeout, found)
+
+        return poll, consume
 
     def _poll_slowly(
         self, timeout: float | None, message: Message | None
@@ -208,8 +224,16 @@ class GuardedConsumer(BlockingConsumer):
         Raises:
             KafkaGuardError: As for ``poll``.
         """
+        found = self._consume_slowly(num_messages, timeout, [])
+        if len(found) == num_messages and not any(map(Message.error, found)):
+            self._speed_up()
+        return found
+
+    def _consume_slowly(
+        self, num_messages: int, timeout: float | None, found: list[Message]
+    ) -> list[Message]:
+        """Consume in short slices, and do what is due between them."""
         until = _end_of(timeout)
-        found: list[Message] = []
         while len(found) < num_messages:
             self._look()
             if not found:  # else raising would lose records: a later call raises
@@ -441,7 +465,7 @@ def _slow_down(consumer: weakref.ref[GuardedConsumer]) -> None:
     guarded = consumer()
     if guarded is not None:
         with suppress(AttributeError):  # done already, or this is a forked child
-            del guarded.poll
+            del guarded.poll, guarded.consume
 
 
 def _end_of(timeout: float | None) -> float:

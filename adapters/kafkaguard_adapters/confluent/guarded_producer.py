@@ -415,13 +415,16 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             DeliveryFailed: Records failed, and nobody has seen the failures.
             CallbackError: A callback of the application raised an exception.
             ClientStateError: A transaction was open; the text says whether it was
-                aborted.
+                aborted. Or ``close`` is called in a callback, so it would wait for its
+                own thread.
             TypeError: ``timeout`` is not a number.
             ValueError: ``timeout`` is negative.
         """
         told.check_timeout("close", timeout)
         if self._is_closed or self._forks.is_forked:
             return True
+        if get_ident() in self._callbacks.polling:
+            raise told.waits_for_itself(errors, "close")
         self._is_closed = True
         deadline = time.monotonic() + (CLOSE_S if timeout is None else timeout)
         if not self._is_client_closed():

@@ -7,6 +7,7 @@ log. The line is logged during a poll, before any record after the reset.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import sys
 import time
@@ -26,6 +27,9 @@ _OFFSETS: Final = "OFFSET"
 _RESET: Final = re.compile(
     r"(?P<topic>\S+) \[(?P<partition>\d+)\]: offset reset \(at offset (?P<at>\d+)\b"
 )
+#: The setting, and the least value of it with which librdkafka logs a reset.
+_LEVEL: Final = "log_level"
+_WARNING: Final = 4
 #: syslog's number for each level that confluent-kafka translates into Python's.
 _SYSLOG: Final = {
     logging.CRITICAL: 2,
@@ -41,10 +45,12 @@ class ResetLog:
 
     Args:
         own: The user's logger; None: the lines go to stderr, as librdkafka's do.
+        most: The user's ``log_level``; lines with a higher number are not passed on.
     """
 
-    def __init__(self, own: logging.Logger | None) -> None:
+    def __init__(self, own: logging.Logger | None, most: float = math.inf) -> None:
         self.own = own
+        self._most = most
         self.hear: Callable[[TopicPartition, int], object] | None = None
 
     def log(self, level: int, text: str, facility: str, name: str, line: str) -> None:
@@ -59,14 +65,24 @@ class ResetLog:
                     "the guard failed (a bug in kafkaguard); the client "
                     "resets the offset"
                 )
+        number = _SYSLOG.get(level, level)
+        if number > self._most:
+            return
         if self.own is not None:
             self.own.log(level, text, facility, name, line)
         else:
-            number = _SYSLOG.get(level, level)
             sys.stderr.write(f"%{number}|{time.time():.3f}|{facility}|{name}| {line}\n")
 
 
 def prepare(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with the guard's callbacks and logger, to build a consumer."""
-    chained = {name: Chained(config.get(name)) for name in CALLBACKS}
-    return {**config, **chained, LOGGER: ResetLog(config.get(LOGGER))}
+    """Return settings with the guard's callbacks and logger, to build a consumer.
+
+    A ``log_level`` with which librdkafka would not log a reset is raised; the user's
+    logger gets no more lines for that.
+    """
+    prepared = {**config, **{name: Chained(config.get(name)) for name in CALLBACKS}}
+    level = str(config.get(_LEVEL, _WARNING))
+    if level.isdecimal() and int(level) < _WARNING:
+        prepared[_LEVEL] = _WARNING
+        return {**prepared, LOGGER: ResetLog(config.get(LOGGER), int(level))}
+    return {**prepared, LOGGER: ResetLog(config.get(LOGGER))}

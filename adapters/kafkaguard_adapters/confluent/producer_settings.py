@@ -22,8 +22,14 @@ CALLBACKS = ("error_cb", "stats_cb", "throttle_cb")
 _DEFAULTS = {
     _TIMEOUT: 300_000,
     "message.max.bytes": 1_000_000,
+    "retry.backoff.max.ms": 1_000,
+    "retry.backoff.ms": 100,
     "transaction.timeout.ms": 60_000,
 }
+
+
+#: librdkafka draws each wait before a retry from 0.8 to 1.2 of the setting.
+_LEAST_WAIT = 0.75
 
 
 class ProducerSettings:
@@ -83,6 +89,12 @@ class ProducerSettings:
             transactional=bool(self.transactional_id),
             replaceable=replaceable,
         )
+
+    @property
+    def retry_s(self) -> float:
+        """Seconds before which the client does not send a batch again."""
+        names = ("retry.backoff.ms", "retry.backoff.max.ms")
+        return _LEAST_WAIT * min(map(self._number, names)) / 1000
 
     def is_true(self, name: str) -> bool:
         """Return whether a setting is on."""

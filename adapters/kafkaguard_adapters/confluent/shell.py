@@ -240,7 +240,12 @@ class ConfluentShell(Heard):
         if self._settings.hears_errors:
             kept = self._lost_connection < oldest
         login, told = self._refused_login
-        return Known(self._is_dying, kept, login if told > oldest else None)
+        return Known(
+            self._is_dying,
+            kept,
+            login if told > oldest else None,
+            self._settings.retry_s,
+        )
 
     def arrived_again(self, token: int, message: Any) -> None:
         """Record that a record which was sent again was delivered."""
@@ -271,7 +276,7 @@ class ConfluentShell(Heard):
         with self._lock:
             token = self._next_token
             self._next_token += 1
-        self._failures[token] = Failure(None, message, call, None, _now())
+        self._failures[token] = Failure(None, message, call, None, _now(), 0.0)
         return token
 
     def waiting(self) -> int:

@@ -66,6 +66,7 @@ class Failure(NamedTuple):
         call: The application's callback.
         ticket: The record's ticket, if it has one.
         since: When the client got the record, in monotonic seconds.
+        seconds: The time from then until the report.
     """
 
     error: Any
@@ -73,6 +74,7 @@ class Failure(NamedTuple):
     call: Any
     ticket: Ticket | None
     since: float
+    seconds: float
 
 
 class Known(NamedTuple):
@@ -83,11 +85,13 @@ class Known(NamedTuple):
         kept_connections: Whether no connection was lost since the client got the
             oldest failed record; None: unknown.
         refused_login: The client's error about a refused login since then, or None.
+        retry_s: Seconds before which the client does not send a batch again.
     """
 
     is_dying: bool
     kept_connections: bool | None
     refused_login: Any = None
+    retry_s: float = 0.0
 
 
 class Window(Batch):
@@ -213,8 +217,9 @@ class Window(Batch):
         self, error: Any, message: Any, call: Any = None, ticket: Ticket | None = None
     ) -> None:
         """Record that a record has failed."""
-        since = time.monotonic() - message.latency()
-        self.failures.append(Failure(error, message, call, ticket, since))
+        seconds = message.latency()
+        since = time.monotonic() - seconds
+        self.failures.append(Failure(error, message, call, ticket, since, seconds))
         self.listener.failed(self)
         self.tick()
 
@@ -475,7 +480,8 @@ def _refusal(token: int, index: int, failure: Failure, known: Known) -> Refusal:
     else:
         # An earlier attempt may have written it: the broker checks the topic's settings
         # before it checks for a duplicate batch.
-        facts["was_unanswered"] = known.kept_connections is False
+        is_repeated = failure.seconds >= known.retry_s
+        facts["was_unanswered"] = known.kept_connections is False and is_repeated
     return Refusal(
         token,
         index,

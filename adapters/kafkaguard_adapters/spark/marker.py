@@ -55,7 +55,7 @@ _SAID: dict[type[e.KafkaGuardError], str] = {
         "retention deleted them, or the topic was deleted"
     ),
 }
-_VERDICTS: dict[type[e.KafkaGuardError], Verdict] = {
+_VERDICTS: dict[type[e.KafkaGuardError], Verdict | None] = {
     e.UnknownTopicOrPartitionError: NO_PARTITION_OF_A_RECORD
 }
 _CARRIED = ("code", "api", "topic", "partition", "broker", "broker_message")

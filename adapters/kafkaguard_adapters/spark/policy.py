@@ -95,8 +95,3 @@ def on_reject(policy: RetryPolicy, error: KafkaGuardError) -> OnReject:
     context = CallContext(api="Produce", topic=error.topic, client=CLIENT)
     ruling = policy.ruling(error.verdict, context, error)
     return ruling.on_reject if ruling.action is Action.REJECT else "raise"
-
-
-def may(policy: RetryPolicy, what: OnReject) -> bool:
-    """Return whether the policy handles some refused records this way."""
-    return what in {policy.on_reject, *(each.on_reject for each in policy.overrides)}

@@ -11,7 +11,6 @@ from kafkaguard_adapters.spark.client_config import client_config
 from kafkaguard_adapters.spark.driver.addresses import check_servers
 from kafkaguard_adapters.spark.policy import (
     DEAD_LETTER,
-    may,
     on_reject,
     policy_of,
     read_policy,
@@ -129,7 +128,7 @@ def dead_letter_topic_of(policy: RetryPolicy, topic: str | None) -> str | None:
         policy: The policy.
         topic: The topic of all records, or None if a column names it.
     """
-    if not may(policy, "dead_letter"):
+    if "dead_letter" not in policy.ways_of_rejecting:
         return None
     if topic is None and "{topic}" in policy.dead_letter.topic:
         return None

@@ -24,7 +24,6 @@ from kafkaguard_adapters.spark.driver.refused_columns import (
     refusals,
     strongest,
 )
-from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.executor.limits import Limit
 from kafkaguard_adapters.spark.policy import on_reject, read_policy
 from kafkaguard_adapters.spark.refusal import refuse
@@ -34,6 +33,7 @@ from kafkaguard_adapters.spark.settings import (
     check_type,
     dead_letter_topic_of,
 )
+from kafkaguard_adapters.spark.verdicts import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

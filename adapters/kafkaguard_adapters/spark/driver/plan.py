@@ -21,11 +21,10 @@ from kafkaguard_adapters.spark.driver.refused_columns import (
     only,
     refusals,
 )
-from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.row_check import row_check
 from kafkaguard_adapters.spark.marker import as_text
-from kafkaguard_adapters.spark.policy import may
+from kafkaguard_adapters.spark.verdicts import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +93,7 @@ def _checked(
     """
     topic = settings.topic
     if topic is None:
-        if not may(settings.policy, "raise"):
+        if "raise" not in settings.policy.ways_of_rejecting:
             return None
         return F.when(row_check(df.columns, settings), F.col("value"))
     known = KnownTopics(settings, topics)

@@ -9,113 +9,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard import errors as e
-from kafkaguard._common.topic_names import shortened
 from kafkaguard._delivery.dead_letters import Reason
-from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.driver import TaskDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.limits import exceeded
 from kafkaguard_adapters.spark.executor.sender import borrow
-from kafkaguard_adapters.spark.verdicts import (
-    DEAD_LETTER_TOPIC_OF_A_RECORD,
-    KEY_MADE_NULL,
-    MALFORMED,
-    NAMELESS_HEADER,
-    NO_PARTITION_OF_A_RECORD,
-    NO_TOPIC_OF_A_RECORD,
-    NUL_IN_HEADER,
-)
+from kafkaguard_adapters.spark.verdicts import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
+    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
 #: Most records and bytes between two flushes, which are kept for a failure.
 WINDOW_RECORDS = 500_000
 WINDOW_BYTES = 64 * 1024 * 1024
-_NAME_ONE = "name a dead-letter topic for such records"
-_SAID = {
-    Reason.NULL_KEY: (
-        e.InvalidRecordKeyError,
-        "a record for a compacted topic has no key; give it a key or " + _NAME_ONE,
-    ),
-    Reason.TOO_LARGE: (
-        e.MessageTooLargeError,
-        f"a record is too large for its topic; {_NAME_ONE}",
-    ),
-    Reason.NULL_TOPIC: (
-        e.InvalidTopicError,
-        f"a record names no topic; fill the column topic or {_NAME_ONE}",
-    ),
-    Reason.DEAD_LETTER_TOPIC: (
-        e.InvalidTopicError,
-        "a record names the dead-letter topic; name another topic",
-    ),
-    Reason.UNKNOWN_TOPIC: (
-        e.UnknownTopicOrPartitionError,
-        "a record names a topic that does not exist",
-    ),
-    Reason.UNKNOWN_PARTITION: (
-        e.UnknownTopicOrPartitionError,
-        "a record names a partition that its topic does not have",
-    ),
-    Reason.NAMELESS_HEADER: (
-        e.InvalidRecordError,
-        f"a record has a header without a name; name it or {_NAME_ONE}",
-    ),
-    Reason.NUL_IN_HEADER: (
-        e.InvalidRecordError,
-        f"a header's name has a NUL, where it would be cut; rename it or {_NAME_ONE}",
-    ),
-    Reason.MALFORMED: (
-        e.InvalidRecordError,
-        "a line of the source does not fit the declared columns",
-    ),
-    Reason.KEY_MADE_NULL: (
-        e.InvalidRecordKeyError,
-        f"a cast in select.key made a value null; correct the value or {_NAME_ONE}",
-    ),
-    Reason.SUPERSEDED: (
-        e.BatchMateRefusedError,
-        f"a record failed after a later record of its key was accepted; {_NAME_ONE}",
-    ),
-}
-
-_VERDICTS = {
-    Reason.DEAD_LETTER_TOPIC: DEAD_LETTER_TOPIC_OF_A_RECORD,
-    Reason.UNKNOWN_TOPIC: NO_TOPIC_OF_A_RECORD,
-    Reason.UNKNOWN_PARTITION: NO_PARTITION_OF_A_RECORD,
-    Reason.NAMELESS_HEADER: NAMELESS_HEADER,
-    Reason.NUL_IN_HEADER: NUL_IN_HEADER,
-    Reason.MALFORMED: MALFORMED,
-    Reason.KEY_MADE_NULL: KEY_MADE_NULL,
-}
-
-
-def refusal(
-    reason: Reason, topic: str | None, said: str | None = None
-) -> e.KafkaGuardError:
-    """Return the error for a record that can never be accepted.
-
-    Args:
-        reason: The reason of the refusal.
-        topic: The record's topic.
-        said: A text about this record. Default: the text for the reason.
-    """
-    cls, text = _SAID[reason]
-    return errors.make(
-        cls,
-        f"{reason}: {said or text}",
-        topic=shortened(topic),
-        api="Produce",
-        verdict=_VERDICTS.get(reason),
-    )
 
 
 class Delivery:
@@ -197,7 +110,7 @@ class Delivery:
             self._driver.refused_at_once(record, reason, error)
         self._driver.on_their_way(len(columns) - before - 1)
 
-    def _refusal(self, record: Record, reason: Reason) -> e.KafkaGuardError:
+    def _refusal(self, record: Record, reason: Reason) -> KafkaGuardError:
         said = None
         if reason is Reason.TOO_LARGE and record.topic is not None:
             said = exceeded(self._known.limits(record.topic), record.sizes)

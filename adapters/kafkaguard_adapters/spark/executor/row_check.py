@@ -16,10 +16,10 @@ from kafkaguard_adapters.spark.driver.refused_columns import (
     has_nameless,
     record_size,
 )
-from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.limits import Sizes, exceeded
 from kafkaguard_adapters.spark.marker import task_failed
+from kafkaguard_adapters.spark.verdicts import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,10 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard_adapters.spark.driver.columns import REFUSED
-from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.marker import as_text
 from kafkaguard_adapters.spark.pipeline.rows import FILE, LINE
-from kafkaguard_adapters.spark.verdicts import MALFORMED
+from kafkaguard_adapters.spark.verdicts import MALFORMED, refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

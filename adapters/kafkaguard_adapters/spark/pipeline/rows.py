@@ -16,10 +16,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from kafkaguard._delivery.dead_letters import Reason
-from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.pipeline.kafka_source import FORMAT, with_beginning
 from kafkaguard_adapters.spark.pipeline.places import MistakeError
 from kafkaguard_adapters.spark.policy import on_reject, read_policy
+from kafkaguard_adapters.spark.verdicts import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,6 @@ from kafkaguard_adapters.spark.driver.frame import objection
 from kafkaguard_adapters.spark.driver.plan import FEWEST
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import write
-from kafkaguard_adapters.spark.executor.delivery import refusal
 from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.pipeline.casts import under_casts
 from kafkaguard_adapters.spark.pipeline.kafka_source import check_other_topics
@@ -32,9 +31,10 @@ from kafkaguard_adapters.spark.pipeline.malformed import (
 from kafkaguard_adapters.spark.pipeline.options import check_options
 from kafkaguard_adapters.spark.pipeline.places import MistakeError, place_of
 from kafkaguard_adapters.spark.pipeline.rows import FILE, LINE, on_malformed, read
-from kafkaguard_adapters.spark.policy import may, read_policy
+from kafkaguard_adapters.spark.policy import read_policy
 from kafkaguard_adapters.spark.report import total
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.verdicts import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -326,7 +326,7 @@ def _arguments(pipeline: Pipeline) -> dict[str, Any]:
     sink = pipeline.sink
     policy = read_policy(pipeline.policy)
     # A malformed line must fail the job before anything is sent: before a shuffle.
-    sets_aside = may(policy, "dead_letter") or may(policy, "drop")
+    sets_aside = policy.ways_of_rejecting != {"raise"}
     stops = on_malformed(pipeline) == "raise" and sets_aside and not pipeline.order_by
     return {
         "topic": sink.topic,

@@ -14,7 +14,7 @@ import logging
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.errors import ConsumerStoppedError, KafkaError
+from aiokafka.errors import KafkaError
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition as Place
@@ -27,12 +27,10 @@ from kafkaguard._consuming.machine import (
     Refusal,
 )
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.aiokafka.errors import errors
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from kafkaguard._consuming.standing import Reader
     from kafkaguard.errors import KafkaGuardError
@@ -73,14 +71,11 @@ class Fetching:
 
     Args:
         consumer: The client's consumer.
-        ended: Called with the error when the fetcher has ended.
     """
 
     driver: Driver
 
-    def __init__(
-        self, consumer: Any, ended: Callable[[KafkaGuardError], object]
-    ) -> None:
+    def __init__(self, consumer: Any) -> None:
         self._client = consumer._client
         self._subscription = consumer._subscription
         self._fetcher = fetcher = consumer._fetcher
@@ -91,8 +86,6 @@ class Fetching:
         self._choose = fetcher._get_actions_per_node
         fetcher._get_actions_per_node = self._get_actions
         fetcher._client = _Listening(fetcher._client, self)
-        self._ended = ended
-        fetcher._fetch_task.add_done_callback(self._end)
 
     # --- commands of the driver -------------------------------------------------------
 
@@ -163,22 +156,6 @@ class Fetching:
         free = [place for place in assignment.tps if place not in self._held]
         view = SimpleNamespace(tps=free, state_value=assignment.state_value)
         return view, driver.seconds_left()
-
-    def _end(self, task: asyncio.Task[Any]) -> None:
-        """Fail the pending reads if the fetcher has ended without ``stop()``."""
-        fetcher = self._fetcher
-        if fetcher._closed:
-            return
-        cause = None if task.cancelled() else task.exception()
-        error = errors.make(
-            ClientClosedError,
-            f"the task that fetches has ended ({cause or 'it was cancelled'}), so "
-            "nothing will be read any more: stop this consumer and build a new one",
-            theirs=ConsumerStoppedError,
-        )
-        self._ended(error)
-        for waiter in [each for each in fetcher._fetch_waiters if not each.done()]:
-            waiter.set_exception(error)
 
     # --- answers ----------------------------------------------------------------------
 

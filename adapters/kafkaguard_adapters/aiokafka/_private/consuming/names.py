@@ -9,7 +9,13 @@ from typing import Any
 from kafkaguard_adapters import inside_names
 
 USED = {
-    "consumer": ("_client", "_client_rack", "_group_id", "_subscription"),
+    "consumer": (
+        "_client",
+        "_client_rack",
+        "_coordinator",
+        "_group_id",
+        "_subscription",
+    ),
     "client": ("cluster", "force_metadata_update", "send"),
     "cluster": ("unauthorized_topics",),
     "fetcher": (
@@ -17,7 +23,6 @@ USED = {
         "_closed",
         "_fetch_task",
         "_fetch_waiters",
-        "_notify",
         "_records",
         "_set_error",
         "_wait_consume_future",
@@ -25,7 +30,21 @@ USED = {
     "subscription": ("assigned_partitions", "partitions_auto_assigned", "subscription"),
 }
 #: Methods that are replaced in an object, and the names of their parameters.
-REPLACED = {("fetcher", "_get_actions_per_node"): ("assignment",)}
+REPLACED = {
+    ("coordinator", "check_errors"): (),
+    ("fetcher", "_get_actions_per_node"): ("assignment",),
+    ("fetcher", "_create_fetch_waiter"): (),
+    ("fetcher", "_notify"): ("future",),
+    ("fetcher", "close"): (),
+    ("subscription", "abort_waiters"): ("exc",),
+    ("subscription", "wait_for_assignment"): (),
+}
+#: What a read calls when it needs the consumer's own event loop.
+NEEDS_LOOP = (
+    ("fetcher", "_create_fetch_waiter"),
+    ("fetcher", "_notify"),
+    ("subscription", "wait_for_assignment"),
+)
 REPLACED_IN_GROUP = {
     ("coordinator", "_do_commit_offsets"): ("assignment", "offsets"),
     ("coordinator", "_send_req"): ("request",),

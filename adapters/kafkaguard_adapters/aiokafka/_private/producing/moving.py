@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka.client import ConnectionGroup
 from aiokafka.errors import (
+    InvalidTopicError,
     KafkaError,
     MessageSizeTooLargeError,
     NodeNotReadyError,
@@ -26,6 +27,7 @@ from aiokafka.protocol.transaction import EndTxnRequest
 from aiokafka.structs import RecordMetadata
 
 from aiokafka import AIOKafkaProducer, TopicPartition
+from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic, shortened
 from kafkaguard._delivery.facts import Raw
 
 if TYPE_CHECKING:
@@ -306,6 +308,28 @@ def wrap_key_serializer(producer: Any, note: Callable[[Any, Any], None]) -> None
         return sent
 
     producer._key_serializer = serialize_and_note
+
+
+def check_topic_names(producer: Any) -> None:
+    """Refuse a name that is not a topic's before the client asks brokers for it.
+
+    The client asks for each topic of its list at once, and would get no answer about
+    any of them while a wrong name is in the list.
+    """
+    client = producer.client
+    add = client.add_topic
+
+    def add_topic(topic: Any) -> Any:
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic is a str, not {topic!r}; nothing was sent")
+        if not can_be_a_topic(topic):
+            raise InvalidTopicError(
+                f"{shortened(topic)!r} is not a topic's name ({ALLOWED}); nothing was "
+                "sent"
+            )
+        return add(topic)
+
+    client.add_topic = add_topic
 
 
 def check_partitioner(producer: Any, refusal: Callable[..., Exception]) -> None:

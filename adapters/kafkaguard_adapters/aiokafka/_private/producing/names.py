@@ -56,7 +56,13 @@ USED = {
     ),
     "BatchBuilder": ("_buffer", "_closed"),
     "Sender": ("_acks", "_retry_backoff", "sender_task"),
-    "AIOKafkaClient": ("_md_update_fut", "_wait_on_metadata", "close", "cluster"),
+    "AIOKafkaClient": (
+        "_conns",
+        "_md_update_fut",
+        "_wait_on_metadata",
+        "close",
+        "cluster",
+    ),
     "ProduceRequest": ("_topics",),
     "TransactionManager": (
         "_pid_and_epoch",
@@ -106,6 +112,7 @@ REPLACED = {
     ("MessageBatch", "failure"): ("exception",),
     ("MessageBatch", "wait_drain"): ("timeout",),
     ("Sender", "_send_produce_req"): ("node_id", "batches"),
+    ("AIOKafkaClient", "add_topic"): ("topic",),
     ("AIOKafkaClient", "force_metadata_update"): (),
     ("AIOKafkaClient", "send"): ("node_id", "request", "group"),
 }

@@ -41,6 +41,11 @@ def is_idempotent(producer: Any) -> bool:
     return producer._txn_manager is not None
 
 
+def has_connection(producer: Any) -> bool:
+    """Return whether a producer has a connection to any broker."""
+    return any(each.connected() for each in producer.client._conns.values())
+
+
 def transactional_id(producer: Any) -> str | None:
     """Return the ``transactional.id`` of a producer; None: it has none."""
     manager = producer._txn_manager

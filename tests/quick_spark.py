@@ -1,0 +1,86 @@
+"""Settings with which a Spark of a few seconds takes half the processor time.
+
+It is the same Spark, without two things that pay off in long jobs only:
+
+- Spark puts ``pyspark.zip`` first on the path of its Python workers. The zip has no
+  bytecode, so each worker compiles PySpark, for a second. In a home of Spark without
+  the zip, workers import the installed PySpark.
+- Java's optimizing compiler and its parallel garbage collector take more time than they
+  save.
+
+And Java reads Spark's classes from an archive, as it does for brokers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from kafkaguard.testing import StartError, java
+from kafkaguard.testing.cluster.archive import with_archive
+from kafkaguard.testing.cluster.cache import cache_folder
+from kafkaguard.testing.cluster.runtime import Runtime
+
+_JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+#: A job with a shuffle and Python workers, whose classes are recorded.
+_JOB = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+df = spark.createDataFrame([("k", 1)], "key string, value long").repartition(2, "key")
+df.mapInArrow(lambda batches: batches, df.schema).collect()
+spark.stop()
+"""
+_JOB_S = 300
+
+
+def set_up() -> None:
+    """Set the environment for this process and for those that it starts."""
+    pyspark = importlib.util.find_spec("pyspark")
+    if pyspark is None or "SPARK_HOME" in os.environ:
+        return
+    os.environ["SPARK_HOME"] = str(_home(Path(pyspark.origin).parent))
+    _set_options()
+
+
+def use_archive() -> None:
+    """Let Java read Spark's classes from an archive, which is recorded on first use."""
+    if home := os.environ.get("SPARK_HOME"):
+        runtime = Runtime(java(), (Path(home) / "jars",))
+        _set_options(*with_archive(runtime, _run_once).options)
+
+
+def _run_once(runtime: Runtime) -> None:
+    _set_options(*runtime.options)
+    done = subprocess.run(
+        [sys.executable, "-c", _JOB],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=_JOB_S,
+        check=False,
+    )
+    if done.returncode:
+        raise StartError(done.stderr)
+
+
+def _set_options(*more: str) -> None:
+    """Set the options of Java for drivers, and with them for executors."""
+    options = " ".join((*_JAVA_OPTIONS, *more))
+    executors = f'"-Dspark.executor.extraJavaOptions={options}"'
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{options} {executors}"
+
+
+def _home(installed: Path) -> Path:
+    """Link what Spark needs of an installed PySpark, once."""
+    place = hashlib.sha256(bytes(installed)).hexdigest()[:16]
+    home = cache_folder() / f"spark-{place}"
+    home.mkdir(parents=True, exist_ok=True)
+    for name in ("bin", "jars"):
+        link = home / name
+        if not link.is_symlink():
+            link.symlink_to(installed / name)
+    return home
