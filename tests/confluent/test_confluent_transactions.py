@@ -244,7 +244,7 @@ def test_a_record_that_the_client_refuses_for_its_size_names_size_and_limit(
     producer.begin_transaction()
     with pytest.raises(errors.MessageTooLargeError) as caught:
         producer.produce(kafka_topic, b"x" * 6_000, b"k")
-    assert "6075 bytes" in str(caught.value)
+    assert "6071 bytes" in str(caught.value)
     assert "message.max.bytes (5000)" in str(caught.value)
     producer.abort_transaction()
 

@@ -84,7 +84,8 @@ class TransactionsContract:
         with self.open_transactional(servers, kafka_topic) as writer:
             writer.init()
             if by_hand:
-                writer.transaction().__enter__()
+                block = writer.transaction()
+                block.__enter__()
                 writer.forget(kafka_topic, b"never seen", b"k")
                 writer.abort()
             else:

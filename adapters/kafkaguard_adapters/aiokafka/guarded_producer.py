@@ -409,7 +409,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             late = await self._close(_left(deadline))
         await self._driver.let_others_look()
         if given_up is not None:
-            error = told.transaction_given_up(errors, self.report(), given_up.why)
+            report = self._driver.report(self._driver.pending())
+            error = told.transaction_given_up(errors, report, given_up.why)
             if late is not None:
                 error.add_note(f"besides, on closing: {late}")
             raise error

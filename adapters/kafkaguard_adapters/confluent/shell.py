@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.building import Builder
     from kafkaguard_adapters.confluent.callbacks import Callbacks
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
@@ -129,7 +128,7 @@ class ConfluentShell(Heard):
         self._failures: dict[Hashable, Failure] = {}
         self._arrived: dict[Hashable, Any] = {}
         self._is_dying = self._is_closed = False
-        self.death: KafkaGuardError | None = None
+        self.death: KafkaException | None = None
         self._lost_connection = -float("inf")
         #: The last refused login, and when the client told it.
         self._refused_login: tuple[Any, float] = None, -float("inf")
@@ -384,12 +383,12 @@ class ConfluentShell(Heard):
             said.fatal() or said.code() in (KafkaError._FATAL, KafkaError._FENCED)  # noqa: SLF001 - documented constants
         )
         if is_dead and client is self.client:
+            self.death = self.death or error
             self.has_died(errors.translate(error, api="Produce"))
         return is_dead
 
-    def has_died(self, cause: KafkaGuardError) -> None:
+    def has_died(self, cause: BaseException) -> None:
         """Report that the client is dead, and poll for its last reports."""
-        self.death = self.death or cause
         self._died(cause, None)
         self.poll_while_troubled()
 

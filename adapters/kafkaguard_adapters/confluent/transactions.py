@@ -122,7 +122,7 @@ class Transactions:
 
         Java's producer does the same: it then refuses the commit.
         """
-        if self._is_open:
+        if self._is_open and self._unanswered is None:
             self._driver.machine.spoil_transaction(error)
 
     def refusal_of(self, error: KafkaException, topic: str) -> KafkaGuardError | None:
@@ -335,8 +335,9 @@ class Transactions:
     def raise_fenced(self, call: Call) -> None:
         """Raise an error if the client has told that another instance uses the id."""
         death = self._shell.death
-        if death is not None and death.verdict.action is Action.FENCED:
-            raise self._translated(death, call) from death
+        judged = None if death is None else self._translated(death, call)
+        if judged is not None and judged.verdict.action is Action.FENCED:
+            raise judged from death
 
     def _explain_fenced(self, error: KafkaGuardError) -> None:
         if self._fenced is None:
