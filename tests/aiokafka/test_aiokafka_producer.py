@@ -273,6 +273,18 @@ class AiokafkaContract(
         except errors.KafkaGuardError as error:
             print("on leaving:", error)
 
+    def lose_topic(self, writer, cluster, faults):
+        """A record sent before the client sees the end of its connection is in doubt."""
+        lost = super().lose_topic(writer, cluster, faults)
+        connections = writer.guarded.client.client._conns
+
+        async def is_seen():
+            while any(each.connected() for each in connections.values()):  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.01)
+
+        writer._loop.run(is_seen())
+        return lost
+
     def own_signature(self, given):
         """A `send` of its own."""
 
@@ -305,18 +317,6 @@ class TestAiokafkaTransactions(TransactionsContract):
     """With a transactional_id."""
 
     client_error = aiokafka_errors.KafkaError
-
-    def lose_topic(self, writer, cluster, faults):
-        """A record sent before the client sees the end of its connection is in doubt."""
-        lost = super().lose_topic(writer, cluster, faults)
-        connections = writer.guarded.client.client._conns
-
-        async def is_seen():
-            while any(each.connected() for each in connections.values()):  # noqa: ASYNC110 - there is no event for it
-                await asyncio.sleep(0.01)
-
-        writer._loop.run(is_seen())
-        return lost
 
     @contextmanager
     def open_transactional(

@@ -101,8 +101,8 @@ def test_a_record_without_metadata_is_sent_again_as_the_policy_says(
     config = {
         "bootstrap.servers": kafka_faults.bootstrap_servers,
         "enable.idempotence": True,
-        "delivery.timeout.ms": 1000,
-        "request.timeout.ms": 500,
+        "delivery.timeout.ms": 6000,  # enough for a busy machine to connect
+        "request.timeout.ms": 3000,
         "reconnect.backoff.max.ms": 200,
     }
     options = {"policy": PATIENT, "on_event": events.append}
