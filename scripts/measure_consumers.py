@@ -173,14 +173,17 @@ def measure(cluster: KafkaCluster, read: Any, make: Make, case: Case) -> Seen:
     return Seen(refused, missed, twice, raised)
 
 
-def commit_kafka_python(servers: str, places: list[str], make: Make) -> None:
-    """Commit with kafka-python."""
-    settings = {
+def _group_settings(servers: str, group: str) -> dict[str, Any]:
+    return {
         "bootstrap_servers": servers,
-        "group_id": places[0],
+        "group_id": group,
         "enable_auto_commit": False,
     }
-    client = make(kafka.KafkaConsumer, settings)
+
+
+def commit_kafka_python(servers: str, places: list[str], make: Make) -> None:
+    """Commit with kafka-python."""
+    client = make(kafka.KafkaConsumer, _group_settings(servers, places[0]))
     where = [kafka.TopicPartition(topic, 0) for topic in places]
     client.assign(where)
     try:
@@ -212,13 +215,9 @@ def commit_confluent(servers: str, places: list[str], make: Make) -> None:
 
 def commit_awaited(servers: str, places: list[str], make: Make) -> None:
     """Commit with aiokafka."""
-    settings = {
-        "bootstrap_servers": servers,
-        "group_id": places[0],
-        "enable_auto_commit": False,
-    }
 
     async def run() -> None:
+        settings = _group_settings(servers, places[0])
         client = make(aiokafka.AIOKafkaConsumer, settings)
         await client.start()
         where = [aiokafka.TopicPartition(topic, 0) for topic in places]

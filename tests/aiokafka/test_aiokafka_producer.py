@@ -13,6 +13,7 @@ from opentelemetry.instrumentation.aiokafka import AIOKafkaInstrumentor
 from aiokafka import AIOKafkaProducer
 from aiokafka import errors as aiokafka_errors
 from kafkaguard import errors, guard
+from kafkaguard_adapters.aiokafka._private.producing import reading
 from kafkaguard_adapters.aiokafka.errors import errors as aiokafka_classes
 from tests.contracts.attempts import AttemptsContract
 from tests.contracts.cases import BuffersContract, CasesContract, SequencesContract
@@ -276,10 +277,9 @@ class AiokafkaContract(
     def lose_topic(self, writer, cluster, faults):
         """A record sent before the client sees the end of its connection is in doubt."""
         lost = super().lose_topic(writer, cluster, faults)
-        connections = writer.guarded.client.client._conns
 
         async def is_seen():
-            while any(each.connected() for each in connections.values()):  # noqa: ASYNC110 - there is no event for it
+            while reading.has_connection(writer.guarded.client):  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.01)
 
         writer._loop.run(is_seen())

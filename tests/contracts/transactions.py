@@ -32,6 +32,13 @@ class TransactionsContract:
         """
         raise NotImplementedError
 
+    def commit_with_successor(self, servers, name):
+        """Commit one record with a new producer that takes over the id of a writer."""
+        with self.open_transactional(servers, name) as successor:
+            successor.init()
+            with successor.transaction():
+                successor.forget(name, b"seen", b"k")
+
     def test_a_block_is_committed(self, kafka_cluster, kafka_topic):
         """Two after another; readers of committed records see both."""
         servers = kafka_cluster.bootstrap_servers
@@ -246,10 +253,7 @@ class TransactionsContract:
             assert isinstance(caught.value, self.client_error)
             assert "transaction.timeout" in str(caught.value).replace("_", ".")
             assert caught.value.verdict.action is Action.FENCED
-        with self.open_transactional(servers, kafka_topic) as successor:
-            successor.init()
-            with successor.transaction():
-                successor.forget(kafka_topic, b"seen", b"k")
+        self.commit_with_successor(servers, kafka_topic)
         assert committed(kafka_cluster, kafka_topic) == [b"seen"]
 
     def test_an_abort_that_fails_for_good_says_recreate(
@@ -271,10 +275,7 @@ class TransactionsContract:
                 writer.close(5)
             assert closed.value.verdict.action is Action.RECREATE
             fault.remove()
-        with self.open_transactional(servers, kafka_topic) as successor:
-            successor.init()
-            with successor.transaction():
-                successor.forget(kafka_topic, b"seen", b"k")
+        self.commit_with_successor(servers, kafka_topic)
         assert committed(kafka_cluster, kafka_topic) == [b"seen"]
 
     def test_a_transaction_that_is_open_at_close_is_aborted_and_told(
@@ -290,10 +291,7 @@ class TransactionsContract:
             with pytest.raises(errors.ClientStateError, match="was aborted") as caught:
                 writer.close(10)
             assert caught.value.verdict.action is Action.ABORT
-        with self.open_transactional(servers, kafka_topic) as successor:
-            successor.init()
-            with successor.transaction():
-                successor.forget(kafka_topic, b"seen", b"k")
+        self.commit_with_successor(servers, kafka_topic)
         assert committed(kafka_cluster, kafka_topic) == [b"seen"]
 
     def test_policies_that_set_records_aside_are_refused(self, kafka_cluster):

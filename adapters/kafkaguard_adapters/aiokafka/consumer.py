@@ -34,9 +34,8 @@ from kafkaguard_adapters.aiokafka._private.consuming.fetching import Fetching
 from kafkaguard_adapters.aiokafka._private.consuming.reading import (
     Reading,
     translated,
-    wrong_loop,
 )
-from kafkaguard_adapters.aiokafka.errors import complete_table, errors
+from kafkaguard_adapters.aiokafka.errors import complete_table, errors, wrong_loop
 from kafkaguard_adapters.aiokafka.settings import consumer_config_of
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
@@ -235,7 +234,7 @@ class GuardedConsumer(ForkSafe, StandIn):
 
     def _check_loop(self) -> None:
         if get_running_loop() is not self._loop:
-            raise wrong_loop(self._loop)
+            raise wrong_loop("consumer")
 
     # --- polling ----------------------------------------------------------------------
 

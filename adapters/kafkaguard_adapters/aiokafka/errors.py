@@ -7,11 +7,19 @@ aiokafka read from an error stays available: ``errno``, ``retriable``, ``message
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from aiokafka import errors as aiokafka_errors
-from kafkaguard.errors import BY_CODE, ClientTimeoutError, RetriableError
+from kafkaguard.errors import (
+    BY_CODE,
+    ClientStateError,
+    ClientTimeoutError,
+    RetriableError,
+)
 from kafkaguard_adapters.client_errors import ClientErrors
+
+if TYPE_CHECKING:
+    from kafkaguard.errors import KafkaGuardError
 
 
 def _missing_classes() -> dict[int, type[BaseException]]:
@@ -66,3 +74,17 @@ class AIOKafkaErrors(ClientErrors):
 
 
 errors = AIOKafkaErrors()
+
+
+def wrong_loop(kind: str) -> KafkaGuardError:
+    """Return the error of a call from another event loop than the client's.
+
+    Args:
+        kind: What kind of client it is: a producer or a consumer.
+    """
+    return errors.make(
+        ClientStateError,
+        f"the {kind} belongs to another event loop than the one that runs: build it in "
+        "the event loop that uses it",
+        theirs=aiokafka_errors.IllegalStateError,
+    )

@@ -21,7 +21,7 @@ from kafkaguard.errors import (
     KafkaGuardError,
 )
 from kafkaguard_adapters.aiokafka._private.producing import moving, reading
-from kafkaguard_adapters.aiokafka.errors import complete_table, errors
+from kafkaguard_adapters.aiokafka.errors import complete_table, errors, wrong_loop
 from kafkaguard_adapters.aiokafka.sending import Sending, topic_of
 from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
@@ -233,12 +233,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
                 theirs=IllegalStateError,
             )
         if get_running_loop() is not self._loop:
-            raise errors.make(
-                ClientStateError,
-                "the producer belongs to another event loop than the one that runs: "
-                "build it in the event loop that uses it",
-                theirs=IllegalStateError,
-            )
+            raise wrong_loop("producer")
 
     def _closed(self, consequence: str) -> KafkaGuardError:
         return errors.make(

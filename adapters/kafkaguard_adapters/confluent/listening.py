@@ -45,12 +45,14 @@ class ResetLog:
 
     Args:
         own: The user's logger; None: the lines go to stderr, as librdkafka's do.
+
+    Attributes:
         most: The user's ``log_level``; lines with a higher number are not passed on.
     """
 
-    def __init__(self, own: logging.Logger | None, most: float = math.inf) -> None:
+    def __init__(self, own: logging.Logger | None) -> None:
         self.own = own
-        self._most = most
+        self.most = math.inf
         self.hear: Callable[[TopicPartition, int], object] | None = None
 
     def log(self, level: int, text: str, facility: str, name: str, line: str) -> None:
@@ -66,7 +68,7 @@ class ResetLog:
                     "resets the offset"
                 )
         number = _SYSLOG.get(level, level)
-        if number > self._most:
+        if number > self.most:
             return
         if self.own is not None:
             self.own.log(level, text, facility, name, line)
@@ -80,9 +82,10 @@ def prepare(config: Mapping[str, Any]) -> dict[str, Any]:
     A ``log_level`` with which librdkafka would not log a reset is raised; the user's
     logger gets no more lines for that.
     """
-    prepared = {**config, **{name: Chained(config.get(name)) for name in CALLBACKS}}
-    level = str(config.get(_LEVEL, _WARNING))
+    chained = {name: Chained(config.get(name)) for name in CALLBACKS}
+    log = ResetLog(config.get(LOGGER))
+    prepared = {**config, **chained, LOGGER: log}
+    level = str(config.get(_LEVEL))
     if level.isdecimal() and int(level) < _WARNING:
-        prepared[_LEVEL] = _WARNING
-        return {**prepared, LOGGER: ResetLog(config.get(LOGGER), int(level))}
-    return {**prepared, LOGGER: ResetLog(config.get(LOGGER))}
+        prepared[_LEVEL], log.most = _WARNING, int(level)
+    return prepared

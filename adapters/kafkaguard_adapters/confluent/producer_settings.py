@@ -26,8 +26,6 @@ _DEFAULTS = {
     "retry.backoff.ms": 100,
     "transaction.timeout.ms": 60_000,
 }
-
-
 #: librdkafka draws each wait before a retry from 0.8 to 1.2 of the setting.
 _LEAST_WAIT = 0.75
 

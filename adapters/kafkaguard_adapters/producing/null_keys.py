@@ -107,8 +107,6 @@ class NullKeyCheck(_Check[TopicFactsLookup]):
 
         Any other exception is logged: a bug of the guard must not fail a send.
         """
-        if not self.is_on:
-            return None
         try:
             self.check(*record)
         except InvalidRecordKeyError as error:

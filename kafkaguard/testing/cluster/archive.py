@@ -55,7 +55,7 @@ def _record(
     with lock("record"):
         if archive.exists():
             return
-        say("recording a class archive, once, so that brokers start faster")
+        say("recording a class archive, once, so that Java starts faster")
         fresh = archive.with_suffix(".fresh")
         options = (f"-XX:ArchiveClassesAtExit={fresh}",)
         run_once(replace(runtime, jars=runtime.jars[:1], options=options))

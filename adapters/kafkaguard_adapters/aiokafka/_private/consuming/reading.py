@@ -13,17 +13,17 @@ error has gone.
 from __future__ import annotations
 
 import logging
-from asyncio import _get_running_loop, get_running_loop
+from asyncio import _get_running_loop
 from collections import OrderedDict
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.errors import ConsumerStoppedError, IllegalStateError, KafkaError
+from aiokafka.errors import ConsumerStoppedError, KafkaError
 
-from kafkaguard.errors import ClientClosedError, ClientStateError, KafkaGuardError
+from kafkaguard.errors import ClientClosedError, KafkaGuardError
 from kafkaguard_adapters.aiokafka._private.consuming.names import NEEDS_LOOP
-from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.aiokafka.errors import errors, wrong_loop
 
 if TYPE_CHECKING:
     import asyncio
@@ -76,7 +76,7 @@ class Reading:
         @wraps(call)
         def checked(*args: Any) -> Any:
             if _get_running_loop() not in (self._loop, None):
-                raise wrong_loop(self._loop)
+                raise wrong_loop("consumer")
             return call(*args)
 
         return checked
@@ -179,13 +179,3 @@ def translated(**place: Any) -> Iterator[None]:
         raise
     except (KafkaError, ConsumerStoppedError) as error:
         raise errors.translate(error, **place) from error
-
-
-def wrong_loop(loop: asyncio.AbstractEventLoop) -> KafkaGuardError:
-    """Return the error of a call from another event loop than the consumer's."""
-    return errors.make(
-        ClientStateError,
-        f"the consumer belongs to the event loop {loop!r}, and the call came from "
-        f"{get_running_loop()!r}: build it in the event loop that uses it",
-        theirs=IllegalStateError,
-    )
