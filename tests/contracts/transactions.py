@@ -199,7 +199,7 @@ class TransactionsContract:
             with pytest.raises(errors.KafkaGuardError) as caught:
                 run(writer, lambda: sent(writer, kafka_topic, b"-"), other.init, late)
             assert caught.value.verdict.action is Action.FENCED
-            for call in (writer.abort, lambda: run(writer)):
+            for call in (lambda: run(writer), writer.abort):
                 with pytest.raises(errors.KafkaGuardError) as caught:
                     call()
                 assert caught.value.verdict.action is Action.FENCED
@@ -237,11 +237,18 @@ class TransactionsContract:
     @pytest.mark.filterwarnings(
         "ignore:the coordinator aborts:kafkaguard.policies.StackingWarning"
     )
+    @pytest.mark.parametrize("sends_late", [False, True])
     def test_b24_a_transaction_that_was_open_for_too_long_is_told(
-        self, kafka_cluster, kafka_topic, kafka_faults
+        self, kafka_cluster, kafka_topic, kafka_faults, sends_late
     ):
         """The coordinator has aborted it: one commit, which says what to do next."""
         servers = kafka_faults.bootstrap_servers
+
+        def late():
+            if sends_late:
+                with suppress(errors.KafkaGuardError):
+                    writer.outcome(writer.send(kafka_topic, b"late", b"k"))
+
         with self.open_transactional(servers, kafka_topic, timeout=1.0) as writer:
             writer.init()
             with pytest.raises(errors.KafkaGuardError) as caught:
@@ -249,10 +256,15 @@ class TransactionsContract:
                     writer,
                     lambda: sent(writer, kafka_topic, b"never seen"),
                     lambda: until(lambda: is_aborted(kafka_cluster, kafka_topic), 60),
+                    late,
                 )
             assert isinstance(caught.value, self.client_error)
             assert "transaction.timeout" in str(caught.value).replace("_", ".")
             assert caught.value.verdict.action is Action.FENCED
+            for call in (lambda: run(writer), writer.abort):
+                with pytest.raises(errors.KafkaGuardError) as caught:
+                    call()
+                assert caught.value.verdict.action is Action.FENCED
         self.commit_with_successor(servers, kafka_topic)
         assert committed(kafka_cluster, kafka_topic) == [b"seen"]
 

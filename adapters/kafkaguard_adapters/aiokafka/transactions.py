@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka.errors import KafkaError
 
@@ -51,6 +51,13 @@ _words = TransactionWords(
 )
 
 
+class _Fenced(NamedTuple):
+    """Why a producer is fenced, and when that was told, in monotonic seconds."""
+
+    cause: BaseException
+    told: float
+
+
 class Transactions:
     """Begins and ends transactions.
 
@@ -66,8 +73,8 @@ class Transactions:
         self._shell = shell
         self._driver = driver
         self._policy = policy
-        #: When the application was told that the producer is fenced.
-        self._fenced: float | None = None
+        #: What the application was told when the producer was found to be fenced.
+        self._fenced: _Fenced | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -174,7 +181,8 @@ class Transactions:
 
     async def _abort(self) -> None:
         producer = self._shell.producer
-        if self._cause() is not None and not inside.has_failed(producer):
+        can_abort = self._fenced is None and inside.has_failed(producer)
+        if self._cause() is not None and not can_abort:
             await self._abort_by_successor()
             return
         if self._is_committing:
@@ -249,8 +257,8 @@ class Transactions:
                     return None
                 await self._abort()
         except TimeoutError:
-            limit = Limit(seconds, "the time limit of stop()")
-            return GivenUp(_words.not_in_time(call, f"no answer within {limit}"))
+            happened = f"no answer within the {seconds:.1f} s that stop() had left"
+            return GivenUp(_words.not_in_time(call, happened))
         except KafkaGuardError as error:
             return GivenUp(error)
         finally:
@@ -359,6 +367,8 @@ class Transactions:
 
     def _cause(self) -> BaseException | None:
         """Return why the client cannot continue the transaction; None: it can."""
+        if self._fenced is not None:
+            return self._fenced.cause
         shell = self._shell
         return inside.why_failed(shell.producer) or shell.death
 
@@ -366,7 +376,9 @@ class Transactions:
         """Return whether a new producer would do harm or would not help."""
         cause = self._cause()
         return cause is not None and (
-            ends_all(cause) or not self._shell.traits.replaceable
+            self._fenced is not None
+            or ends_all(cause)
+            or not self._shell.traits.replaceable
         )
 
     def _check(self, call: Call) -> None:
@@ -401,8 +413,8 @@ class Transactions:
         judged = errors.translate(cause, api=call.api, context=context)
         if judged.verdict.action is Action.FENCED:
             if self._fenced is None:
-                self._fenced = time.monotonic()
-            lasted = self._fenced - self._began if self._is_open else 0.0
+                self._fenced = _Fenced(cause, time.monotonic())
+            lasted = self._fenced.told - self._began if self._is_open else 0.0
             limit = inside.time_limit(self._shell.producer)
             words.explain_fenced(
                 judged,

@@ -240,7 +240,7 @@ class Transactions:
                 self.commit(seconds)
                 return None
             self.raise_fenced(ABORT)
-            self._abort(Limit(seconds, "the time limit of close()"))
+            self._abort(Limit(round(seconds, 1), "what close() had left"))
         except KafkaGuardError as error:
             return GivenUp(error)
         return GivenUp() if was_sound else None
