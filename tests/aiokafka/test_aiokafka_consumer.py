@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import contextmanager
 from functools import partial
+from inspect import isawaitable
 
 import pytest
 from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
@@ -24,12 +25,13 @@ class AiokafkaReader(Reader):
         self.run = loop.run_until_complete
 
     def call(self, name, *args):
-        """Call what does not wait, but wants a running loop."""
+        """Call a method within the loop, and await what it returns."""
 
         async def call():
-            getattr(self.guarded, name)(*args)
+            answer = getattr(self.guarded, name)(*args)
+            return await answer if isawaitable(answer) else answer
 
-        self.run(call())
+        return self.run(call())
 
     def poll(self, seconds):
         """Poll once."""
@@ -111,6 +113,17 @@ class TestAiokafkaConsumer(AnswersContract):
     client_error = aiokafka_errors.KafkaError
     rejoin_error = aiokafka_errors.CommitFailedError
     closed_error = aiokafka_errors.ConsumerStoppedError
+    answers_closed = frozenset(
+        {
+            "assignment",
+            "highwater",
+            "last_poll_timestamp",
+            "last_stable_offset",
+            "partitions_for_topic",
+            "paused",
+            "subscription",
+        }
+    )
 
     @contextmanager
     def open(

@@ -102,6 +102,7 @@ class TestConfluentConsumer(ConsumerContract):
     client_error = confluent_kafka.KafkaException
     rejoin_error = confluent_kafka.KafkaException
     closed_error = RuntimeError
+    answers_closed = frozenset()
     sees_answers = False
 
     @contextmanager

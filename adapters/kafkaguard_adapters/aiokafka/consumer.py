@@ -42,6 +42,7 @@ from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.consuming import commit_loop
+from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import ForkSafe, again
 from kafkaguard_adapters.consuming.own_lag import own_lag
@@ -179,6 +180,8 @@ class GuardedConsumer(ForkSafe, StandIn):
         Raises:
             KafkaGuardError: The client raised an error. It also has the client's class.
         """
+        if self.cluster_view.is_closed:
+            raise self._ended("start() did nothing")
         self._check_loop()
         await super().start()
         self._listen()
@@ -212,16 +215,15 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._reads = _CheckedReads(self)
         if self._driver is not None:
             self._driver.close()
-        await super()._end()
+        try:
+            await super()._end()
+        finally:
+            refuse_calls(self, self._ended)
 
     def _check(self) -> None:
         """Refuse a call that would wait for ever or fail inside the client."""
         if self.is_ended:
-            raise errors.make(
-                ClientClosedError,
-                f"the consumer {self.how_it_ended}; nothing can be read",
-                theirs=ConsumerStoppedError,
-            )
+            raise self._ended("nothing can be read")
         self._check_loop()
         if self._reading is not None and self._reading.death is not None:
             raise self._reading.death
@@ -231,6 +233,13 @@ class GuardedConsumer(ForkSafe, StandIn):
                 "the consumer was not started: await consumer.start() first",
                 theirs=IllegalStateError,
             )
+
+    def _ended(self, consequence: str) -> KafkaGuardError:
+        return errors.make(
+            ClientClosedError,
+            f"the consumer {self.how_it_ended}; {consequence}",
+            theirs=ConsumerStoppedError,
+        )
 
     def _check_loop(self) -> None:
         if get_running_loop() is not self._loop:
@@ -245,7 +254,8 @@ class GuardedConsumer(ForkSafe, StandIn):
 
     def __aiter__(self) -> Self:
         """Iterate over records, as the client does."""
-        self.client.__aiter__()  # raises if the client is closed
+        with translated():
+            self.client.__aiter__()  # raises if the client is closed
         return self
 
     def __getattr__(self, name: str) -> Any:

@@ -20,6 +20,7 @@ from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.consuming import commit_loop
 from kafkaguard_adapters.consuming.blocking import BlockingConsumer
+from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
 from kafkaguard_adapters.inside_names import warn_changed
@@ -213,6 +214,8 @@ class PublicConsumer(BlockingConsumer):
             self.client.close(autocommit, limit if timeout_ms is None else timeout_ms)
         except KafkaError as error:
             raise _ours(error) from error
+        finally:
+            refuse_calls(self, self.cluster_view.closed, ["bootstrap"])
 
     def __exit__(self, *raised: object) -> None:
         """Close; if the block raised an exception, commit nothing."""
