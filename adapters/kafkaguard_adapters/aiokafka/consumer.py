@@ -312,7 +312,7 @@ class GuardedConsumer(ForkSafe, StandIn):
                 return everywhere(places, error)
 
         await commit_loop.commit_awaited(attempt, once, committing.owned)
-        if attempt.errors and self._driver is not None:
+        if self._driver is not None:
             self._driver.note(attempt.event())
             self._driver.tell()
         raise_gravest(_as_client(each) for each in attempt.errors.values())
@@ -324,7 +324,7 @@ class GuardedConsumer(ForkSafe, StandIn):
             await self.client.commit(offsets)
 
     def _note_commit(self, refused: dict[TopicPartition, KafkaGuardError]) -> None:
-        if refused and self._driver is not None:
+        if self._driver is not None:
             self._driver.note(
                 failed_event(self._policy, refused, kind="auto", client=errors.client)
             )

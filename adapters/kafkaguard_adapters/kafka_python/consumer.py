@@ -274,8 +274,7 @@ class GuardedConsumer(PublicConsumer):
                 return _everywhere(wanted, error)
 
         commit_loop.commit(attempt, once, self._committing.owned)
-        if attempt.errors:
-            self._driver.note(attempt.event())
+        self._driver.note(attempt.event())
         self._driver.tell()
         raise_gravest(_as_client(each) for each in attempt.errors.values())
         return None
@@ -310,11 +309,10 @@ class GuardedConsumer(PublicConsumer):
     def _note_commit(
         self, refused: dict[TopicPartition, KafkaGuardError], by_user: bool
     ) -> None:
-        if refused:
-            kind: Any = "async" if by_user else "auto"
-            self._driver.note(
-                failed_event(self._policy, refused, kind=kind, client=errors.client)
-            )
+        kind: Any = "async" if by_user else "auto"
+        self._driver.note(
+            failed_event(self._policy, refused, kind=kind, client=errors.client)
+        )
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         """Close, as ``KafkaConsumer.close`` does, within 30 s by default."""
