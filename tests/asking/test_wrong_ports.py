@@ -197,3 +197,16 @@ def test_first_bytes_of_other_protocols(first, name):
     assert name == stranger(first)
     assert name == stranger_by_size(int.from_bytes(first[:4], "big", signed=True))
     assert name == stranger_by_size(int.from_bytes(first[:4], "big"))
+
+
+@pytest.mark.java
+async def test_server_that_is_silent_leaves_the_others_time(kafka_cluster):
+    """Also where the whole answer may take less than one connection may."""
+    host, number = kafka_cluster.bootstrap_servers.split(":")
+    async with port() as first, port() as second:
+        given = ((host, first), (host, second), (host, int(number)))
+        cluster = Cluster(Settings(given), make)
+        now = asyncio.get_running_loop().time()
+        answer = await cluster.refresh(now + 4)
+        cluster.close()
+    assert [int(number)] == [each.port for each in answer.brokers]

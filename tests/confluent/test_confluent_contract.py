@@ -66,6 +66,11 @@ class ConfluentWriter(Writer):
         )
         return handle
 
+    def send_all(self, topic, records):
+        """Send when the topic is known: until then librdkafka splits what waits."""
+        self.guarded.list_topics(topic, timeout=30)
+        return super().send_all(topic, records)
+
     def forget(self, topic, value=None, key=None):
         """Produce without a callback."""
         self.guarded.produce(topic, value, key)

@@ -15,6 +15,7 @@ import time
 from contextlib import contextmanager
 from itertools import pairwise
 
+import confluent_kafka
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
@@ -867,6 +868,7 @@ class Written(dict):
     def __init__(self):
         super().__init__({n: [] for n in range(3)})
         self.done = threading.Event()
+        self.left = None
 
     def stop(self):
         """Stop writing, and wait until all records are delivered."""
@@ -878,18 +880,30 @@ class Written(dict):
 def writing(cluster, topic, pause=0.005):
     """Write numbered records into three partitions until the block ends."""
     written = Written()
+    failed = []
+
+    def told(error, message):
+        if error is not None:
+            failed.append(error)
 
     def write():
-        servers = cluster.bootstrap_servers
-        with KafkaProducer(bootstrap_servers=servers, linger_ms=5) as producer:
-            number = 0
-            while not written.done.wait(pause):
-                for partition in range(3):
-                    value = b"%d" % number
-                    producer.send(topic, value, partition=partition)
-                    written[partition].append(value)
-                number += 1
-            producer.flush(FLUSH_S)
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "log_level": 0,
+            }
+        )
+        number = 0
+        while not written.done.wait(pause):
+            for partition in range(3):
+                value = b"%d" % number
+                producer.produce(topic, value, partition=partition, on_delivery=told)
+                written[partition].append(value)
+            producer.poll(0)
+            number += 1
+        written.left = producer.flush(FLUSH_S)
 
     written.thread = threading.Thread(target=write)
     written.thread.start()
@@ -897,6 +911,7 @@ def writing(cluster, topic, pause=0.005):
         yield written
     finally:
         written.stop()
+    assert (written.left, failed) == (0, [])
 
 
 def in_child(call):

@@ -154,9 +154,13 @@ def test_client_that_may_not_write_at_all_fails_with_what_the_brokers_said(secur
     topics = {topic: SinkTopic(topic, 1, compacted=False)}
     columns = {"key": pa.array(["k"]), "value": pa.array(["v"])}
     delivery = Delivery(from_options(given), topics)
-    delivery.send(pa.record_batch(columns))
+
+    def send_and_settle():
+        delivery.send(pa.record_batch(columns))  # says it where it is known by then
+        delivery.settle()
+
     # Brokers refuse the producer's id (31) or the topic (29), whichever comes first.
     denied = (e.ClusterAuthorizationFailedError, e.TopicAuthorizationFailedError)
     with pytest.raises(denied) as caught:
-        delivery.settle()
+        send_and_settle()
     assert caught.value.verdict.action is Action.CONFIGURE

@@ -35,7 +35,7 @@ _TRIES: Final = 2
 #: Below this version, a Metadata request creates the topics that it names, if
 #: auto.create.topics.enable is set.
 _FIRST_THAT_MAKES_NO_TOPIC: Final = 4
-#: Seconds to connect to one address, if there are others to try.
+#: The longest time to connect to one address, in seconds, if there are others to try.
 _CONNECT_S: Final = 5.0
 
 
@@ -114,7 +114,7 @@ class Cluster:
         try:
             async with asyncio.timeout_at(deadline):
                 return await self._ask(
-                    request, broker, (max_version, min_version), place
+                    request, broker, deadline, (max_version, min_version), place
                 )
         except TimeoutError:
             text = f"no answer within {max(0.0, deadline - started):.3g} s"
@@ -133,7 +133,7 @@ class Cluster:
         """
         try:
             async with asyncio.timeout_at(deadline):
-                connection = await self.connection(broker)
+                connection = await self.connection(broker, deadline)
         except TimeoutError:
             place = {"api": api_name(request), "broker": broker}
             raise self.make(ClientTimeoutError, "no connection", **place) from None
@@ -143,13 +143,14 @@ class Cluster:
         self,
         request: Any,
         broker: int | None,
+        deadline: float,
         bounds: tuple[int | None, int],
         place: Any,
     ) -> Any:
         most, least = bounds
         losses, loss = 0, ConnectionLostError()
         while losses < _TRIES:
-            connection = await self.connection(broker)
+            connection = await self.connection(broker, deadline)
             is_new = connection.is_new
             try:
                 return await connection.ask(
@@ -189,8 +190,13 @@ class Cluster:
         )
         return self.make(UnsupportedVersionError, text, **place)
 
-    async def connection(self, broker: int | None) -> Connection:
+    async def connection(self, broker: int | None, deadline: float) -> Connection:
         """Return an open connection to a broker; None: to any broker.
+
+        Args:
+            broker: The broker's id; None: any broker.
+            deadline: When the caller stops waiting, in seconds on the event loop's
+                clock. Addresses that may be tried instead get an equal part of it.
 
         Raises:
             KafkaGuardError: The connection cannot be opened.
@@ -198,7 +204,8 @@ class Cluster:
         async with self._locks.setdefault(broker, asyncio.Lock()):
             known = self._known(broker)
             if known is None:
-                known = await (self._any() if broker is None else self._to(broker))
+                opening = self._any(deadline) if broker is None else self._to(broker)
+                known = await opening
                 self._connections[known.broker] = known
             return known
 
@@ -218,7 +225,7 @@ class Cluster:
             raise self.make(ClientMetadataError, text, api="Metadata", broker=broker)
         return await self._open(self.addresses[broker], broker)
 
-    async def _any(self) -> Connection:
+    async def _any(self, deadline: float) -> Connection:
         """Connect to the first broker that can be reached, bootstrap servers last."""
         known = {address: broker for broker, address in self.addresses.items()}
         candidates = {**known, **{a: known.get(a) for a in self._settings.bootstrap}}
@@ -226,11 +233,13 @@ class Cluster:
         for left, (address, broker) in zip(
             range(len(candidates) - 1, -1, -1), candidates.items(), strict=True
         ):
+            part = (deadline - asyncio.get_running_loop().time()) / (left + 1)
+            seconds = min(part, _CONNECT_S) if left else None
             try:
-                async with asyncio.timeout(_CONNECT_S if left else None):
+                async with asyncio.timeout(seconds):
                     return await self._open(address, broker)
             except TimeoutError:
-                text = "{}:{} did not answer in {:g} s".format(*address, _CONNECT_S)
+                text = "{}:{} did not answer in {:.3g} s".format(*address, seconds)
                 failure = self.make(ClientNotConnectedError, text)
             except ClientNotConnectedError as error:
                 failure = error
