@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from contextlib import contextmanager
 from functools import partial
@@ -405,3 +406,41 @@ async def test_codes_that_the_client_loses_arrive(kafka_cluster, kafka_faults, c
         caught.value.partition,
     )
     assert isinstance(caught.value, aiokafka_errors.KafkaError)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "request_timeout_ms", "expected"),
+    [
+        (2.0, 6000, r"no answer within the policy's deadline, 2 s"),
+        (6.0, 4000, r"no answer within request_timeout_ms, 4 s"),
+    ],
+)
+async def test_a_commit_without_an_answer_ends_in_time_and_leaves_nothing_behind(
+    kafka_cluster,
+    kafka_topic,
+    kafka_faults,
+    caplog,
+    deadline,
+    request_timeout_ms,
+    expected,
+):
+    """The client alone never ends; the error says how long nobody has answered."""
+    client = AIOKafkaConsumer(
+        bootstrap_servers=kafka_faults.bootstrap_servers,
+        group_id=kafka_topic,
+        enable_auto_commit=False,
+        request_timeout_ms=request_timeout_ms,
+    )
+    async with guard(client, policy={"deadline": deadline}) as consumer:
+        place = TopicPartition(kafka_topic, 0)
+        consumer.assign([place])
+        await consumer.commit({place: 0})  # now there is a coordinator
+        kafka_faults.on("OffsetCommit").drop()
+        async with asyncio.timeout(60):
+            with pytest.raises(errors.RetriableError, match=expected) as caught:
+                await consumer.commit({place: 0})
+        assert (caught.value.topic, caught.value.partition) == place
+        assert isinstance(caught.value, aiokafka_errors.KafkaError)
+    await asyncio.sleep(0.1)  # so that the client's own task ends
+    gc.collect()
+    assert "never retrieved" not in caplog.text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from asyncio import get_running_loop
 from functools import wraps
 from operator import attrgetter
@@ -15,6 +14,8 @@ from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
 )
 from aiokafka.structs import OffsetAndTimestamp
 
@@ -293,7 +294,8 @@ class GuardedConsumer(ForkSafe, StandIn):
             wanted = committing.consumed()
         if committing is None or not isinstance(wanted, dict) or not wanted:
             return await self._passed_commit(offsets)
-        until = time.monotonic() + self._policy.deadline
+        clock, limit = get_running_loop().time, self._policy.deadline
+        until = clock() + limit
         attempt = CommitRun(
             self._policy, random.random, wanted, until, client=errors.client
         )
@@ -301,17 +303,20 @@ class GuardedConsumer(ForkSafe, StandIn):
         async def once(
             places: Collection[Any],
         ) -> Mapping[TopicPartition, KafkaGuardError]:
+            offsets = {own: at for own, at in wanted.items() if own in places}
             try:
-                async with asyncio.timeout(max(0.0, until - time.monotonic())):
-                    return await committing.once(
-                        {own: at for own, at in wanted.items() if own in places}
-                    )
-            except TimeoutError as error:
-                return attempt.errors or everywhere(places, error)
+                async with asyncio.timeout_at(until):
+                    return await committing.once(offsets)
+            except TimeoutError:
+                text = f"no answer within the policy's deadline, {limit:g} s"
+                return attempt.errors or everywhere(places, KafkaTimeoutError(text))
+            except RequestTimedOutError:
+                text = f"no answer within request_timeout_ms, {self._seconds:g} s"
+                return everywhere(places, RequestTimedOutError(text))
             except KafkaError as error:
                 return everywhere(places, error)
 
-        await commit_loop.commit_awaited(attempt, once, committing.owned)
+        await commit_loop.commit_awaited(attempt, once, committing.owned, clock)
         if self._driver is not None:
             self._driver.note(attempt.event())
             self._driver.tell()
