@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._verdicts.verdict import Verdict
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.producing.barrier import Limit
+    from kafkaguard_adapters.producing.barrier import TimeLimit
 
 
 def check_timeout(method: str, timeout: Any) -> None:
@@ -145,7 +145,7 @@ def not_taken(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardE
 
 
 def still_held(
-    errors: ClientErrors, topic: str | None, limit: Limit, why: BaseException | None
+    errors: ClientErrors, topic: str | None, limit: TimeLimit, why: BaseException | None
 ) -> KafkaGuardError:
     """Make the error of a send that has waited too long for a hold to end.
 

@@ -82,7 +82,7 @@ def look_at_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> 
 
 
 def check_partitioner(
-    producer: Any, refusal: Callable[[str, Any, set[int]], Exception]
+    producer: Any, make_error: Callable[[str, Any, set[int]], Exception]
 ) -> None:
     """Refuse a partition from the application's partitioner that does not exist.
 
@@ -90,8 +90,8 @@ def check_partitioner(
 
     Args:
         producer: The client's producer. The client's own partitioners are not checked.
-        refusal: Makes the error from the topic, the partition and the partitions that
-            exist.
+        make_error: Makes the error from the topic, the partition and the partitions
+            that exist.
     """
     if type(producer.config["partitioner"]).__module__.startswith("kafka."):
         return
@@ -109,7 +109,7 @@ def check_partitioner(
         if partition is None and chosen is not None:
             known = partitions_of(topic)
             if known is not None and chosen not in known:
-                raise refusal(topic, chosen, known)
+                raise make_error(topic, chosen, known)
         return chosen
 
     producer._partition = choose_and_check
@@ -246,7 +246,7 @@ def silence(producer: Any) -> None:
         manager.reset_producer_id()
 
 
-def refuse(producer: Any) -> None:
+def shut_intake(producer: Any) -> None:
     """Take no more records; sends that are running may still add theirs."""
     producer._accumulator.close()
 
@@ -254,7 +254,7 @@ def refuse(producer: Any) -> None:
 def shut(producer: Any) -> None:
     """Take no more records, and wait for the sends that are running."""
     accumulator = producer._accumulator
-    refuse(producer)
+    shut_intake(producer)
     end = time.monotonic() + _APPEND_S
     while accumulator._appends_in_progress.get() and time.monotonic() < end:
         time.sleep(_POLL_S)
