@@ -733,8 +733,13 @@ class DeliveryMachine:
         self._fates.tell(RecreateEvent, None)
         return self._take_out()
 
-    def new_transaction(self) -> None:
-        """Forget the failure of a transaction that has ended."""
+    def transaction_ended(self) -> None:
+        """Record that the application knows the end of a transaction.
+
+        It has committed or aborted the transaction, or an error has told it that the
+        transaction is over. So the failures of its records count as seen.
+        """
+        self._books.look()
         self._fates.transaction_failure = None
         self._fates.has_hole = False
 

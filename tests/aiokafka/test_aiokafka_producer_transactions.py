@@ -11,6 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as Place
 from kafkaguard import Action, TopicFacts, errors, guard
+from kafkaguard_adapters.aiokafka._private.producing import transactions as inside
 from tests.contracts.producer import COMPACTED
 
 #: Seconds that nothing here may take, on the busiest machine.
@@ -232,8 +233,7 @@ class TestCalls:
                     await call()
                 assert caught.value.verdict.action == Action.FENCED
             assert bare is old.client
-            with pytest.raises(errors.ClientStateError):
-                await old.stop()
+            await old.stop()
             async with new.transaction():
                 await send(new, kafka_topic, b"new")
         assert committed(kafka_cluster, kafka_topic) == [b"new"]
@@ -250,8 +250,7 @@ class TestCalls:
             with pytest.raises(errors.KafkaGuardError) as caught:
                 await producer.commit_transaction()
             assert caught.value.verdict.action == Action.FENCED
-        with pytest.raises(errors.ClientStateError, match="still open"):
-            await producer.stop()
+        await producer.stop()
 
     async def test_a_commit_without_any_answer_is_in_doubt(
         self, kafka_topic, kafka_faults
@@ -270,6 +269,81 @@ class TestCalls:
             async with asyncio.timeout(LIMIT_S):
                 await producer.commit_transaction()
         assert committed(kafka_faults, kafka_topic) == [b"v"]
+
+    async def test_a_commit_that_was_carried_out_meanwhile_can_be_asked_for(
+        self, kafka_topic, kafka_faults
+    ):
+        """Aiokafka has repeated it by itself: the second call returns."""
+        async with guarded(kafka_faults, request_timeout_ms=1500) as producer:
+            await producer.begin_transaction()
+            await send(producer, kafka_topic, b"v")
+            await producer.flush()
+            lost = kafka_faults.on("EndTxn").drop()
+            with pytest.raises(errors.KafkaGuardError) as caught:
+                await producer.commit_transaction()
+            assert caught.value.verdict.action == Action.IN_DOUBT
+            lost.remove()
+            ended = inside.ended(producer.client)
+            async with asyncio.timeout(LIMIT_S):
+                await ended
+            with pytest.raises(errors.ClientStateError, match="call commit_trans"):
+                await producer.abort_transaction()
+            await producer.commit_transaction()
+        assert committed(kafka_faults, kafka_topic) == [b"v"]
+
+    async def test_stop_says_that_a_commit_is_in_doubt(self, kafka_topic, kafka_faults):
+        """Not that the transaction is open: it was committed."""
+        producer = guarded(kafka_faults, request_timeout_ms=1500)
+        await producer.start()
+        await producer.begin_transaction()
+        await send(producer, kafka_topic, b"v")
+        await producer.flush()
+        kafka_faults.on("EndTxn").drop()
+        with pytest.raises(errors.KafkaGuardError):
+            await producer.commit_transaction()
+        with pytest.raises(errors.ClientStateError, match="unknown whether") as caught:
+            await producer.stop(2)
+        assert caught.value.verdict.action == Action.IN_DOUBT
+        assert "still open" not in str(caught.value)
+
+    async def test_a_late_close_does_not_hide_an_open_transaction(
+        self, kafka_topic, kafka_faults, monkeypatch
+    ):
+        """Where no broker answers, both take too long."""
+        producer = guarded(kafka_faults)
+        await producer.start()
+        await producer.begin_transaction()
+        await send(producer, kafka_topic, b"v")
+        await producer.flush()
+        kafka_faults.on("EndTxn").drop(written=False)
+        close = producer._shell.close
+
+        async def close_late(within):
+            await close(within)
+            raise TimeoutError
+
+        monkeypatch.setattr(producer._shell, "close", close_late)
+        with pytest.raises(errors.ClientStateError, match="still open") as caught:
+            await producer.stop(1)
+        (note,) = caught.value.__notes__
+        assert "did not close" in note
+
+    async def test_a_commit_that_waits_for_records_was_not_requested(
+        self, kafka_topic, kafka_faults
+    ):
+        """RETRY, not in doubt; it can be aborted."""
+        async with guarded(kafka_faults, request_timeout_ms=1500) as producer:
+            await producer.begin_transaction()
+            held = kafka_faults.on("Produce").delay(4.0)
+            await send(producer, kafka_topic, b"v")
+            with pytest.raises(errors.ClientTimeoutError) as caught:
+                await producer.commit_transaction()
+            assert caught.value.verdict.action == Action.RETRY
+            assert caught.value.verdict.written == "no"
+            assert not kafka_faults.requests("EndTxn")
+            held.remove()
+            async with asyncio.timeout(LIMIT_S):
+                await producer.abort_transaction()
 
     async def test_an_abort_answered_120_ends_in_recreate(
         self, kafka_topic, kafka_faults

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from kafkaguard import Action, errors, guard
+from kafkaguard_adapters.confluent.transactions import state_of
 from tests.contracts.producer import read as read_all
 from tests.contracts.producer import records, stale_topic, until
 
@@ -111,8 +112,12 @@ def test_a_commit_without_an_answer_is_asked_for_again(
     producer.produce(kafka_topic, b"v", b"k")
     with pytest.raises(KafkaException) as caught:
         producer.commit_transaction(2)
-    assert caught.value.verdict.action is Action.RETRY
-    assert caught.value.verdict.written == "maybe"
+    assert caught.value.verdict.action is Action.IN_DOUBT
+    assert "call the same method again (commit_transaction)" in str(caught.value)
+    with pytest.raises(errors.ClientStateError, match="call commit_transaction"):
+        producer.begin_transaction()
+    with pytest.raises(errors.ClientStateError, match="call commit_transaction"):
+        producer.produce(kafka_topic, b"w", b"k")
     producer.commit_transaction()
     assert committed(kafka_cluster, kafka_topic) == [b"v"]
 
@@ -195,6 +200,71 @@ def test_closing_says_that_a_transaction_is_still_open(kafka_topic, kafka_faults
     kafka_faults.on("EndTxn").drop(written=False)
     with pytest.raises(errors.ClientStateError, match="is still open"):
         producer.close(2)
+
+
+def test_closing_says_that_a_commit_is_in_doubt(kafka_topic, kafka_faults, make):
+    """Not that the transaction is open: it was committed."""
+    producer = make(servers=kafka_faults)
+    producer.begin_transaction()
+    producer.produce(kafka_topic, b"v", b"k")
+    kafka_faults.on("EndTxn").drop()
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(2)
+    with pytest.raises(errors.ClientStateError, match="unknown whether") as caught:
+        producer.close(2)
+    assert caught.value.verdict.action is Action.IN_DOUBT
+    assert "still open" not in str(caught.value)
+
+
+def test_after_an_abort_without_an_answer_the_next_transaction_works(
+    kafka_cluster, kafka_topic, kafka_faults, make
+):
+    """RETRY, and begin_transaction() takes a new client."""
+    producer = make(servers=kafka_faults)
+    producer.begin_transaction()
+    producer.produce(kafka_topic, b"lost", b"k")
+    producer.flush(10)
+    lost = kafka_faults.on("EndTxn").drop(written=False)
+    with pytest.raises(KafkaException, match="abort_transaction") as caught:
+        producer.abort_transaction(1)
+    assert caught.value.verdict.action is Action.RETRY
+    assert caught.value.verdict.written == "no"
+    lost.remove()
+    with producer.transaction():
+        producer.produce(kafka_topic, b"kept", b"k")
+    producer.close()
+    assert committed(kafka_cluster, kafka_topic) == [b"kept"]
+
+
+def test_a_record_that_the_client_refuses_for_its_size_names_size_and_limit(
+    kafka_topic, make
+):
+    """Librdkafka names neither."""
+    producer = make(**{"message.max.bytes": 5_000})
+    producer.begin_transaction()
+    with pytest.raises(errors.MessageTooLargeError) as caught:
+        producer.produce(kafka_topic, b"x" * 6_000, b"k")
+    assert "6071 bytes" in str(caught.value)
+    assert "message.max.bytes (5000)" in str(caught.value)
+    producer.abort_transaction()
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("Operation not valid in state Init", "UNINITIALIZED"),
+        ("Operation not valid in state InTransaction", "IN_TRANSACTION"),
+        (
+            "Conflicting commit_transaction API call is already in progress",
+            "COMMITTING_TRANSACTION",
+        ),
+        ("Operation not valid in state FatalError", None),
+        ("Local: Erroneous state", None),
+    ],
+)
+def test_librdkafkas_states_are_understood(text, state):
+    """None where the text names no state in which a call is missing."""
+    assert state == state_of(text)
 
 
 def test_offsets_of_a_consumer_are_committed_with_the_records(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
@@ -80,6 +82,62 @@ class TransactionsContract:
                 writer.forget(topic, b"seen", b"k")
         assert committed(kafka_cluster, topic) == [b"seen"]
 
+    @pytest.mark.parametrize("by_hand", [True, False])
+    def test_the_failures_of_an_aborted_transaction_are_known(
+        self, kafka_cluster, kafka_topic, by_hand
+    ):
+        """The application aborted it, or got its error: close() raises nothing."""
+        servers = kafka_cluster.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            if by_hand:
+                block = writer.transaction()
+                block.__enter__()
+                writer.forget(kafka_topic, b"never seen", b"k")
+                writer.abort()
+            else:
+                with pytest.raises(ZeroDivisionError):
+                    run(writer, lambda: writer.forget(kafka_topic, b"-", b"k"), fail)
+            with writer.transaction():
+                writer.forget(kafka_topic, b"seen", b"k")
+            writer.close(30)
+        assert committed(kafka_cluster, kafka_topic) == [b"seen"]
+
+    def test_a_refusal_that_the_block_told_is_known(self, kafka_cluster):
+        """The broker refused the record; its error was the error of the block."""
+        topic, stale = stale_topic(kafka_cluster)
+        servers = kafka_cluster.bootstrap_servers
+        with self.open_transactional(servers, topic, topics=stale) as writer:
+            writer.init()
+            with pytest.raises(errors.KafkaGuardError):
+                run(writer, lambda: writer.forget(topic, b"no key"))
+            writer.close(30)
+
+    def test_calls_in_a_wrong_order_say_what_comes_first(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Nothing is dead after them, and they fail no transaction."""
+        servers = kafka_cluster.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            for call in (
+                writer.abort,
+                lambda: writer.send(kafka_topic, b"early", b"k"),
+            ):
+                with pytest.raises(errors.ClientStateError) as caught:
+                    call()
+                assert "call begin_transaction() first" in str(caught.value)
+                assert caught.value.verdict.action is Action.REJECT
+            with pytest.raises(errors.ClientStateError) as caught:
+                run(writer, lambda: run(writer))
+            assert "call commit_transaction() or abort_transaction()" in str(
+                caught.value
+            )
+            assert caught.value.verdict.action is Action.REJECT
+            with writer.transaction():
+                writer.forget(kafka_topic, b"seen", b"k")
+        assert committed(kafka_cluster, kafka_topic) == [b"seen"]
+
     def test_b22_a_commit_whose_answer_is_lost_is_asked_again(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
@@ -123,6 +181,35 @@ class TransactionsContract:
                 other.forget(kafka_topic, b"other", b"k")
         assert committed(kafka_cluster, kafka_topic) == [b"other"]
 
+    def test_a_record_of_a_fenced_producer_leaves_it_fenced(
+        self, kafka_cluster, kafka_topic
+    ):
+        """FENCED, not "begin again without it"; nor does close() say to start anew."""
+        servers = kafka_cluster.bootstrap_servers
+
+        def late():
+            with suppress(errors.KafkaGuardError):
+                writer.outcome(writer.send(kafka_topic, b"late", b"k"))
+
+        with (
+            self.open_transactional(servers, kafka_topic) as writer,
+            self.open_transactional(servers, kafka_topic) as other,
+        ):
+            writer.init()
+            with pytest.raises(errors.KafkaGuardError) as caught:
+                run(writer, lambda: sent(writer, kafka_topic, b"-"), other.init, late)
+            assert caught.value.verdict.action is Action.FENCED
+            for call in (lambda: run(writer), writer.abort):
+                with pytest.raises(errors.KafkaGuardError) as caught:
+                    call()
+                assert caught.value.verdict.action is Action.FENCED
+            with other.transaction():
+                other.forget(kafka_topic, b"other", b"k")
+            writer.close(30)
+            with other.transaction():
+                other.forget(kafka_topic, b"again", b"k")
+        assert committed(kafka_cluster, kafka_topic) == [b"other", b"again"]
+
     def test_b20_two_instances_with_one_id_do_not_fence_each_other_for_ever(
         self, kafka_cluster, kafka_topic
     ):
@@ -150,11 +237,18 @@ class TransactionsContract:
     @pytest.mark.filterwarnings(
         "ignore:the coordinator aborts:kafkaguard.policies.StackingWarning"
     )
+    @pytest.mark.parametrize("sends_late", [False, True])
     def test_b24_a_transaction_that_was_open_for_too_long_is_told(
-        self, kafka_cluster, kafka_topic, kafka_faults
+        self, kafka_cluster, kafka_topic, kafka_faults, sends_late
     ):
         """The coordinator has aborted it: one commit, which says what to do next."""
         servers = kafka_faults.bootstrap_servers
+
+        def late():
+            if sends_late:
+                with suppress(errors.KafkaGuardError):
+                    writer.outcome(writer.send(kafka_topic, b"late", b"k"))
+
         with self.open_transactional(servers, kafka_topic, timeout=1.0) as writer:
             writer.init()
             with pytest.raises(errors.KafkaGuardError) as caught:
@@ -162,10 +256,15 @@ class TransactionsContract:
                     writer,
                     lambda: sent(writer, kafka_topic, b"never seen"),
                     lambda: until(lambda: is_aborted(kafka_cluster, kafka_topic), 60),
+                    late,
                 )
             assert isinstance(caught.value, self.client_error)
             assert "transaction.timeout" in str(caught.value).replace("_", ".")
             assert caught.value.verdict.action is Action.FENCED
+            for call in (lambda: run(writer), writer.abort):
+                with pytest.raises(errors.KafkaGuardError) as caught:
+                    call()
+                assert caught.value.verdict.action is Action.FENCED
         self.commit_with_successor(servers, kafka_topic)
         assert committed(kafka_cluster, kafka_topic) == [b"seen"]
 

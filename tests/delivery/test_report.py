@@ -57,6 +57,15 @@ class TestBooks:
         assert report.superseded == 1
         assert DeliveryReport() == books.report(0)
 
+    def test_failures_that_the_application_knows_stay_counted(self):
+        """As those of a transaction that it has aborted."""
+        books = Books()
+        books.settled(failed(too_large()))
+        books.look()
+        assert not books.has_unseen
+        report = books.report(0)
+        assert (report.failed, report.errors) == (1, ())
+
     def test_only_unseen_errors_are_reported(self):
         """What was looked at is counted, and not told again."""
         books = Books()

@@ -186,7 +186,9 @@ class TestLostCommit:
         raised = in_thread(producer.commit_transaction)
         kafka_faults.wait_for("EndTxn")
         until(lambda: committed(kafka_cluster, kafka_topic) == [b"v"], 30)
-        producer.close(0)
+        with pytest.raises(errors.ClientStateError, match="unknown whether") as closed:
+            producer.close(0)
+        assert closed.value.verdict.action is Action.IN_DOUBT
         assert_in_doubt(raised.get(timeout=60))
         with pytest.raises(KafkaError) as caught:
             producer.commit_transaction()

@@ -55,9 +55,16 @@ EXAMPLES = [
     ("client-wants-abort", flagged(7, txn_requires_abort=True), {}, "ABORT", "no"),
     (
         "commit-again",
-        KafkaException(flagged(-185, retriable=True)),
+        KafkaException(flagged(-173, retriable=True)),
         {"phase": "commit"},
         "RETRY",
+        "maybe",
+    ),
+    (
+        "commit-without-answer",
+        KafkaException(flagged(-185, retriable=True)),
+        {"phase": "commit"},
+        "IN_DOUBT",
         "maybe",
     ),
     ("denied", 29, {"api": "Metadata"}, "CONFIGURE", "no"),

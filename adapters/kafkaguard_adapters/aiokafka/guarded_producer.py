@@ -391,6 +391,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             return DeliveryReport()
         self._check_process()
         deadline = time.monotonic() + (STOP_S if timeout is None else timeout)
+        late: KafkaGuardError | None = None
         try:
             await self._driver.wait(deadline)
             self._is_stopped = True
@@ -400,16 +401,20 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             await self._driver.stop()
             await self._driver.give_up()
         finally:
-            await self._close(_left(deadline))
+            late = await self._close(_left(deadline))
         await self._driver.let_others_look()
-        report = self._report(self._driver.pending())
         if given_up is not None:
-            raise told.transaction_given_up(
-                errors, report, still_open=given_up.still_open
-            )
-        return report
+            report = self._driver.report(self._driver.pending())
+            error = told.transaction_given_up(errors, report, given_up.why)
+            if late is not None:
+                error.add_note(f"besides, on closing: {late}")
+            raise error
+        if late is not None:
+            raise late
+        return self._report(self._driver.pending())
 
-    async def _close(self, within: float) -> None:
+    async def _close(self, within: float) -> KafkaGuardError | None:
+        """Close the client; return the error if that took too long."""
         self._is_stopped = True
         self._look_whether_usable()
         self._lookup.close()
@@ -417,10 +422,13 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         try:
             await self._shell.close(within)
         except TimeoutError as error:
-            raise errors.make(
+            made = errors.make(
                 ClientTimeoutError,
                 f"the client's connections did not close within {within:g} s",
-            ) from error
+            )
+            made.__cause__ = error
+            return made
+        return None
 
     async def _end(self) -> None:
         await self.stop()

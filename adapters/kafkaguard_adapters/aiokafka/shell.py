@@ -500,13 +500,15 @@ class AIOKafkaShell(Heard):
         self.stop_replacing()
         producer = self.producer
         hooks = self._hooks[producer]
+        is_stopped = False
         try:
             if self.death is None:
                 async with asyncio.timeout(within):
                     await producer.stop()
+                is_stopped = True
         finally:
             await moving.end(producer, hooks.requests, STOP_S)
-            if not reading.is_closed(producer) or self.death is not None:
+            if not is_stopped:  # a cancelled stop() leaves its connections open
                 await moving.close(producer, within)
             moving.let_go(producer)
             await self.retire()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka.errors import KafkaError
 
@@ -51,6 +51,13 @@ _words = TransactionWords(
 )
 
 
+class _Fenced(NamedTuple):
+    """Why a producer is fenced, and when that was told, in monotonic seconds."""
+
+    cause: BaseException
+    told: float
+
+
 class Transactions:
     """Begins and ends transactions.
 
@@ -66,12 +73,16 @@ class Transactions:
         self._shell = shell
         self._driver = driver
         self._policy = policy
+        #: What the application was told when the producer was found to be fenced.
+        self._fenced: _Fenced | None = None
         self._forget()
 
     def _forget(self) -> None:
         """Reset the state: no transaction is open."""
-        self._driver.machine.new_transaction()
+        self._driver.transaction_ended()
         self._is_stuck = False
+        #: Whether a commit was requested; aiokafka itself repeats the request.
+        self._is_committing = False
         self._lost_commit: BaseException | None = None
         self._offsets: tuple[Any, Any, asyncio.Task[None]] | None = None
         self._began = float("inf")
@@ -143,8 +154,8 @@ class Transactions:
         """
         self._check(COMMIT)
         self._raise_doubt()
-        producer = self._shell.producer
-        if inside.state_of(producer) != "COMMITTING_TRANSACTION":
+        if not self._is_committing:
+            producer = self._shell.producer
             # First wait for all records: one that fails later would be missing.
             await self._await_records(COMMIT)
             self._raise_failure(COMMIT)
@@ -152,6 +163,7 @@ class Transactions:
                 raise _words.out_of_order(COMMIT, inside.state_of(producer))
             self._shell.forget_end()
             inside.end(producer, commit=True)
+            self._is_committing = True
         await self._await_end(COMMIT)
         self._forget()
 
@@ -164,18 +176,21 @@ class Transactions:
         self._check(ABORT)
         self._raise_doubt()
         await self._abort()
+        await self._driver.wait(time.monotonic() + self._limit.seconds)
+        self._forget()
 
     async def _abort(self) -> None:
         producer = self._shell.producer
-        if self._cause() is not None and not inside.has_failed(producer):
+        can_abort = self._fenced is None and inside.has_failed(producer)
+        if self._cause() is not None and not can_abort:
             await self._abort_by_successor()
             return
-        state = inside.state_of(producer)
-        if not inside.is_open(producer) or state == "COMMITTING_TRANSACTION":
-            raise _words.out_of_order(ABORT, state)
+        if self._is_committing:
+            raise _words.out_of_order(ABORT, "COMMITTING_TRANSACTION")
+        if not inside.is_open(producer):
+            raise _words.out_of_order(ABORT, inside.state_of(producer))
         inside.end(producer, commit=False)
         await self._await_end(ABORT)
-        self._forget()
 
     async def _abort_by_successor(self) -> None:
         """Let a new producer of the same id abort a dead producer's transaction."""
@@ -186,7 +201,6 @@ class Transactions:
         if self._is_stuck:  # a new producer was tried already
             raise _words.not_aborted(cause)
         await self._renew()
-        self._forget()
 
     async def add_offsets(self, offsets: Any, group_id: Any) -> None:
         """Add a consumer's offsets within ``request_timeout_ms``.
@@ -218,25 +232,33 @@ class Transactions:
         return self._lost_commit is None and self._cause() is None
 
     async def give_up(self, seconds: float) -> GivenUp | None:
-        """Abort an open transaction when the producer is stopped, as in Java.
+        """End an open transaction when the producer is stopped, as in Java.
 
         Until then, a ``read_committed`` consumer gets no later record of the partition.
+        A commit whose answer was lost is waited for; others are aborted.
 
         Args:
-            seconds: Time limit of the abort.
+            seconds: Time limit.
 
         Returns:
-            The result for the transaction; None: no transaction was open, or it had
-            failed and is aborted now.
+            The result; None: no transaction was open, the application was told its end,
+            or it had already failed and is aborted now.
         """
-        if not self._shell.is_transactional or not self._is_open:
+        is_told = self._fenced is not None
+        if not self._shell.is_transactional or not self._is_open or is_told:
             return None
         was_sound = self._failure is None and self._cause() is None
+        call = COMMIT if self._is_committing else ABORT
         try:
+            self._raise_doubt()
             async with asyncio.timeout(seconds):
+                if call is COMMIT:
+                    await self._await_end(COMMIT)
+                    return None
                 await self._abort()
         except TimeoutError:
-            return GivenUp(_words.not_in_time(ABORT, "the abort was not answered"))
+            happened = f"no answer within the {seconds:.1f} s that stop() had left"
+            return GivenUp(_words.not_in_time(call, happened))
         except KafkaGuardError as error:
             return GivenUp(error)
         finally:
@@ -345,6 +367,8 @@ class Transactions:
 
     def _cause(self) -> BaseException | None:
         """Return why the client cannot continue the transaction; None: it can."""
+        if self._fenced is not None:
+            return self._fenced.cause
         shell = self._shell
         return inside.why_failed(shell.producer) or shell.death
 
@@ -352,7 +376,9 @@ class Transactions:
         """Return whether a new producer would do harm or would not help."""
         cause = self._cause()
         return cause is not None and (
-            ends_all(cause) or not self._shell.traits.replaceable
+            self._fenced is not None
+            or ends_all(cause)
+            or not self._shell.traits.replaceable
         )
 
     def _check(self, call: Call) -> None:
@@ -366,11 +392,12 @@ class Transactions:
 
     def _raise_failure(self, call: Call) -> None:
         """Refuse to continue a transaction that lacks a record or offsets."""
-        if self._failure is not None:
-            raise _words.abort_first(self._failure, call)
-        cause = self._cause()
-        if cause is not None:
-            raise self._judged(cause, call)
+        failed, cause = self._failure, self._cause()
+        is_fenced = failed is not None and failed.verdict.action is Action.FENCED
+        if failed is not None and not (is_fenced or self._is_over_for_good()):
+            raise _words.abort_first(failed, call)
+        if failed is not None or cause is not None:
+            raise self._judged(cause or failed or KafkaError(), call)
         if self._offsets is not None and call is COMMIT:
             failed = _words.not_in_time(OFFSETS, self._unconfirmed())
             raise _words.abort_first(failed, COMMIT)
@@ -385,7 +412,9 @@ class Transactions:
         context = {"transactional": True, "phase": call.phase}
         judged = errors.translate(cause, api=call.api, context=context)
         if judged.verdict.action is Action.FENCED:
-            lasted = time.monotonic() - self._began if self._is_open else 0.0
+            if self._fenced is None:
+                self._fenced = _Fenced(cause, time.monotonic())
+            lasted = self._fenced.told - self._began if self._is_open else 0.0
             limit = inside.time_limit(self._shell.producer)
             words.explain_fenced(
                 judged,
@@ -393,6 +422,7 @@ class Transactions:
                 words.why_over(lasted, limit, "transaction_timeout_ms"),
                 in_doubt=self._lost_commit is not None or self._shell.lost_end,
             )
+            self._driver.transaction_ended()
         if words.stops(judged):
             return judged
         is_end = call in (COMMIT, ABORT)

@@ -92,13 +92,17 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         own = TimeLimit(shell.traits.delivery_timeout, shell.traits.timeout_setting)
         if policy.deadline == math.inf:
             seconds = own
+        self._transactions = Transactions(shell, driver, settings, min(seconds, own))
         self._sending = Sending(
-            shell, driver, null_keys, cache.harmless, seconds, settings.on_delivery
+            shell,
+            driver,
+            self._transactions,
+            null_keys,
+            cache.harmless,
+            seconds,
+            settings.on_delivery,
         )
         shell.use(driver.machine, self._sending)
-        self._transactions = Transactions(
-            shell, driver, settings, min(seconds, own).seconds
-        )
         self.__dict__["produce"] = produce_for(self._sending)
         self.__dict__["poll"] = self._quick_poll()
 
@@ -385,8 +389,9 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
         Raises:
             KafkaGuardError: ABORT: a record of the transaction failed. FENCED: another
-                instance uses this ``transactional.id``. RETRY: the transaction may have
-                been committed; call again to find out.
+                instance uses this ``transactional.id``. IN_DOUBT: the commit has no
+                answer; call again to find out. RETRY: some records have no outcome yet,
+                and nothing was committed; call again to wait for longer.
         """
         self._transactions.commit(timeout)
 
@@ -437,10 +442,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         self.close_view()
         self._callbacks.serve()
         if given_up is not None:
-            why = given_up.still_open
-            raise told.transaction_given_up(
-                errors, self.report(), still_open=why
-            ) from why
+            raise told.transaction_given_up(errors, self.report(), given_up.why)
         self._raise()
         return True
 

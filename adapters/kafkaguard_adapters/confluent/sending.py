@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import KafkaException, Message
 
 from kafkaguard._delivery.facts import Place, Raw
-from kafkaguard._delivery.judging import add_words
+from kafkaguard._delivery.judging import MESSAGE_TOO_LARGE, add_words
 from kafkaguard.errors import (
     ClientClosedError,
     ClientQueueFullError,
@@ -17,6 +17,7 @@ from kafkaguard.errors import (
 )
 from kafkaguard_adapters.confluent.callbacks import ReportedError
 from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.transactions import PRODUCE
 from kafkaguard_adapters.confluent.windows import OwnTicket, Ticket, plain_headers
 from kafkaguard_adapters.producing import told
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard_adapters.confluent.shell import ConfluentShell
+    from kafkaguard_adapters.confluent.transactions import Transactions
     from kafkaguard_adapters.confluent.windows import Window
     from kafkaguard_adapters.producing.barrier import TimeLimit
     from kafkaguard_adapters.producing.driver import ThreadDriver
@@ -51,6 +53,7 @@ class Sending:
     Args:
         shell: The shell of the client.
         driver: Tracks the client's records.
+        transactions: Knows the client's transaction.
         null_keys: Refuses records without a key.
         harmless: Topics for which records without a key need no check.
         time_limit: How long one call may wait.
@@ -64,6 +67,7 @@ class Sending:
         self,
         shell: ConfluentShell,
         driver: ThreadDriver,
+        transactions: Transactions,
         null_keys: NullKeyCheck,
         harmless: set[str],
         time_limit: TimeLimit,
@@ -71,6 +75,7 @@ class Sending:
     ) -> None:
         self.shell = shell
         self._driver = driver
+        self._transactions = transactions
         self._null_keys = null_keys
         self._time_limit = time_limit
         self.produce = self._function(harmless, on_delivery)
@@ -238,8 +243,7 @@ class Sending:
             KafkaGuardError: The policy's ``on_reject`` is "raise", and the policy has
                 no attempts left for the record.
         """
-        if self.shell.traits.transactional:
-            self._driver.machine.spoil_transaction(error)
+        self._transactions.refused_at_once(error)
         machine = self._driver.machine
         on_reject, keeps = machine.on_reject(error), machine.keeps(error)
         if on_reject == "raise" and not keeps:
@@ -283,6 +287,7 @@ class Sending:
             if self._driver.is_held(record.topic) and not self._driver.is_own_thread():
                 self._again(record)
                 return
+            self._transactions.raise_fenced(PRODUCE)
             raise errors.make(
                 ClientClosedError,
                 "the producer is dead, and nothing was sent: build a new one, or use "
@@ -298,7 +303,11 @@ class Sending:
         context: dict[str, Any] = {"phase": "enqueue", "idempotent": False}
         if shell.traits.transactional:
             context = {"transactional": True}
-        refused = errors.translate(error, context=context, api="Produce", **place)
+        refused = self._transactions.error_of(error, record.topic)
+        if refused is None:
+            refused = errors.translate(error, context=context, api="Produce", **place)
+        if refused.code == MESSAGE_TOO_LARGE and (raw := _bytes(refused, record)):
+            refused.summary = shell.describe_too_large(raw)
         self._refused(refused, record)
 
     def _wait_for_room(self, error: BufferError, record: Arguments) -> None:

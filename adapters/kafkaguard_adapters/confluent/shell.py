@@ -91,6 +91,7 @@ class ConfluentShell(Heard):
         traits: The client's traits.
         errors: Makes the client's errors.
         callbacks: See above.
+        death: Why the producer in use is dead; None: it is alive.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class ConfluentShell(Heard):
         self._failed_reports: dict[Hashable, FailedReport] = {}
         self._arrived: dict[Hashable, Any] = {}
         self._is_dying = self._is_closed = False
+        self.death: KafkaException | None = None
         self._lost_connection = -float("inf")
         #: The last refused login, and when the client told it.
         self._refused_login: tuple[Any, float] = None, -float("inf")
@@ -385,6 +387,7 @@ class ConfluentShell(Heard):
             said.fatal() or said.code() in (KafkaError._FATAL, KafkaError._FENCED)  # noqa: SLF001 - documented constants
         )
         if is_dead and client is self.client:
+            self.death = self.death or error
             self.has_died(errors.translate(error, api="Produce"))
         return is_dead
 
@@ -463,7 +466,7 @@ class ConfluentShell(Heard):
             if not self._is_closed:
                 self._retired.append(self.client)
                 self._generation += 1
-                self._is_dying = False
+                self._is_dying, self.death = False, None
                 self._lost_connection = -float("inf")
                 self.client, self.produce = successor, produce_of(successor)
                 return
@@ -593,6 +596,17 @@ class ConfluentShell(Heard):
         if self.traits.compresses:
             return None
         return batch_size(raw.key, raw.value, raw.headers)
+
+    def describe_too_large(self, raw: Raw) -> str:
+        """Describe a record that the client refuses for its size."""
+        size = batch_size(raw.key, raw.value, raw.headers)
+        limit = ""
+        if self._settings.is_known:
+            limit = f" ({self.traits.largest_request})"
+        return (
+            f"the record makes a batch of {size} bytes, more than message.max.bytes"
+            f"{limit}; nothing was sent. Send less, or raise that setting"
+        )
 
     def ask_size_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""

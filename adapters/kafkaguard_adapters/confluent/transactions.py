@@ -8,6 +8,7 @@ reports before it calls ``commit_transaction``.
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,18 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard.errors import ClientClosedError, ClientTimeoutError, KafkaGuardError
+from kafkaguard.errors import ClientClosedError, KafkaGuardError
 from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.producing import transaction_words as words
+from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import GivenUp
 from kafkaguard_adapters.producing.transaction_words import (
+    ABORT,
     COMMIT,
+    OFFSETS,
+    SEND,
+    Call,
     TransactionWords,
-    explain_fenced,
-    why_over,
 )
 
 if TYPE_CHECKING:
@@ -37,9 +42,38 @@ _words = TransactionWords(
     "a new producer with the same transactional.id calls init_transactions()",
     "init_transactions() comes first",
 )
-_INIT, _END, _OFFSETS = "InitProducerId", "EndTxn", "TxnOffsetCommit"
+INIT = Call("init_transactions", "InitProducerId")
+#: Sends no request, unless a new client takes over.
+BEGIN = Call("begin_transaction", None)
+PRODUCE = SEND._replace(method="produce")
 #: Verdicts after which neither this client nor a new one can go on.
 _FINAL = frozenset({Action.FENCED, Action.CONFIGURE})
+#: librdkafka's texts for calls in a wrong order, and its names of the states.
+_IN_STATE = re.compile(r"not valid in state (\w+)")
+_CONFLICT = re.compile(r"Conflicting (\w+) API call")
+_STATES = {
+    "Init": "UNINITIALIZED",
+    "WaitPID": "INITIALIZING",
+    "ReadyNotAcked": "INITIALIZING",
+    "init_transactions": "INITIALIZING",
+    "Ready": "READY",
+    "InTransaction": "IN_TRANSACTION",
+    "BeginCommit": "COMMITTING_TRANSACTION",
+    "CommittingTransaction": "COMMITTING_TRANSACTION",
+    "CommitNotAcked": "COMMITTING_TRANSACTION",
+    "commit_transaction": "COMMITTING_TRANSACTION",
+    "BeginAbort": "ABORTING_TRANSACTION",
+    "AbortingTransaction": "ABORTING_TRANSACTION",
+    "AbortedNotAcked": "ABORTING_TRANSACTION",
+    "abort_transaction": "ABORTING_TRANSACTION",
+    "AbortableError": "ABORTABLE_ERROR",
+}
+
+
+def state_of(text: str) -> str | None:
+    """Return the state that librdkafka names when it refuses a call, or None."""
+    found = _IN_STATE.search(text) or _CONFLICT.search(text)
+    return None if found is None else _STATES.get(found[1])
 
 
 class Transactions:
@@ -49,7 +83,7 @@ class Transactions:
         shell: The shell of the client.
         driver: Tracks the client's records.
         settings: The producer's settings.
-        limit: Seconds that a call may take by default.
+        limit: What a call may take by default.
     """
 
     def __init__(
@@ -57,7 +91,7 @@ class Transactions:
         shell: ConfluentShell,
         driver: ThreadDriver,
         settings: ProducerSettings,
-        limit: float,
+        limit: TimeLimit,
     ) -> None:
         self._shell = shell
         self._driver = driver
@@ -66,15 +100,48 @@ class Transactions:
         self._is_open = False
         #: When the transaction began, in monotonic seconds.
         self._began = 0.0
-        #: Whether another instance uses the id: a new client would fence that one.
-        self._is_fenced = False
-        #: Whether a commit of the transaction had no answer.
-        self._lost_commit = False
+        #: When the application was told that the producer is fenced. A new client would
+        #: fence the other instance.
+        self._fenced: float | None = None
+        #: The call that had no answer, if it was the last one to end the transaction.
+        self._unanswered: Call | None = None
         #: Whether the client cannot end a transaction any more.
         self._is_stuck = False
         #: Whether a sequence number is missing: the next transaction would fail.
         self._has_hole = False
         self._can_ask_again = False
+
+    @property
+    def _failure(self) -> KafkaGuardError | None:
+        return self._driver.machine.transaction_failure
+
+    # --- records ----------------------------------------------------------------------
+
+    def refused_at_once(self, error: KafkaGuardError) -> None:
+        """Fail the transaction for a record that the client never got.
+
+        Java's producer does the same: it then refuses the commit.
+        """
+        if self._is_open and self._unanswered is None:
+            self._driver.machine.spoil_transaction(error)
+
+    def error_of(self, error: KafkaException, topic: str) -> KafkaGuardError | None:
+        """Return the error for a record outside a sound transaction; None: it is in."""
+        said = error.args[0] if error.args else None
+        if not isinstance(said, KafkaError) or said.code() != KafkaError._STATE:  # noqa: SLF001 - a documented constant
+            return None
+        state = "READY"
+        if self._unanswered is not None:
+            ends = "COMMITTING" if self._unanswered is COMMIT else "ABORTING"
+            state = f"{ends}_TRANSACTION"
+        elif self._is_open:
+            failed = self._failure or errors.translate(error, api=PRODUCE.api)
+            return _words.abort_first(failed, PRODUCE, error)
+        made = _words.out_of_order(PRODUCE, state, error)
+        made.topic = topic
+        return made
+
+    # --- calls ------------------------------------------------------------------------
 
     def init(self, timeout: float | None) -> None:
         """Take over the ``transactional.id``.
@@ -82,7 +149,7 @@ class Transactions:
         Raises:
             KafkaGuardError: The ``transactional.id`` was not taken over.
         """
-        with self._judging(_INIT):
+        with self._judging(INIT):
             self._shell.client.init_transactions(self._seconds(timeout))
 
     def begin(self) -> None:
@@ -91,15 +158,15 @@ class Transactions:
         Raises:
             KafkaGuardError: The transaction cannot begin.
         """
-        can_renew = self._has_hole and self._shell.builder.can_build
-        if (self._is_stuck or can_renew) and not self._is_fenced:
+        is_unfit = self._has_hole or self._unanswered is ABORT
+        is_unfit = is_unfit and self._shell.builder.can_build
+        if (self._is_stuck or is_unfit) and self._fenced is None:
             self._renew()
-        self._has_hole = False
-        with self._judging(None):
+        with self._judging(BEGIN):
             self._shell.client.begin_transaction()
-        self._driver.machine.new_transaction()
+        self._ended()
+        self._has_hole = False
         self._is_open, self._began = True, time.monotonic()
-        self._lost_commit = False
 
     def add_offsets(self, offsets: Any, group: Any, timeout: float | None) -> None:
         """Add a consumer's offsets.
@@ -107,7 +174,7 @@ class Transactions:
         Raises:
             KafkaGuardError: The offsets were not added.
         """
-        with self._judging(_OFFSETS):
+        with self._judging(OFFSETS):
             self._shell.client.send_offsets_to_transaction(
                 offsets, group, self._seconds(timeout)
             )
@@ -118,13 +185,14 @@ class Transactions:
         Raises:
             KafkaGuardError: The verdict says whether to abort or to call again.
         """
-        end = time.monotonic() + self._seconds(timeout)
-        self._await_records(end)
-        failure = self._driver.machine.transaction_failure
-        if failure is not None:
+        limit = self._limit_of(timeout)
+        end = time.monotonic() + limit.seconds
+        self._await_records(end, limit)
+        if self._failure is not None:
             self._can_ask_again = False
-            raise _words.abort_first(failure, COMMIT)
-        with self._judging(_END, "commit"):
+            self.raise_fenced(COMMIT)
+            raise _words.abort_first(self._failure, COMMIT)
+        with self._judging(COMMIT, limit):
             self._shell.client.commit_transaction(max(0.0, end - time.monotonic()))
         self._ended()
 
@@ -134,59 +202,67 @@ class Transactions:
         Raises:
             KafkaGuardError: The abort failed. RECREATE: a repeated call does not help.
         """
-        end = time.monotonic() + self._seconds(timeout)
-        self._has_hole = self._has_hole or self._driver.machine.has_hole
-        with self._judging(_END, "abort"):
-            self._shell.client.abort_transaction(max(0.0, end - time.monotonic()))
-        self._shell.serve_all(end)
+        self._abort(self._limit_of(timeout))
         self._ended()
 
+    def _abort(self, limit: TimeLimit) -> None:
+        end = time.monotonic() + limit.seconds
+        self._has_hole = self._has_hole or self._driver.machine.has_hole
+        with self._judging(ABORT, limit):
+            self._shell.client.abort_transaction(max(0.0, end - time.monotonic()))
+        self._shell.serve_all(end)
+
     def _ended(self) -> None:
-        self._driver.machine.new_transaction()
-        self._is_open = False
+        self._driver.transaction_ended()
+        self._is_open, self._unanswered = False, None
 
     def can_ask_again(self) -> bool:
         """Return whether the call that has just failed can be made again."""
         return self._can_ask_again
 
     def give_up(self, seconds: float) -> GivenUp | None:
-        """Abort an open transaction when the producer is closed.
+        """End an open transaction when the producer is closed.
+
+        A commit whose answer was lost is repeated; others are aborted.
 
         Args:
-            seconds: Time limit of the abort.
+            seconds: Time limit.
 
         Returns:
-            The result for the transaction; None: no transaction was open, or it had
-            failed and is aborted now.
+            The result; None: no transaction was open, the application was told its end,
+            or it had already failed and is aborted now.
         """
         if not self._is_open:
             return None
-        was_sound = self._driver.machine.transaction_failure is None
+        was_sound = self._failure is None
         try:
-            self.abort(seconds)
+            if self._unanswered is COMMIT:
+                self.commit(seconds)
+                return None
+            self.raise_fenced(ABORT)
+            self._abort(TimeLimit(round(seconds, 1), "what close() had left"))
         except KafkaGuardError as error:
             return GivenUp(error)
         return GivenUp() if was_sound else None
 
-    def _await_records(self, end: float) -> None:
+    def _await_records(self, end: float, limit: TimeLimit) -> None:
         """Serve reports until each record has its outcome.
 
         Raises:
             KafkaGuardError: Some records have no outcome in time.
         """
         self._shell.serve_all(end)
-        left = self._shell.waiting()
-        if left:
+        if self._shell.waiting():
             self._can_ask_again = True
-            raise errors.make(
-                ClientTimeoutError,
-                f"{left} records of the transaction had no outcome in time; call "
-                "commit_transaction() again to wait for longer, or abort it",
-                api=_END,
-            )
+            raise _words.pending(COMMIT, limit)
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._limit if timeout is None or timeout < 0 else timeout
+        return self._limit_of(timeout).seconds
+
+    def _limit_of(self, timeout: float | None) -> TimeLimit:
+        if timeout is None or timeout < 0:
+            return self._limit
+        return TimeLimit(timeout, "timeout")
 
     def _renew(self) -> None:
         """Let a new client take over the ``transactional.id``.
@@ -202,52 +278,80 @@ class Transactions:
                 "use guard(factory=..., config={...}), which builds it",
             )
         self._driver.recreated()
-        with self._judging(_INIT):
-            self._shell.renew(lambda new: new.init_transactions(self._limit))
+        with self._judging(INIT):
+            self._shell.renew(lambda new: new.init_transactions(self._limit.seconds))
         self._driver.retire()
         self._is_stuck = self._is_open = False
 
     @contextmanager
-    def _judging(self, api: str | None, phase: Any = None) -> Iterator[None]:
-        """Raise the error with a verdict if a call fails."""
+    def _judging(self, call: Call, limit: TimeLimit | None = None) -> Iterator[None]:
+        """Raise the error with a verdict if a call fails.
+
+        Args:
+            call: The call.
+            limit: Its time limit, for the text of a call that had no answer.
+        """
         try:
             yield
         except (KafkaException, RuntimeError) as error:
             if isinstance(error, KafkaGuardError):
                 raise
-            raise self._judged(error, api, phase) from error
+            raise self._judged(error, call, limit) from error
 
-    def _judged(self, error: Exception, api: str | None, phase: Any) -> KafkaGuardError:
+    def _judged(
+        self, error: Exception, call: Call, limit: TimeLimit | None
+    ) -> KafkaGuardError:
         said: Any = error.args[0] if error.args else None
         is_told = isinstance(said, KafkaError)
         self._can_ask_again = is_told and said.retriable()
-        context = {"transactional": True, "phase": phase}
-        judged = errors.translate(error, api=api, context=context)
-        if judged.verdict.action is Action.FENCED:
-            self._explain_fenced(judged)
-        self._lost_commit |= phase == "commit" and self._can_ask_again
+        state = state_of(said.str()) if is_told else None
+        if state is not None:
+            self._can_ask_again = False
+            return _words.out_of_order(call, state, error)
+        judged = self._translated(error, call)
+        if limit is not None and self._can_ask_again:
+            self._unanswered = call
+            judged.summary = words.unanswered(call, limit)
+            judged.original_text = None
         if judged.verdict.action in _FINAL or self._can_ask_again:
             return judged
         is_dead = is_told and said.fatal()
-        if phase == "abort" and is_told and (is_dead or said.txn_requires_abort()):
+        if call is ABORT and is_told and (is_dead or said.txn_requires_abort()):
             self._is_stuck = True
             return _words.not_aborted(error)
-        failure = self._driver.machine.transaction_failure
-        if is_told and said.txn_requires_abort() and failure is not None:
-            return _words.abort_first(failure, COMMIT)
+        if is_told and said.txn_requires_abort() and self._failure is not None:
+            return _words.abort_first(self._failure, COMMIT)
         if is_dead:
             self._is_stuck = True
         return judged
 
+    def _translated(self, error: Exception, call: Call) -> KafkaGuardError:
+        context = {"transactional": True, "phase": call.phase}
+        judged = errors.translate(error, api=call.api, context=context)
+        if judged.verdict.action is Action.FENCED:
+            self._explain_fenced(judged)
+        return judged
+
+    def raise_fenced(self, call: Call) -> None:
+        """Raise an error if the client has told that another instance uses the id."""
+        death = self._shell.death
+        judged = None if death is None else self._translated(death, call)
+        if judged is not None and judged.verdict.action is Action.FENCED:
+            raise judged from death
+
     def _explain_fenced(self, error: KafkaGuardError) -> None:
-        self._is_fenced = True
-        settings, lasted = self._settings, 0.0
-        if self._is_open:
-            lasted = time.monotonic() - self._began
-        limit = settings.transaction_timeout
-        explain_fenced(
+        if self._fenced is None:
+            self._fenced = time.monotonic()
+        lasted = self._fenced - self._began if self._began else 0.0
+        words.explain_fenced(
             error,
-            settings.transactional_id,
-            why_over(lasted, limit, "transaction.timeout.ms"),
-            in_doubt=self._lost_commit,
+            self._settings.transactional_id,
+            words.why_over(
+                lasted,
+                self._settings.transaction_timeout,
+                "transaction.timeout.ms",
+            ),
+            in_doubt=self._unanswered is COMMIT,
         )
+        self._driver.transaction_ended()
+        self._is_open = False

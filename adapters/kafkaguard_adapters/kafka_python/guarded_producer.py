@@ -189,11 +189,9 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         self._driver.give_up(max(deadline, time.monotonic() + STOP_S))
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(left, null_logger)
-        report = self._report(self._driver.pending())
         if given_up is not None:
-            why = given_up.still_open
-            raise told.transaction_given_up(errors, report, still_open=why) from why
-        return report
+            raise told.transaction_given_up(errors, self.report(), given_up.why)
+        return self._report(self._driver.pending())
 
     def report(self) -> DeliveryReport:
         """Report the outcomes of records since the last report, without waiting.

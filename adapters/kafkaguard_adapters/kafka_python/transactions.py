@@ -72,13 +72,15 @@ class Transactions:
         #: Whether the producer has a gap in its sequence numbers.
         self._needs_new_epoch = False
         self._open_end: tuple[bool, Any, Any] | None = None
+        #: When the application was told that the producer is fenced.
+        self._fenced: float | None = None
         self._forget()
         if shell.is_transactional:
             inside.mend(shell.producer)
 
     def _forget(self) -> None:
         """Forget the state of the last transaction."""
-        self._driver.machine.new_transaction()
+        self._driver.transaction_ended()
         self._stuck: KafkaGuardError | None = None
         self._lost_commit: BaseException | None = None
         self._open_offsets: tuple[Any, Any, Any] | None = None
@@ -165,41 +167,56 @@ class Transactions:
         self._check(ABORT)
         self._raise_doubt()
         self._abort_within(None)
+        self._forget()
 
     def can_ask_again(self) -> bool:
         """Return whether the call that has just failed can be made again."""
         return self._lost_commit is None
 
     def give_up(self, seconds: float) -> GivenUp | None:
-        """Abort an open transaction when the producer is closed, as Java's client does.
+        """End an open transaction when the producer is closed, as Java's client does.
 
         While a transaction is open, consumers with ``read_committed`` get no later
-        records.
+        records. A commit whose answer was lost is repeated; others are aborted.
 
         Args:
             seconds: The time limit.
 
         Returns:
-            The result of the abort; None if no transaction was open, or if the
-            transaction had already failed and is aborted now.
+            The result; None: no transaction was open, the application was told its end,
+            or it had already failed and is aborted now.
         """
+        if self._fenced is not None:
+            return None
         if self._stuck is not None and self._stuck.verdict is NOT_ABORTED:
             return GivenUp(self._stuck)
+        try:
+            self._raise_doubt()
+            if self._open_end is not None and self._open_end[0]:
+                with self._judging(COMMIT):
+                    self._end(COMMIT, seconds)
+                return None
+            return self._abort_at_close(seconds)
+        except KafkaGuardError as error:
+            return GivenUp(error)
+
+    def _abort_at_close(self, seconds: float) -> GivenUp | None:
+        cause = self._cause() if self._is_open() else None
+        if cause is not None and ends_all(cause):
+            raise self.judged(IllegalStateError("the producer is fenced"), ABORT)
         if not reading.is_in_transaction(self._shell.producer) and not self._stuck:
             return None
         was_sound = not self.has_failed()
-        try:
-            self._abort_within(seconds)
-        except KafkaGuardError as error:
-            return GivenUp(error)
+        self._abort_within(seconds)
         return GivenUp() if was_sound else None
 
     def _abort_within(self, seconds: float | None) -> None:
+        producer = self._shell.producer
         with self._judging(ABORT):
             self._abort(seconds)
             self._await_records(ABORT, seconds)
-        self._needs_new_epoch = self._needs_new_epoch or self._driver.machine.has_hole
-        self._forget()
+        if self._driver.machine.has_hole and producer is self._shell.producer:
+            self._needs_new_epoch = True
 
     def _abort(self, seconds: float | None) -> None:
         try:
@@ -212,7 +229,6 @@ class Transactions:
             # The client cannot abort in its state. The first request of a new producer
             # aborts the transaction.
             self._renew()
-            self._forget()
 
     def add_offsets(self, offsets: Any, group: Any) -> None:
         """Add a consumer's offsets within ``max_block_ms``.
@@ -253,7 +269,7 @@ class Transactions:
         if self._open_end is None or self._open_end[:2] != (commit, producer):
             result = inside.end_transaction(producer, commit=commit)
             self._open_end = (commit, producer, result)
-        result = self._open_end[2]
+        result = self._open_end[2]  # another thread may reset the attribute
         happened = unanswered(call, self._limit(seconds))
         try:
             self._await(result, call, happened, seconds)
@@ -340,7 +356,8 @@ class Transactions:
         The coordinator's codes do not show this.
         """
         limit = self._shell.producer.config["transaction_timeout_ms"] / 1000
-        lasted = time.monotonic() - self._began
+        now = time.monotonic() if self._fenced is None else self._fenced
+        lasted = now - self._began
         return why_over(lasted, limit, "transaction_timeout_ms")
 
     def _check(self, call: Call) -> None:
@@ -373,6 +390,9 @@ class Transactions:
             self._why_over(),
             in_doubt=self._lost_commit is not None,
         )
+        if self._fenced is None:
+            self._fenced = time.monotonic()
+            self._driver.transaction_ended()
 
     def judged(self, error: KafkaError, call: Call) -> KafkaGuardError:
         """Make the error, with its verdict, for a call that has failed."""

@@ -392,6 +392,11 @@ class ThreadDriver(DriverBase):
         with self._changed:
             return self.machine.has_unseen()
 
+    def transaction_ended(self) -> None:
+        """Record that the application knows the end of a transaction."""
+        with self._changed:
+            self.machine.transaction_ended()
+
     def report(self, pending: int | None = None) -> DeliveryReport:
         """Return the counts since the last report.
 

@@ -322,6 +322,11 @@ class TaskDriver(DriverBase):
         """Count the records that have no outcome yet."""
         return self.machine.pending()
 
+    def transaction_ended(self) -> None:
+        """Record that the application knows the end of a transaction."""
+        self.machine.transaction_ended()
+        self._shell.note_told()
+
     def report(self, pending: int) -> DeliveryReport:
         """Return the counts since the last report."""
         self._shell.note_seen()

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.judging import ABORT, HELD
 from kafkaguard._delivery.report import CallbackError, DeliveryFailed, worst
-from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.verdict import Action
+from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     ClientClosedError,
     ClientStateError,
@@ -21,9 +20,23 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard._verdicts.verdict import Verdict
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.producing.barrier import TimeLimit
+
+#: The verdict for a transaction that its closed producer could not abort.
+_LEFT_OPEN = Verdict(
+    Action.RECREATE,
+    retriable=False,
+    written="no",
+    error_class=ClientStateError,
+    rule=RuleInfo(
+        "transaction-left-open",
+        "build a new producer with the same transactional.id, whose start aborts the "
+        "open transaction",
+        "guarded producers",
+        "The coordinator refused the abort, or did not answer it in time.",
+    ),
+)
 
 
 def check_timeout(method: str, timeout: Any) -> None:
@@ -177,36 +190,51 @@ def without_successor(errors: ClientErrors, why: BaseException) -> KafkaGuardErr
 
 
 def transaction_given_up(
-    errors: ClientErrors,
-    report: DeliveryReport,
-    *,
-    still_open: KafkaGuardError | None = None,
+    errors: ClientErrors, report: DeliveryReport, why: KafkaGuardError | None
 ) -> KafkaGuardError:
     """Make the error for a transaction that was open when its producer was closed.
 
     Args:
         errors: Makes the client's errors.
         report: The outcomes of its records.
-        still_open: The error of the abort; None if the transaction was aborted.
+        why: The error of its end; None if it was aborted.
     """
-    counts = f"(delivered {report.delivered} since the last report)"
-    if still_open is None:
-        return errors.make(
-            ClientStateError,
-            "the producer was closed while a transaction was open. The transaction "
-            f"was aborted, so its records are lost {counts}. Call commit_transaction() "
-            "or abort_transaction() before close()",
-            verdict=ABORT,
+    counts = f"delivered {report.delivered}"
+    if report.failed or report.in_doubt:
+        counts += f", failed {report.failed}, in doubt {report.in_doubt}"
+    counts = f"({counts} since the last report)"
+    if why is None:
+        verdict = ABORT
+        text = (
+            f"while a transaction was open. The transaction was aborted, so its "
+            f"records are lost {counts}. Call commit_transaction() or "
+            "abort_transaction() before close()"
         )
-    return errors.make(
-        ClientStateError,
-        "the producer was closed while a transaction was open. The transaction could "
-        f"not be aborted and is still open {counts}: consumers of committed records "
-        "see no later record until transaction.timeout.ms is over, or a new producer "
-        "with the same transactional.id calls init_transactions() (the abort: "
-        f"{still_open})",
-        verdict=NOT_ABORTED,
-    )
+    elif why.verdict.action is Action.IN_DOUBT:
+        verdict = why.verdict
+        text = (
+            f"before the commit of its transaction was answered {counts}. It is "
+            "unknown whether the transaction was committed: look in the topic before "
+            f"you send its records again (the commit: {why})"
+        )
+    elif why.verdict.action is Action.FENCED:
+        verdict = why.verdict
+        text = (
+            "while a transaction was open, which the coordinator has aborted already "
+            f"{counts} (the abort: {why})"
+        )
+    else:
+        verdict = _LEFT_OPEN
+        text = (
+            "while a transaction was open. The transaction could not be aborted and "
+            f"is still open {counts}: consumers of committed records see no later "
+            "record until transaction.timeout.ms is over, or a new producer with the "
+            f"same transactional.id takes over (the abort: {why})"
+        )
+    text = f"the producer was closed {text}"
+    made = errors.make(ClientStateError, text, verdict=verdict)
+    made.__cause__ = why
+    return made
 
 
 def waits_for_itself(errors: ClientErrors, method: str) -> KafkaGuardError:

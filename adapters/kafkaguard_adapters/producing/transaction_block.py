@@ -36,10 +36,11 @@ class GivenUp(NamedTuple):
     """A transaction that was open when its producer was closed.
 
     Attributes:
-        still_open: The error of the abort; None if the transaction was aborted.
+        why: The error of the abort, or of the repeated commit whose answer was lost;
+            None if the transaction was aborted.
     """
 
-    still_open: KafkaGuardError | None = None
+    why: KafkaGuardError | None = None
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkaguard._delivery.judging import ABORT as ABORTED
 from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.verdict import Action
+from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import ClientStateError, ClientTimeoutError, UnrelatedError
 
 if TYPE_CHECKING:
@@ -35,6 +35,21 @@ SEND = Call("send", "Produce", "enqueue")
 #: The verdict for calls in a wrong order; the client is not dead.
 OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
 _COMMIT_IN_DOUBT = classify(ClientTimeoutError(), api="EndTxn", phase="commit")
+_NOT_ABORTED_YET = classify(ClientTimeoutError(), api="EndTxn", phase="abort")
+#: The verdict for a commit that was not requested yet, since records are pending.
+_NOT_REQUESTED = Verdict(
+    Action.RETRY,
+    retriable=True,
+    written="no",
+    error_class=ClientTimeoutError,
+    rule=RuleInfo(
+        "commit-waits-for-records",
+        "nothing was committed: call commit_transaction() again to wait for longer, or "
+        "abort_transaction()",
+        "guarded producers",
+        "A broker is away for longer than a commit waits.",
+    ),
+)
 #: The missing step, by the client's name of its transaction state.
 _NEXT_STEPS = {
     "INITIALIZING": "init_transactions() has not ended: call it again",
@@ -73,10 +88,12 @@ class TransactionWords:
 
     def pending(self, call: Call, limit: TimeLimit) -> KafkaGuardError:
         """Make the error of a call that has waited for records in vain."""
-        return self.not_in_time(
-            call,
+        return self._errors.make(
+            ClientTimeoutError,
             f"records had no outcome within {limit}: call the same method again "
             f"({call.method})",
+            api=call.api,
+            verdict=_NOT_REQUESTED if call is COMMIT else _NOT_ABORTED_YET,
         )
 
     def not_in_time(self, call: Call, happened: str) -> KafkaGuardError:

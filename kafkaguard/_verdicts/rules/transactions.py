@@ -61,43 +61,6 @@ RULES: tuple[Rule, ...] = (
         source="KIP-98; confluent_kafka.KafkaError.txn_requires_abort",
     ),
     rule(
-        "commit-again",
-        Action.RETRY,
-        "call the same commit or abort again; do not repeat the transaction's sends",
-        written="maybe",
-        flag=("retriable",),
-        phase=("commit", "abort"),
-        scenario=(
-            "commit_transaction ran into its time limit and goes on when called again. "
-            "Replaying the sends instead writes everything twice."
-        ),
-        source="KAFKA-19176; librdkafka #4558",
-    ),
-    rule(
-        "end-transaction-again-after-refresh",
-        Action.REFRESH,
-        "call the same commit or abort again when the client has found the "
-        "coordinator; do not repeat the transaction's sends",
-        on=(e.RefreshRetriableError,),
-        apis=frozenset({"EndTxn"}),
-        written="maybe",
-        scenario="The coordinator moved, or the connection to it broke.",
-        source="KAFKA-19176; KIP-98",
-    ),
-    rule(
-        "end-transaction-again",
-        Action.RETRY,
-        "call the same commit or abort again; do not repeat the transaction's sends",
-        on=(7, 14, 51, e.ClientConnectionError),
-        apis=frozenset({"EndTxn"}),
-        written="maybe",
-        scenario=(
-            "The coordinator is loading or slow. Ending twice changes nothing, while "
-            "replaying the sends writes everything twice."
-        ),
-        source="KAFKA-19176; kafkajs #296",
-    ),
-    rule(
         "commit-without-answer",
         Action.IN_DOUBT,
         "it is unknown whether the transaction was committed: call the same commit "
@@ -122,6 +85,43 @@ RULES: tuple[Rule, ...] = (
         phase=("abort",),
         scenario="The coordinator was away for longer than the client waits.",
         source="KAFKA-19176; KIP-98",
+    ),
+    rule(
+        "commit-again",
+        Action.RETRY,
+        "call the same method again; do not repeat the transaction's sends",
+        written="maybe",
+        flag=("retriable",),
+        phase=("commit", "abort"),
+        scenario=(
+            "The call failed for a reason that passes, and goes on when called again. "
+            "Replaying the sends instead writes everything twice."
+        ),
+        source="KAFKA-19176; librdkafka #4558",
+    ),
+    rule(
+        "end-transaction-again-after-refresh",
+        Action.REFRESH,
+        "call the same method again when the client has found the coordinator; do not "
+        "repeat the transaction's sends",
+        on=(e.RefreshRetriableError,),
+        apis=frozenset({"EndTxn"}),
+        written="maybe",
+        scenario="The coordinator moved, or the connection to it broke.",
+        source="KAFKA-19176; KIP-98",
+    ),
+    rule(
+        "end-transaction-again",
+        Action.RETRY,
+        "call the same method again; do not repeat the transaction's sends",
+        on=(7, 14, 51, e.ClientConnectionError),
+        apis=frozenset({"EndTxn"}),
+        written="maybe",
+        scenario=(
+            "The coordinator is loading or slow. Ending twice changes nothing, while "
+            "replaying the sends writes everything twice."
+        ),
+        source="KAFKA-19176; kafkajs #296",
     ),
     rule(
         "null-key-in-transaction",

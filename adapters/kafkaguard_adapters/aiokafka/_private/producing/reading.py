@@ -74,11 +74,6 @@ def was_started(producer: Any) -> bool:
     return producer._sender.sender_task is not None
 
 
-def is_closed(producer: Any) -> bool:
-    """Return whether a producer was stopped."""
-    return bool(producer._closed)
-
-
 def sender_task(producer: Any) -> asyncio.Task[None] | None:
     """Return the task that sends batches; None: the producer was not started."""
     task: asyncio.Task[None] | None = producer._sender.sender_task
