@@ -79,7 +79,7 @@ def test_override_sets_records_aside_too(config, look):
 
 
 def test_policy_without_dead_letters_asks_nothing(config, look):
-    """Whatever the records go to."""
+    """This holds for every topic of a record."""
     policy = to("no-such-letters").replace(on_reject="drop")
     assert look(config, policy, topics=["a"], met=["b"]) == []
 

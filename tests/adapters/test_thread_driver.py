@@ -303,7 +303,7 @@ class TestSendingAgain:
         assert client.handed == []
 
     def test_the_same_key_on_another_topic_is_another_key(self, build):
-        """So it is handed over."""
+        """The record on the other topic is handed over."""
         client, driver = build()
         first = client.send("t", (b"k", b"old"), (b"l", b"bad"))
         client.accepted(client.send("u", (b"k", b"new")))
@@ -463,7 +463,7 @@ class TestDeath:
         assert client.handed == []
 
     def test_answers_that_may_still_come_are_asked_for_before(self, build):
-        """By a client that hears them."""
+        """A client is asked for late answers before its successor begins."""
         client, driver = build(traits={"hears_late": True})
         batch = client.send("t", (b"a", b"1"))
         client.died(UnknownError("dead"), Place("t", 0))
@@ -544,7 +544,7 @@ class TestFaultsOfOurs:
     def test_every_record_is_settled_in_time_whatever_breaks(
         self, build, command, error, caplog
     ):
-        """By its due time, and by the successor where there is one."""
+        """Each record has its outcome when it is due, or from the successor."""
         client, driver = build(due=0.3)
         client.breaks[command] = error
         batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
@@ -631,7 +631,7 @@ class TestOutcomes:
     """Whoever waits for an outcome gets it once."""
 
     def test_a_record_that_send_refuses_is_settled_as_the_policy_says(self, build):
-        """By the time that the call returns."""
+        """The record has its outcome before the call returns."""
         error = e.InvalidRecordKeyError("no key", topic="t")
         for on_reject, ending in (("raise", FAILED), ("drop", "dropped")):
             client, driver = build(on_reject=on_reject)

@@ -349,7 +349,7 @@ class TestCalls:
             assert sent.partition == 0
 
     async def test_a_send_without_room_is_tried_again(self, kafka_topic, kafka_faults):
-        """By the policy, after the client's own time; it is delivered once."""
+        """The policy tries again after the client's own time; it is delivered once."""
         waits = asyncio.Event()
 
         def hook(event):

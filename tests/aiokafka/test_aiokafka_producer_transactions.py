@@ -61,7 +61,7 @@ class TestBlock:
     """`async with producer.transaction():`."""
 
     async def test_it_commits(self, kafka_cluster, kafka_topic):
-        """Also twice, and the body gets the producer."""
+        """The block commits each time, and its body gets the producer."""
         async with guarded(kafka_cluster) as producer:
             for n in range(2):
                 async with producer.transaction() as inner:
@@ -239,7 +239,7 @@ class TestCalls:
         assert committed(kafka_cluster, kafka_topic) == [b"new"]
 
     async def test_code_90_is_final(self, kafka_topic, kafka_faults):
-        """Whoever asks again."""
+        """Another call gets the same answer."""
         producer = guarded(kafka_faults)
         await producer.start()
         await producer.begin_transaction()

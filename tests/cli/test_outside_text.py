@@ -143,7 +143,7 @@ def test_command_that_is_given_an_odd_name_says_so_in_plain_text(command, capsys
 
 
 def test_names_are_not_folded_in_a_pipe():
-    """So that grep finds them."""
+    """Then grep finds them."""
     command = [sys.executable, "-m", "kafkaguard.cli", "errors"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     (found,) = [n for n in done.stdout.splitlines() if "NOT_LEADER_OR_FOLLOWER" in n]

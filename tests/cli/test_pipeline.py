@@ -298,7 +298,7 @@ def test_memory_that_is_enough_is_taken(size):
 def test_spark_that_does_not_start_is_told_with_the_setting_that_it_names(
     run, pipeline, monkeypatch, said, place
 ):
-    """By the name of the setting, or by its value."""
+    """Spark's text has the setting's name or its value."""
 
     def fail(name, settings):
         raise NotStarted(said)
@@ -370,7 +370,7 @@ def test_what_is_no_pipeline_is_refused(run, text, said):
 
 
 def test_missing_file_is_refused(tmp_path):
-    """By its name."""
+    """The error names the file."""
     result = CliRunner().invoke(cli, ["pipeline", "run", str(tmp_path / "gone.yaml")])
     assert "gone.yaml" in refused(result)
     assert "No such file" in result.output

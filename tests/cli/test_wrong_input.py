@@ -131,7 +131,7 @@ def test_b24_a_fenced_producer_may_have_timed_out(capsys):
 
 @pytest.mark.parametrize("name", ["a.png", "a", "none/a.svg"])
 def test_a_picture_is_svg_in_every_command(name, tmp_path, capsys):
-    """By the file's ending, before anything is drawn or asked."""
+    """The file's ending is checked before anything is drawn or asked."""
     file = str(tmp_path / name)
     assert run(["policy", "preview", "default", "--svg", file]) == 2
     assert f"--svg {file}" in capsys.readouterr().err

@@ -43,5 +43,5 @@ def test_without_known_names_there_is_none():
 
 @given(st.sampled_from(KNOWN))
 def test_a_known_name_is_its_own_closest(name):
-    """Whatever else is known."""
+    """The other known names do not matter."""
     assert name == closest(name, KNOWN)

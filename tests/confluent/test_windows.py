@@ -110,7 +110,7 @@ def test_a_window_ends_once_with_its_last_record(events):
 
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", None]), st.booleans())))
 def test_a_failed_record_is_found_by_its_key_and_value(records):
-    """Whatever the order of the reports; the numbers are those of the records."""
+    """Reports come in any order; the numbers are those of the records."""
     window, listener = make(capacity=len(records))
     for number, (key, _) in enumerate(records):
         take(window, key, b"%d" % number)
@@ -142,7 +142,7 @@ def test_text_is_found_by_the_bytes_that_were_sent():
 
 
 def test_of_records_that_are_alike_the_last_has_failed():
-    """So the newest is never lost."""
+    """The newest record is never lost."""
     window, _ = make()
     for _ in range(3):
         take(window)

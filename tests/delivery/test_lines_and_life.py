@@ -222,7 +222,7 @@ class TestOverdue:
         assert [(each.due, each.next_look) for each in parts] == [(10.0, 10.0)] * 2
 
     def test_a_topic_is_quiet_when_none_of_its_batches_is_open(self):
-        """Whatever other topics do."""
+        """Open batches of other topics do not count."""
         one, other = Keyed(HERE, 1, [b"a"]), Keyed(Place("u", 0), 1, [b"a"])
         lines = lines_of(one, other)
         assert not lines.is_quiet("t")

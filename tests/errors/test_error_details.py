@@ -27,7 +27,7 @@ from kafkaguard.errors._made import _dual_again, dual
     ],
 )
 def test_a_place_is_what_is_known_of_it(known, place):
-    """Also partition 0 and broker 0."""
+    """Partition 0 and broker 0 are known places."""
     error = errors.NotCoordinatorError(**known)
     assert error.place == place
     assert str(error).startswith(f"NOT_COORDINATOR (16) [{place}]" if place else "NOT")

@@ -186,7 +186,7 @@ class TestAnotherVersion:
             guarded.send("t", b"v")
 
     def test_a_missing_attribute_is_found(self, build, monkeypatch, caplog):
-        """Also one that only an object of its class has."""
+        """An attribute that only an object of the class has is found as well."""
         producer = build()
         monkeypatch.delattr(producer._accumulator, "_flushes_in_progress")
         with caplog.at_level(logging.WARNING, "kafkaguard"):

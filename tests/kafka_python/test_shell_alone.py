@@ -69,7 +69,7 @@ class TestRefusals:
     """Who is to blame, and whether it was sent, as far as the client tells."""
 
     def test_an_answer_names_the_record_and_spares_its_mates(self):
-        """By Produce v8's record errors."""
+        """Produce v8 has the errors of records."""
         batch = source(b"a", None, b"c", sent=True)
         one = followed(batch)
         refuse(batch, InvalidRecordError(), 1)
@@ -105,7 +105,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize(("sent", "word"), [(True, "maybe"), (False, "never")])
     def test_a_batch_whose_time_was_over_has_expired(self, sent, word):
-        """Whatever the client does with it."""
+        """It counts as expired, whether the client has sent it or not."""
         batch = source(b"a", sent=sent)
         one = followed(batch)
         refuse(batch, KafkaTimeoutError("expired"))

@@ -136,7 +136,7 @@ def test_a_watcher_can_be_started_again(file):
 
 
 def test_a_look_that_fails_is_logged_and_the_next_one_comes(file, caplog, monkeypatch):
-    """Whatever goes wrong in it: the thread goes on."""
+    """The thread goes on after every kind of error."""
     looked = threading.Event()
     watcher = PolicyWatcher(file, interval=0.01)
     failing = iter([OSError("odd"), None])

@@ -224,7 +224,7 @@ def test_the_time_that_is_left_for_a_call():
 
 
 def test_a_deadline_that_has_passed_makes_no_attempt():
-    """Also at the very moment: an attempt needs time."""
+    """A deadline that ends now allows none either: an attempt needs time."""
     time = FakeTime()
     call = retrier(BREAKING, time, api="Produce").start_call(deadline=10)
     assert call.failed(SAID[Action.RETRY](api="Produce")).kind == "again"
@@ -303,7 +303,7 @@ def told(action, **settings):
     ],
 )
 def test_each_failure_is_told_as_what_it_is(action, settings, names):
-    """By the names of its events, in order."""
+    """The names of the events show it, in order."""
     assert names == told(action, **settings)
 
 

@@ -102,7 +102,7 @@ def test_forced_outcomes_take_the_place_of_calls(drive):
 
 
 def test_what_returns_nothing_to_await_is_refused():
-    """By its name, and it is called once."""
+    """The error has the function's name; the function is called once."""
     script = Script(1)
     with pytest.raises(TypeError, match=r"Script.* returned nothing to await"):
         asyncio.run(retrier(FAST.replace(attempt_timeout=5)).arun(script))

@@ -78,7 +78,7 @@ def test_default_is_the_default():
 
 
 def test_a_policy_is_returned_as_it_is():
-    """So functions may take either."""
+    """Functions can take a policy or a name."""
     policy = RetryPolicy()
     assert load_policy(policy) is policy
 

@@ -186,7 +186,7 @@ def test_check_prints_warnings(tmp_path):
 
 
 def test_mistakes_in_the_environment_are_told_together(monkeypatch):
-    """By the names of the variables."""
+    """Each of them has the name of its variable."""
     monkeypatch.setenv("KAFKAGUARD_POLICY_OVERRIDES", "[{")
     monkeypatch.setenv("KAFKAGUARD_POLICY_BACKOFF", "{")
     monkeypatch.setenv("KAFKAGUARD_POLICY_DEADLINE", "soon")

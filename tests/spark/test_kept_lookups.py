@@ -113,7 +113,7 @@ def test_batch_is_told_at_once(cluster, kept):
 
 
 def test_clients_of_a_process_are_few(kafka_cluster):
-    """By their settings; the oldest is dropped."""
+    """Each combination of settings has one client; the oldest is dropped."""
     client = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
     first = kept_for(client)
     assert kept_for(dict(client)) is first

@@ -78,7 +78,7 @@ def test_sizes_of_a_batch_are_those_of_its_records(length):
 
 
 def test_sizes_count_headers():
-    """By the bytes of their names, and with their number."""
+    """The bytes of their names count, and their number."""
     columns = Columns(
         with_headers(None, [], [("h", None)], [("ü", b"1")] * 70, [("h", b"x" * 64)]),
         "t",

@@ -43,7 +43,7 @@ def test_report_is_the_same_after_it_was_written_down():
 
 
 def test_prometheus_counts_records_and_seconds():
-    """By what became of them, and why."""
+    """The labels say what became of the records, and why."""
     registry = CollectorRegistry()
     tell = prometheus_reports(registry)
     for delivered in (7, 5):

@@ -15,7 +15,7 @@ def test_words_of_the_marker():
 
 @pytest.mark.parametrize("mark", [{"partition": 3}, {"name": "t"}])
 def test_misspelt_word_is_named_with_the_marker(mark):
-    """So that one finds where it stands."""
+    """The error says where the word stands."""
     made = pytest.mark.kafka_topic(**mark).mark
     with pytest.raises(pytest.UsageError, match="kafka_topic takes") as hint:
         _options(made)

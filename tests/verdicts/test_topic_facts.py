@@ -53,7 +53,7 @@ class TestCache:
         assert cache.get("t") is None
 
     def test_a_dropped_fact_is_gone(self, clock):
-        """Also for the hot path."""
+        """The hot path forgets it as well."""
         cache = TopicFactsCache(clock=clock)
         cache.remember("t", OPEN)
         cache.get("t")

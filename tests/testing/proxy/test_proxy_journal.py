@@ -73,7 +73,7 @@ def test_many_partitions_are_shortened(kafka_faults, client, kafka_topic):
 
 
 def test_requests_are_chosen(kafka_faults, client, kafka_topic):
-    """By API, topic, client and broker."""
+    """API, topic, client and broker can be given."""
     client.topic_id(kafka_topic)
     client.ask(HEARTBEAT)
     assert [e.api for e in kafka_faults.requests()] == ["Metadata", "Heartbeat"]
