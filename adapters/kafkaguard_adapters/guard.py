@@ -107,11 +107,11 @@ def guard(
     if factory is not None:
         client, config = _built(factory, config or {})
     home = _home_of(client)
-    _check_unguarded(client)
     if config is not None and factory is None:
         _check_names(type(client), home, config)
     loaded = load_policy(policy)
     compare(client, home, config, loaded, strict=strict)
+    _check_unguarded(client)
     module = import_module(home)
     _tell_unused(loaded, obeyed_by(home), client)
     cache = TopicFactsCache(topics)
