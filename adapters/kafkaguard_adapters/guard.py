@@ -9,8 +9,9 @@ import logging
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakValueDictionary
 
-from kafkaguard._common.arguments import hook, mapping
+from kafkaguard._common.arguments import flag, hook, mapping
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import ClientConfigurationError
@@ -49,6 +50,9 @@ _HOMES = {
     ("kafka", "KafkaConsumer"): "kafkaguard_adapters.kafka_python.consumer",
     ("kafka", "KafkaProducer"): "kafkaguard_adapters.kafka_python.producer",
 }
+#: The guards in this process, by the ``id`` of the client that each was given. Clients
+#: of confluent-kafka have no weak references, but their guards have.
+_GUARDS: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
 def guard(
@@ -87,14 +91,15 @@ def guard(
 
     Raises:
         TypeError: Neither a client nor a factory is given, there is no adapter for the
-            client, or an argument has the wrong type.
+            client, the client is guarded already, or an argument has the wrong type.
         ClientConfigurationError: ``config`` has a setting that this kind of client does
-            not have.
+            not have, or lacks ``bootstrap.servers`` (confluent-kafka).
         StackingError: ``strict`` is set, and the client's settings are not safe.
         PolicyError: The policy cannot be used.
     """
     if (client is None) == (factory is None):
         raise TypeError("guard() takes a client, or factory= and config= to build one")
+    flag("guard(): strict", strict)
     _check_topics(topics)
     hook("guard(): on_event", on_event)
     if config is not None:
@@ -102,6 +107,7 @@ def guard(
     if factory is not None:
         client, config = _built(factory, config or {})
     home = _home_of(client)
+    _check_unguarded(client)
     if config is not None and factory is None:
         _check_names(type(client), home, config)
     loaded = load_policy(policy)
@@ -109,7 +115,23 @@ def guard(
     module = import_module(home)
     _tell_unused(loaded, obeyed_by(home), client)
     cache = TopicFactsCache(topics)
-    return module.wrap(client, Wish(loaded, factory, config, cache, on_event))
+    guarded = module.wrap(client, Wish(loaded, factory, config, cache, on_event))
+    _GUARDS[id(client)] = guarded
+    return guarded
+
+
+def _check_unguarded(client: Any) -> None:
+    """Refuse a client that has a guard: two of them would both act on its records."""
+    known = _GUARDS.get(id(client))
+    # A guard may have replaced its client, whose id another object then has.
+    if known is not None and known.client is client:
+        raise _guarded_already(client)
+
+
+def _guarded_already(client: Any) -> TypeError:
+    return TypeError(
+        f"{client!s} is guarded already: use the object that guard() has returned"
+    )
 
 
 def _check_names(kind: type, home: str, config: Mapping[str, Any]) -> None:
@@ -122,6 +144,27 @@ def _check_names(kind: type, home: str, config: Mapping[str, Any]) -> None:
         make = import_module(f"{folder}.errors").errors.make
         text = f"guard(): config: {error}"
         raise make(ClientConfigurationError, text) from None
+
+
+def _check_servers(kind: type, home: str, config: Mapping[str, Any]) -> None:
+    """Refuse settings that name no broker, for a client that has no default for it.
+
+    A class of the user's own may take other settings, so it is not checked.
+
+    Raises:
+        ClientConfigurationError: ``bootstrap.servers`` is missing or empty.
+    """
+    folder = home.rpartition(".")[0]
+    settings = import_module(f"{folder}.settings")
+    has_servers = getattr(settings, "has_servers", None)
+    if has_servers is None or not settings.setting_names(kind) or has_servers(config):
+        return
+    make = import_module(f"{folder}.errors").errors.make
+    raise make(
+        ClientConfigurationError,
+        "guard(): config has no bootstrap.servers, so the client would never connect: "
+        'add it: config={"bootstrap.servers": "host:9092", ...}',
+    )
 
 
 def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> None:
@@ -175,6 +218,7 @@ def _built(
     if home is None:
         return build(factory, config), config
     _check_names(cast("type", factory), home, config)
+    _check_servers(cast("type", factory), home, config)
     prepare = getattr(import_module(home), "prepare", None)
     prepared: Mapping[str, Any] = prepare(config) if prepare else config
     folder = home.rpartition(".")[0]
@@ -196,7 +240,7 @@ def _home_of_class(kind: type) -> str | None:
 
 def _home_of(client: Any) -> str:
     if type(client).__module__.partition(".")[0] == "kafkaguard_adapters":
-        raise TypeError(f"{client!r} is guarded already")
+        raise _guarded_already(client)
     if isinstance(client, type) and _home_of_class(client) is not None:
         name = client.__qualname__
         raise TypeError(

@@ -14,6 +14,9 @@ from typing import Any, Final
 
 _LAST_PORT: Final = 65_535
 _LONGEST_PORT: Final = 5
+#: The bounds of Kafka's int64.
+_LOWEST: Final = -(2**63)
+_HIGHEST: Final = 2**63 - 1
 
 
 def port(text: str, *, lowest: int = 1) -> int | None:
@@ -66,7 +69,7 @@ def ids(argument: str, given: Any) -> tuple[int, ...] | None:
 
 
 def whole_number(
-    argument: str, given: Any, lowest: int = -(2**63), highest: int = 2**63 - 1
+    argument: str, given: Any, lowest: int = _LOWEST, highest: int = _HIGHEST
 ) -> int:
     """Read a whole number, by default any that fits Kafka's int64.
 
@@ -78,8 +81,32 @@ def whole_number(
         raise wrong_type(argument, "a whole number (int)", given)
     number = int(given)
     if not lowest <= number <= highest:
-        raise ValueError(f"{argument} takes a whole number from {lowest} to {highest}")
+        is_bounded = lowest == _LOWEST or highest != _HIGHEST
+        bounds = f"from {lowest} to {highest}" if is_bounded else f"of {lowest} or more"
+        raise ValueError(f"{argument} takes a whole number {bounds}")
     return number
+
+
+def flag(argument: str, given: Any) -> bool:
+    """Read True or False. Other values are refused: the text "no" is true in Python.
+
+    Raises:
+        TypeError: The value is neither.
+    """
+    if not isinstance(given, bool):
+        raise wrong_type(argument, "True or False", given)
+    return given
+
+
+def known_flag(argument: str, given: Any) -> bool | None:
+    """Read True, False, or None for "not known".
+
+    Raises:
+        TypeError: The value is none of them.
+    """
+    if given is not None and not isinstance(given, bool):
+        raise wrong_type(argument, "True, False or None", given)
+    return given
 
 
 def milliseconds(argument: str, given: Any) -> int:

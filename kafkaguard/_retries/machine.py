@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+from kafkaguard._common.arguments import flag, known_flag
 from kafkaguard._retries.backoff import Backoff, draw_wait
 from kafkaguard._verdicts.verdict import (
     RETRIABLE_ACTIONS,
@@ -90,6 +91,18 @@ class CallContext:
     transactional: bool = False
     phase: Phase | None = None
     repeatable: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the types.
+
+        Raises:
+            TypeError: ``null_key``, ``idempotent``, ``transactional`` or ``repeatable``
+                is not a bool (or None, for the first two).
+        """
+        known_flag("CallContext(): null_key", self.null_key)
+        known_flag("CallContext(): idempotent", self.idempotent)
+        flag("CallContext(): transactional", self.transactional)
+        flag("CallContext(): repeatable", self.repeatable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, get_args
 
 from kafkaguard import errors as e
+from kafkaguard._common.arguments import flag, known_flag, wrong_type
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.request_names import no_such_request
 from kafkaguard._verdicts.rules import RULES, Rule
@@ -217,22 +218,18 @@ def _check(api: str | None, phase: str | None) -> None:
 def _check_types(
     client: Any, null_key: Any, idempotent: Any, transactional: Any
 ) -> None:
-    """Refuse what only looks like an answer: the text "false" is true in Python."""
-    for name, value, allowed in (
-        ("client", client, (str, type(None))),
-        ("null_key", null_key, (bool, type(None))),
-        ("idempotent", idempotent, (bool, type(None))),
-        ("transactional", transactional, (bool,)),
-    ):
-        if type(value) not in allowed:
-            kinds = " or ".join(kind.__name__ for kind in allowed)
-            raise TypeError(f"classify(): {name} is {kinds}, not {value!r}")
+    if client is not None and not isinstance(client, str):
+        raise wrong_type("classify(): client", "the name of a client (str)", client)
+    known_flag("classify(): null_key", null_key)
+    known_flag("classify(): idempotent", idempotent)
+    flag("classify(): transactional", transactional)
 
 
 def _check_facts(facts: Any) -> None:
     if not isinstance(facts, TopicFacts | None):
         raise TypeError(
-            f"classify(): facts is TopicFacts(compacted=..., tiered=...), not {facts!r}"
+            "classify(): facts takes TopicFacts(compacted=..., tiered=...), "
+            f"not {facts!r}"
         )
 
 

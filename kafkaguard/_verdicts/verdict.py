@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
+from kafkaguard._common.arguments import known_flag
+
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
@@ -60,6 +62,15 @@ class TopicFacts:
 
     compacted: bool | None = None
     tiered: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Check the types.
+
+        Raises:
+            TypeError: A fact is not True, False or None.
+        """
+        known_flag("TopicFacts(): compacted", self.compacted)
+        known_flag("TopicFacts(): tiered", self.tiered)
 
 
 @dataclass(frozen=True, slots=True)

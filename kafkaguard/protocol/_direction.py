@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.arguments import flag
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard.protocol._errors import MalformedError, ProtocolError
 from kafkaguard.protocol._layout import layout
@@ -50,6 +51,7 @@ class Direction:
     ) -> bytes:
         """Write a message."""
         self._check_version(version)
+        flag("with_header", with_header)
         target = bytearray()
         try:
             body, own_header = _apart(content)
@@ -65,6 +67,7 @@ class Direction:
     def decode(self, data: bytes, version: int, with_header: bool) -> dict[str, Any]:
         """Read a message."""
         self._check_version(version)
+        flag("with_header", with_header)
         content: dict[str, Any] = {}
         try:
             source = Source(_as_bytes(data))

@@ -73,6 +73,7 @@ class Message:
 
         Raises:
             ProtocolError: The content cannot be encoded as this message and version.
+            TypeError: ``with_header`` is not a bool.
         """
         return self._request.encode(content, version, with_header, request_header)
 
@@ -91,6 +92,7 @@ class Message:
 
         Raises:
             ProtocolError: The bytes are not this message; the error has the offset.
+            TypeError: ``with_header`` is not a bool.
         """
         return self._request.decode(data, version, with_header)
 

@@ -281,7 +281,7 @@ class TestSendingAgain:
         until(lambda: not driver.is_held("t"))
 
     def test_a_record_that_the_client_does_not_take_has_failed_alone(self, build):
-        """Those after it go their way; whatever was raised is its cause."""
+        """The records after it are sent; its cause is whatever the client raised."""
         client, driver = build()
         client.breaks[b"2"] = ValueError("no room")
         batch = client.send("t", (b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"d", b"4"))
@@ -371,7 +371,7 @@ class TestDeath:
     """A client that is dead is heard out, ended, replaced and put away, in this order."""
 
     def test_records_that_never_left_go_to_the_successor(self, build):
-        """And the sends are free again."""
+        """The successor sends them, and the topic is no longer held."""
         client, driver = build()
         batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
         client.died(UnknownError("dead"), Place("t", 0))
@@ -473,7 +473,7 @@ class TestDeath:
         assert client.calls.index("answers") < client.calls.index("succeed")
 
     def test_sends_wait_and_then_go_on(self, build):
-        """Of every topic."""
+        """While the client is replaced, the sends of all topics are held."""
         client, driver = build()
         wait = threading.Event()
         hear = client.hear_out
@@ -562,7 +562,7 @@ class TestFaultsOfOurs:
     def test_a_look_at_the_time_that_fails_is_made_again(
         self, build, caplog, monkeypatch
     ):
-        """Else what is due would never be."""
+        """Without another check, nothing that is due would happen."""
         monkeypatch.setattr(driver_module, "_REST_S", 0.0)
         client, driver = build(due=0.1)
         tick, failures = driver.machine.tick, [RuntimeError("bug")]
@@ -611,7 +611,7 @@ class TestFaultsOfOurs:
     def test_a_hook_that_raises_is_in_the_log_and_the_next_event_comes(
         self, build, caplog
     ):
-        """Of a refusal and of another one."""
+        """The hook raises at one refusal and gets the event of the next one."""
         heard = []
 
         def hook(event):
@@ -682,7 +682,7 @@ class TestOutcomes:
         assert driver.pending() == 1
 
     def test_a_wait_includes_what_is_sent_again(self, build):
-        """And the report after it counts each record once."""
+        """The report after the wait counts each record once."""
         client, driver = build()
         batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
         client.await_batches = lambda *_: client.refuse(batch, None, BAD)

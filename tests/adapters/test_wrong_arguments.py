@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
 from aiokafka import AIOKafkaConsumer
-from kafkaguard import RemoteStorageWatch, TopicFacts, guard, load_policy, protocol
-from kafkaguard.testing import ClusterError, KafkaCluster
-from kafkaguard_policies import check_stacking
+from kafkaguard import (
+    RemoteStorageWatch,
+    TopicFacts,
+    classify,
+    guard,
+    load_policy,
+    protocol,
+)
+from kafkaguard.testing import ClusterError, FaultProxy, FaultSpecError, KafkaCluster
+from kafkaguard_policies import (
+    CallContext,
+    PolicyWatcher,
+    Retrier,
+    check_stacking,
+    report_stacking,
+)
 
 #: No broker is there: an attempt to connect would be another error.
 NOWHERE = "127.0.0.1:1"
+POLICY = load_policy("default")
+METADATA = protocol.message("Metadata")
+PROXY = FaultProxy(NOWHERE)
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +169,117 @@ def test_a_class_is_no_client_and_the_error_says_how_to_give_it(kind):
     """A newcomer's first line."""
     with pytest.raises(TypeError, match=rf"guard\(factory={kind.__qualname__}, "):
         guard(kind)
+
+
+@pytest.mark.parametrize("kind", [Producer, Consumer])
+def test_a_client_has_one_guard(kind):
+    """A second guard would act on the same records."""
+    own = {"enable.idempotence": True} if kind is Producer else {"group.id": "g"}
+    config = {"bootstrap.servers": NOWHERE, "log_level": 0, **own}
+    client = kind(config)
+    with guard(client, config=config):
+        with pytest.raises(TypeError, match="guarded already: use the object that"):
+            guard(client, config=config)
+        guard(kind(config), config=config).close()
+
+
+FLAGS = {
+    "guard(): strict": lambda flag: guard(Producer({}), strict=flag),
+    "TopicFacts(): compacted": lambda flag: TopicFacts(compacted=flag),
+    "TopicFacts(): tiered": lambda flag: TopicFacts(tiered=flag),
+    "classify(): null_key": lambda flag: classify(87, null_key=flag),
+    "classify(): idempotent": lambda flag: classify(6, idempotent=flag),
+    "classify(): transactional": lambda flag: classify(6, transactional=flag),
+    "CallContext(): null_key": lambda flag: CallContext(null_key=flag),
+    "CallContext(): idempotent": lambda flag: CallContext(idempotent=flag),
+    "CallContext(): transactional": lambda flag: CallContext(transactional=flag),
+    "CallContext(): repeatable": lambda flag: CallContext(repeatable=flag),
+    "Retrier(): passes_timeout": lambda flag: Retrier(POLICY, passes_timeout=flag),
+    "report_stacking(): strict": lambda flag: report_stacking((), strict=flag),
+    "KafkaCluster(): tls": lambda flag: KafkaCluster(tls=flag),
+    "KafkaCluster(): oauth": lambda flag: KafkaCluster(oauth=flag),
+    "KafkaCluster(): tiered": lambda flag: KafkaCluster(tiered=flag),
+    "with_header": lambda flag: METADATA.serialize_request({}, 9, flag),
+}
+
+
+@pytest.mark.parametrize("argument", FLAGS)
+@pytest.mark.parametrize("given", ["yes", "false", 1])
+def test_a_text_is_no_yes_or_no(argument, given):
+    """The text "false" is true in Python."""
+    kind = type(given).__name__
+    text = rf"^{re.escape(argument)} takes True(, False)? or (False|None), not {kind}$"
+    with pytest.raises(TypeError, match=text):
+        FLAGS[argument](given)
+
+
+NUMBERS = {
+    "preview(): seed": lambda number: POLICY.preview(seed=number),
+    "preview(): runs": lambda number: POLICY.preview(runs=number),
+    "preview(): limit": lambda number: POLICY.preview(limit=number),
+    "PolicyWatcher(): interval": lambda n: PolicyWatcher("default", interval=n),
+    "stop(): timeout": lambda number: PolicyWatcher("default").stop(number),
+    "report_stacking(): stacklevel": lambda n: report_stacking((), stacklevel=n),
+    "FaultProxy(): journal_size": lambda n: FaultProxy(NOWHERE, journal_size=n),
+    "FaultProxy(): max_frame_bytes": lambda n: FaultProxy(NOWHERE, max_frame_bytes=n),
+    "wait_for(): count": lambda number: PROXY.wait_for("Produce", count=number),
+    "wait_for(): timeout": lambda number: PROXY.wait_for("Produce", timeout=number),
+    "KafkaCluster(): brokers": KafkaCluster,
+    "start(): timeout": lambda number: KafkaCluster().start(number),
+    "RemoteStorageWatch(): patience": lambda n: RemoteStorageWatch(None, patience=n),
+}
+
+
+@pytest.mark.parametrize("argument", NUMBERS)
+@pytest.mark.parametrize("given", ["5", True, None, b"1"])
+def test_a_text_is_no_number(argument, given):
+    """It would fail later, far from the call, or wait for ever."""
+    kind = "None" if given is None else type(given).__name__
+    with pytest.raises(
+        TypeError, match=rf"^{re.escape(argument)} takes .*, not {kind}"
+    ):
+        NUMBERS[argument](given)
+
+
+@pytest.mark.parametrize("argument", NUMBERS)
+@pytest.mark.parametrize("given", [-1, float("nan"), float("inf")])
+def test_a_number_is_in_its_bounds(argument, given):
+    """The seed may be any whole number."""
+    if argument == "preview(): seed" and given == -1:
+        assert POLICY.preview(seed=-1).seed == -1
+        return
+    with pytest.raises((TypeError, ValueError, ClusterError)):
+        NUMBERS[argument](given)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda proxy: proxy.on("Produce", partition="0"),
+        lambda proxy: proxy.on("Produce", broker=True),
+        lambda proxy: proxy.on("Produce", seed="x"),
+        lambda proxy: proxy.on("Produce", skip=-1),
+        lambda proxy: proxy.on("Produce").fail(7, written="no"),
+        lambda proxy: proxy.on("Produce").fail(7, records="12"),
+        lambda proxy: proxy.on("Produce").delay(1, before="no"),
+        lambda proxy: proxy.on("Produce").close(written="no"),
+        lambda proxy: proxy.on("Produce").cut(keep=-1),
+    ],
+)
+def test_a_fault_with_a_wrong_argument_is_not_set(spoil):
+    """It would never happen, or at another request."""
+    with pytest.raises(FaultSpecError, match=" takes "):
+        spoil(PROXY)
+    assert PROXY.faults == ()
+
+
+def test_a_flush_takes_seconds():
+    """A negative number waits until nothing is pending, as the client's own flush."""
+    config = {"bootstrap.servers": NOWHERE, "log_level": 0, "enable.idempotence": True}
+    with guard(Producer(config), config=config) as producer:
+        assert producer.flush(-1) == 0
+        with pytest.raises(TypeError, match=r"flush\(\): timeout takes seconds .* str"):
+            producer.flush("5")
 
 
 def test_only_what_the_user_has_set_is_said_to_be_unused(caplog):

@@ -200,7 +200,7 @@ class TestDeath:
     async def test_records_that_waited_reach_the_successor_in_order(
         self, kafka_cluster, kafka_topic
     ):
-        """Those of a dead producer come before those that were sent since."""
+        """Records of the dead producer come before those sent since."""
         async with guarded(kafka_cluster, linger_ms=60_000) as producer:
             old = [await producer.send(kafka_topic, b"%d" % n, b"k") for n in range(5)]
             producer.client._sender.sender_task.cancel()
@@ -263,7 +263,7 @@ class TestDeath:
             assert caught.value.verdict.action == Action.RECREATE
 
     async def test_a_factory_builds_it_again(self, kafka_cluster, kafka_topic):
-        """Of whatever kind the producer is."""
+        """This holds for every kind of producer."""
         built = []
 
         class Own(AIOKafkaProducer):
@@ -447,7 +447,7 @@ class TestCalls:
     async def test_a_given_partition_that_is_not_there_is_told(
         self, kafka_cluster, kafka_topic, partition
     ):
-        """Of both kinds: the bare client raises an AssertionError without a word."""
+        """Each producer names it; the bare client raises an AssertionError without text."""
         async with guarded(kafka_cluster) as producer:
             with pytest.raises(errors.PartitionNotThereError) as caught:
                 await producer.send(kafka_topic, b"v", b"k", partition=partition)
@@ -534,7 +534,7 @@ class TestLooking:
     """Which failures flush() raises."""
 
     async def test_a_failure_that_was_awaited_is_not_raised_again(self, kafka_cluster):
-        """Nor one of which the exception was read."""
+        """A failure whose exception was read is not raised again either."""
         topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
         async with guarded(kafka_cluster) as producer:
             futures = [await producer.send(topic, b"x" * 5000, b"k") for _ in range(3)]
@@ -549,7 +549,7 @@ class TestLooking:
     async def test_a_failure_at_which_nobody_looked_is_raised_once(
         self, kafka_cluster, caplog
     ):
-        """And asyncio has nothing to say about it any more."""
+        """The flush raises it, so asyncio does not log it as never retrieved."""
         topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
         async with guarded(kafka_cluster) as producer:
             await producer.send(topic, b"x" * 5000, b"k")

@@ -363,7 +363,7 @@ class TestCalls:
         assert committed(kafka_faults, kafka_topic) == [b"good"]
 
     async def test_stop_aborts_what_is_open(self, kafka_cluster, kafka_topic):
-        """And says so."""
+        """The error of stop() says that the transaction was aborted."""
         producer = guarded(kafka_cluster)
         await producer.start()
         await producer.begin_transaction()
@@ -386,7 +386,7 @@ class TestCalls:
             await producer.stop()
 
     async def test_offsets_are_committed_with_it(self, kafka_cluster, kafka_topic):
-        """And only with it."""
+        """Offsets of a transaction that is aborted are not committed."""
         group = f"g-{secrets.token_hex(4)}"
         place = Place(kafka_topic, 0)
         async with guarded(kafka_cluster) as producer:

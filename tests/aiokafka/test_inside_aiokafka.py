@@ -19,7 +19,7 @@ def objects_of(producer):
 
 
 async def test_every_name_is_there_and_a_missing_one_is_told(kafka_cluster):
-    """Of each kind of producer; and one that is not there is named."""
+    """Each kind of producer has them all; a name that is missing is listed."""
     servers = kafka_cluster.bootstrap_servers
     for kind in ({}, {"enable_idempotence": True}, {"transactional_id": "t"}):
         producer = AIOKafkaProducer(bootstrap_servers=servers, **kind)

@@ -347,7 +347,7 @@ def test_b68_unknown_group_is_empty_and_unknown(kafka_cluster, client):
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_b69_groups_without_members_have_a_lag(kafka_cluster, config, admin, protocol):
-    """Of both protocols, while they read and after they left."""
+    """Groups of both protocols have one while they read and after they left."""
     topic = kafka_cluster.create_topic()
     send(config, topic, 5)
     reader = confluent_kafka.Consumer(

@@ -218,7 +218,7 @@ def test_each_partition_has_commit_end_and_lag():
 
 
 def test_commits_are_read_before_ends():
-    """Else a busy group would be ahead of the end."""
+    """In the other order a busy group would be ahead of the end."""
     brokers = Brokers(g={A(0): 90})
     read(brokers, "g", within=30)
     apis = [api for api, _ in brokers.asked]
@@ -339,7 +339,7 @@ def test_a_group_that_is_denied_hides_no_other():
 
 
 def test_all_groups_are_those_that_brokers_list():
-    """Of consumers only; one without a commit is left out, an empty one not."""
+    """Only groups of consumers count: an empty one too, not one without a commit."""
     brokers = Brokers(g={A(0): 1}, none={}, connect={A(0): 1})
     brokers.states = {"g": "Stable", "none": "Stable", "connect": "Stable"}
     brokers.kinds["connect"] = "connect"

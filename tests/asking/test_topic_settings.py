@@ -25,7 +25,7 @@ def test_cleanup_policy_is_a_list(policy, compacted):
 
 
 def test_settings_that_a_broker_does_not_tell_are_not_known():
-    """But for remote storage, which an older broker does not have."""
+    """An older broker without remote storage counts as not tiered."""
     assert TopicSettings(None, False, None) == read({})
 
 

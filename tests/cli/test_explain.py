@@ -117,7 +117,7 @@ def test_a_traceback_is_read_as_classify_reads_the_exception(between, second, co
 
 
 def test_a_bug_in_a_handler_is_not_the_error_that_was_handled():
-    """Nor is a name in a line of source."""
+    """A name in a line of source code is not an error either."""
     trace = CHAINED.format(first=DENIED, between=CONTEXT, second="ValueError: y")
     assert "no Kafka error found" in invoke("explain", "-", text=trace, code=2)
 

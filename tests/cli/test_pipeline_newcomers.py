@@ -65,3 +65,15 @@ def test_each_mistake_is_answered_with_file_line_key_and_the_right_word(
     assert "pipeline.yaml cannot be run:" in message
     assert f"\n  line {line}: {said[0]}" in message
     assert said[1] in message
+
+
+def test_all_wrong_expressions_are_told_in_one_run(
+    run, kafka_cluster, pipeline, topics
+):
+    """Each start of Spark takes seconds, so one start finds them all."""
+    text = FILE.replace("SERVERS", kafka_cluster.bootstrap_servers)
+    text = text.replace("TOPIC", topics[0]).replace("DEAD", topics[1])
+    text = text.replace("[at]", "[att]").replace("to_json(", "to_jsn(")
+    message = refused(run(text))
+    assert "line 7: select.value: " in message
+    assert "line 8: order_by[0]: " in message

@@ -42,7 +42,7 @@ def test_notes_tell_what_is_gone_and_why_there_is_no_time():
 
 
 def test_errors_of_the_group_come_before_those_of_its_partitions():
-    """And a partition without one adds none."""
+    """A partition without an error adds none."""
     denied, moved = GroupAuthorizationFailedError(), NotCoordinatorError()
     places = {
         PLACE: PartitionLag("t", 0, error=moved),
@@ -112,7 +112,7 @@ def test_a_reader_that_begins_at_the_latest_has_no_lag():
 
 
 def test_how_old_the_next_record_is():
-    """Or why that is not known, or only roughly."""
+    """The table shows the age, or why it is unknown or only roughly known."""
     assert time_facts(90.0, 100.0, is_of_batch=False) == {
         "has_record": True,
         "next_timestamp": 90.0,

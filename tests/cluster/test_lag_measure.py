@@ -208,7 +208,7 @@ def test_b68_group_without_a_partition_has_a_reason_and_no_number():
 
 
 def test_total_is_none_where_no_partition_has_a_lag():
-    """And 0 where one has, and nothing is left."""
+    """The total is 0 if one partition has a lag of 0."""
     gone = PartitionLag("t", 0, reason=LagReason.GONE)
     assert GroupLag("g", partitions={PLACE: gone}).total is None
     assert GroupLag("g", partitions={PLACE: measure(PLACE, 3, 3)}).total == 0
@@ -224,7 +224,7 @@ def test_total_is_none_where_no_partition_has_a_lag():
 def test_a_lag_is_never_negative_whatever_is_known(
     committed, end, high_watermark, log_start, assume
 ):
-    """And where there is none, or it is assumed, the reason says so."""
+    """A lag that is missing or assumed has its reason."""
     known = {"high_watermark": high_watermark, "log_start": log_start}
     found = measure(PLACE, committed, end, assume=assume, **known)
     assert found.lag is None or found.lag >= 0

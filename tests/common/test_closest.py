@@ -31,7 +31,7 @@ def test_the_closest_name(word, meant):
 
 
 def test_the_question_ends_a_sentence():
-    """Or the sentence is left as it is."""
+    """Without a close name the sentence is unchanged."""
     assert did_you_mean("produec", KNOWN) == "; did you mean 'Produce'?"
     assert did_you_mean("999", KNOWN) == ""
 

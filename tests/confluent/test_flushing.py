@@ -90,7 +90,7 @@ def test_a_record_is_sent_again_after_a_running_flush(shell, client):
 
 
 def test_it_is_flushed_again_once_all_records_are_handed_over(shell, client):
-    """Else they would linger."""
+    """Without a second flush the last records would linger."""
     client.may_end.set()
     hand_over(shell, client)
     shell.serve(0.0)

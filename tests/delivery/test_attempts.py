@@ -106,7 +106,7 @@ def test_what_leaves_nothing_for_the_policy_is_left_to_the_client(short):
 
 
 def test_records_that_fail_together_take_one_token():
-    """And another one after they were handed over; a topic of its own pays itself."""
+    """After they were handed over they take another one; another topic pays its own."""
     tried = Tried(budget=RetryBudget(3.0, 0.0))
     records = [tried.record() for _ in range(10)]
     assert {"again"} == {tried.fail(record, 30.0).kind for record in records}

@@ -130,7 +130,7 @@ def test_value_is_kept_whole_up_to_the_last_byte_that_fits(headers):
 
 @pytest.mark.parametrize("limit", range(200, 1400, 7))
 def test_cut_value_fits_as_well(limit):
-    """Of less room than 1,024 bytes all is used but what a length may take."""
+    """If there is room for less than 1,024 bytes, the cut value fills it."""
     cut, said = fitting(b"v" * 5000, b"key", [], WHY, limit)
     size = batch_size(b"key", cut, said)
     assert limit - 3 <= size <= limit or len(cut) == CUT_BYTES

@@ -49,7 +49,7 @@ class TestNewest:
     """The newest record of each key that was written, or may be."""
 
     def test_it_is_the_last_one_of_its_key(self):
-        """Of several batches, and within one."""
+        """The newest record counts, in several batches and within one batch."""
         lines = lines_of(
             Keyed(HERE, 1, [b"a", b"b"]), Keyed(HERE, 2, [b"a", b"a", b"c"])
         )
@@ -245,7 +245,7 @@ class TestLife:
     """Building a successor is tried again, ever more rarely."""
 
     def test_the_pauses_double_up_to_ten_seconds(self):
-        """And begin anew after a successor."""
+        """After a successor the pauses begin with the first one again."""
         life = dead()
         for _ in range(2):
             for pause in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0):

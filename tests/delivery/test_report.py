@@ -87,7 +87,7 @@ class TestBooks:
         assert (report.failed, len(report.errors)) == (MAX_ERRORS + 5, MAX_ERRORS)
 
     def test_what_is_set_aside_is_counted_once(self):
-        """And neither fails nor is looked at by anybody."""
+        """A dead-lettered record counts neither as failed nor as unseen."""
         books = Books()
         for ending in ("dead_lettered", "dropped", "dropped"):
             books.settled(RecordOutcome(ending, too_large(), seen=True))
@@ -114,7 +114,7 @@ class TestLimitOfDeadLetters:
         assert books.beyond(limit) is None
 
     def test_a_share_counts_from_the_thousandth_record_on(self):
-        """Of the first ten the first bad one is a tenth; reports do not begin anew."""
+        """One bad record of the first ten does not stop anything; reports keep the count."""
         books, limit = Books(), Limit(ratio=0.01)
         assert books.beyond(limit) is None
         books.delivered(RATIO_FROM)

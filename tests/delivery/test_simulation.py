@@ -84,7 +84,7 @@ class TestABrokenMachineIsNoticed:
         assert noticed() is not None
 
     def test_a_mate_is_to_blame(self, monkeypatch):
-        """Of a batch all are told refused, although some are sent again."""
+        """All of the batch is reported as refused, although some of it is sent again."""
         monkeypatch.setattr(Lines, "take_again", lambda *_: ())
         assert noticed() is not None
 

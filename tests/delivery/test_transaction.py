@@ -86,7 +86,7 @@ def test_a_commit_of_unknown_result_is_neither_asked_again_nor_aborted():
 
 
 def test_asking_again_ends_with_the_attempts_of_the_policy():
-    """And nothing is aborted: it may be committed."""
+    """Nothing is aborted then, because the transaction may be committed."""
     calls = Calls(commit=[failure(51) for _ in range(9)])
     assert end(calls).code == 51
     assert calls.made == ["begin", "commit", "commit", "commit"]
@@ -102,7 +102,7 @@ def test_a_dead_or_fenced_client_aborts_nothing(code):
 
 @pytest.mark.parametrize("code", [29, 53, 120])
 def test_a_refused_commit_is_aborted_once(code):
-    """And its own error is raised."""
+    """The caller gets the error of the commit."""
     calls = Calls(commit=[failure(code)])
     assert end(calls).code == code
     assert calls.made == ["begin", "commit", "abort"]

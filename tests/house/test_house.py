@@ -144,6 +144,6 @@ def test_every_documented_install_is_tried(load_script):
 
 @pytest.mark.xdist_group("together")
 def test_tests_of_a_group_stay_on_one_worker(request):
-    """Else each worker starts a Spark of its own, and plays the demo again."""
+    """On several workers, each would start a Spark and play the demo."""
     is_grouped = getattr(request.config.option, "loadgroup", False)
     assert request.node.nodeid.endswith("@together") is is_grouped

@@ -216,7 +216,7 @@ class TestAnotherVersion:
             guard(producer, policy={"on_reject": "dead_letter"})
 
     def test_what_send_raises_has_a_verdict(self, build, monkeypatch):
-        """Of both classes, as from the whole guard."""
+        """The error has kafkaguard's class and the client's, as in the whole guard."""
         producer = build(max_block_ms=200, allow_auto_create_topics=False)
         monkeypatch.delattr(type(producer._sender), "_record_exceptions_fn")
         with pytest.raises(KafkaTimeoutError) as caught:

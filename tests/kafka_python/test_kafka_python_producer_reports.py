@@ -55,7 +55,7 @@ class TestReports:
     def test_b74_what_is_pending_is_raised_as_a_timeout(
         self, kafka_topic, kafka_faults
     ):
-        """Of both classes, with the report."""
+        """The error has both classes, and the report."""
         kafka_faults.on("Produce").delay(4.0)
         with guarded(kafka_faults) as producer:
             producer.send(kafka_topic, b"v", b"k")
@@ -158,3 +158,41 @@ class TestForks:
         assert ended.returncode == 0, ended.stderr
         values = [value for _, value in read(kafka_cluster, kafka_topic)]
         assert values == [b"parent", b"child", b"parent"]
+
+    def test_a_future_of_the_parent_is_told_at_once_in_the_child(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Only the parent gets the outcome; what was known before the fork stays so."""
+        script = f"""
+            import os
+            from kafka import KafkaProducer
+            from kafkaguard import ForkedProducerError, guard
+
+            servers = {kafka_cluster.bootstrap_servers!r}
+            producer = guard(KafkaProducer(bootstrap_servers=servers, linger_ms=80_000))
+            known = producer.send({kafka_topic!r}, b"1")
+            producer.flush(30)
+            future = producer.send({kafka_topic!r}, b"2")
+            child = os.fork()
+            if child == 0:
+                try:
+                    future.get()
+                except ForkedProducerError as error:
+                    said = str(error)
+                    sound = known.get().offset == 0 and "in the parent process" in said
+                    os._exit(3 if sound and error.verdict.written == "maybe" else 1)
+                os._exit(2)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 3, status
+            producer.flush(30)
+            assert future.get(30).offset == 1
+            producer.close(5)
+        """
+        ended = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr

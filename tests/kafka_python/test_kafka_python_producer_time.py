@@ -57,7 +57,7 @@ def failure(future):
 def test_a_record_on_its_way_to_a_silent_broker_is_in_doubt_in_time(
     kafka_cluster, kafka_topic, make, paused, idempotent
 ):
-    """And the next one is delivered as soon as the broker is back."""
+    """The next record is delivered as soon as the broker is back."""
     producer = make(enable_idempotence=idempotent)
     assert producer.send(kafka_topic, b"0", b"k").get(10).offset == 0
     paused()

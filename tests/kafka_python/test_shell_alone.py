@@ -467,7 +467,7 @@ class TestAnswersAfterDeath:
         assert told.shell.answers([one]) == {one: Answer(22)}
 
     def test_a_refusal_that_comes_late_is_an_answer(self):
-        """Of that batch only."""
+        """It is the answer for the batch that it names, and for no other."""
         told = Told()
         told.shell.has_died(told.producer, KafkaError("dead"))
         one = self.give_up(told, b"a", None, sequence=4)
@@ -523,7 +523,7 @@ class TestTraits:
         ],
     )
     def test_a_successor_takes_the_next_epoch(self, sequence, epoch, version, found):
-        """Of the batch, or of the producer if that has gone on; where brokers know."""
+        """It is above the epoch of the batch and of the producer, if brokers know it."""
         producer = Producer(api_version=version)
         producer._transaction_manager.producer_id_and_epoch = ProducerIdAndEpoch(
             7, epoch

@@ -38,7 +38,7 @@ def test_check_of_good_policies():
 
 
 def test_check_says_what_each_use_obeys_and_ignores(tmp_path):
-    """Of what the file sets, overrides included; the same for people and scripts."""
+    """Text and JSON list the settings of the file, overrides included."""
     path = tmp_path / "mine.yaml"
     path.write_text(
         "max_attempts: 3\non_reject: drop\n"

@@ -176,7 +176,7 @@ def test_a_problem_is_one_line_with_its_place():
 
 
 def test_problems_are_in_the_order_of_the_file():
-    """Those without a line first; of the file itself before those it extends."""
+    """Problems without a line come first; the file comes before files it extends."""
     problems = [
         Problem("c", line=2),
         Problem("b", line=1),

@@ -65,7 +65,7 @@ def test_a_mistake_of_yaml_has_its_line_and_words(text, line, said):
 
 
 def test_a_variable_in_braces_is_explained_where_it_stands():
-    """And nowhere else."""
+    """Other mistakes have no such text."""
     line, said = of_text("deadline: 1\nname: {a: ${A}}\n")
     assert line == 2
     assert said.endswith('within braces or brackets write "${NAME}" in quotes')
@@ -246,7 +246,7 @@ def test_a_mistake_in_an_override_of_the_environment_has_its_place(monkeypatch):
 
 @pytest.mark.parametrize("ending", ["yaml", "yml"])
 def test_both_endings_of_yaml_are_files(tmp_path, ending):
-    """And neither is taken for a preset."""
+    """A name with either ending is never taken for a preset."""
     path = tmp_path / f"a.{ending}"
     path.write_text("max_attempts: 44\n")
     assert load_policy(str(path)).max_attempts == 44

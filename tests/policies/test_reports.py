@@ -47,7 +47,7 @@ def test_b02_a_refused_record_is_not_sent_again(refusal):
 
 
 def test_b10_denials_can_be_ridden_out_by_an_override():
-    """Librdkafka #2544: by default 29 ends it; an override retries it, bounded."""
+    """See librdkafka #2544: code 29 ends a call; an override retries it, bounded."""
     denied = kafka.errors.TopicAuthorizationFailedError
     send = Script(denied(), denied(), denied(), "written")
     assert (

@@ -341,7 +341,7 @@ def test_the_breaker_tells_of_each_of_its_steps():
 
 
 def test_what_may_be_there_twice_is_told_with_each_attempt_after_it():
-    """Of the success, too; and of a call without any doubt it is not told."""
+    """The success is marked too; a call without a doubt has no such mark."""
     for action, settings, possible in (
         (Action.IN_DOUBT, {"in_doubt": "resend"}, True),
         (Action.RETRY, {}, False),

@@ -233,7 +233,7 @@ def test_hooks_are_checked_at_once(hooks):
 
 
 def test_only_exceptions_are_forced():
-    """And None, for a real call."""
+    """None stands for a real call."""
     with retry_testing() as testing, pytest.raises(TypeError, match="takes exceptions"):
         testing.force("nonsense")
 

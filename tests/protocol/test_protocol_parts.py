@@ -42,7 +42,7 @@ def written(node, value):
     ],
 )
 def test_frames_are_split_where_all_of_it_is_frames(data, messages):
-    """Else the data is a message as it is."""
+    """Other data is a single message."""
     assert split_frames(data) == messages
 
 
@@ -247,7 +247,7 @@ def test_a_negative_byte_says_null(first, is_null):
 
 
 def test_tags_take_a_byte_where_there_may_be_some():
-    """And none where there are none."""
+    """Versions without tags have no byte for them."""
     slots = [Slot("a", INT8, int, b"\0")]
     assert Struct(slots, {}, [], frozenset()).smallest == 2
     assert Struct(slots, None, [], frozenset()).smallest == 1

@@ -38,7 +38,7 @@ from kafkaguard_adapters.spark.report import WriteReport, total
     ],
 )
 def test_batch_counts_from_its_first_try_or_nothing_is_known(last, batch, before, said):
-    """And people are told why, where it is not the usual case."""
+    """A warning says why nothing is known, except in the usual case."""
     note, remark = first_try(last, batch, 5)
     assert (note.batch, note.before) == (batch, before)
     assert remark is None if said is None else said in remark
@@ -73,7 +73,7 @@ def _begin(notes, number, end, planned):
 
 
 def test_file_that_cannot_be_used_is_told(tmp_path):
-    """And nothing is known, rather than nothing being twice."""
+    """The report then says "unknown", not that no record is there twice."""
     notes = Notes(str(tmp_path / "gone" / "checkpoint"))
     before, said = notes.begin(0, 5)
     assert before is None

@@ -73,7 +73,7 @@ def test_topics_are_kept_for_their_time(cluster, kept):
 
 
 def test_contradicted_topic_is_looked_up_again(cluster, kept):
-    """And no other."""
+    """No other topic is looked up again."""
     kept.find(["t", "u"], **KEEP)
     kept.forget(["t"])
     kept.find(["t", "u"], **KEEP)

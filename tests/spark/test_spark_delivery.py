@@ -178,7 +178,7 @@ def test_of_records_alike_the_last_counts_as_failed():
 
 
 def test_each_failure_is_one_record():
-    """Of three alike two have failed: the last two."""
+    """If two of three equal records failed, the last two count as failed."""
     records = [Record("t", None, b"1")] * 3
     window = SentRecords("t", 1, records, [("x", records[0]), ("y", records[0])])
     assert {1, 2} == {refusal.index for refusal in window.refusals()}

@@ -129,7 +129,7 @@ def test_what_may_be_written_or_can_never_be_is_not_tried_again(code):
 
 
 def test_record_is_not_sent_after_a_later_one_of_its_key():
-    """Of what failed, a later record of the same key and topic may be there."""
+    """A later record of the same key and topic may already be written."""
     records = [
         Record(topic, key, value)
         for topic, key, value in [
@@ -197,7 +197,7 @@ def test_records_that_were_not_written_are_sent_again_in_their_order():
 
 @pytest.mark.parametrize("rescue", ["ordered", "any_order"])
 def test_older_record_is_sent_after_a_newer_one_only_in_any_order(rescue):
-    """Else it is set aside as superseded."""
+    """With rescue: ordered it is dead-lettered as superseded."""
     rows = [(b"a", b"1"), (b"a", b"2")]
     sender = Sender([failure(UNKNOWN_TOPIC, *rows[0])])
     driver = driver_of(sender, letters_to("d", rescue=rescue))

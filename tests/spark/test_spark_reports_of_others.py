@@ -80,7 +80,7 @@ def test_s26_there_is_no_serializer_that_could_fail(name):
 def test_s28_full_queue_of_a_broker_that_is_away_fails_the_task_in_time(
     kafka_cluster, kafka_topic
 ):
-    """And the next task has a producer of its own."""
+    """The next task has a producer of its own."""
     config = {"queue.buffering.max.messages": 1000, "delivery.timeout.ms": 1000}
     away = make_settings("localhost:1", topic=kafka_topic, config=config)
     topics = {kafka_topic: SinkTopic(kafka_topic, 1)}

@@ -580,7 +580,7 @@ def test_guard_sink_refuses_what_write_refuses(spark, columns, arguments, said):
 
 
 def test_guard_sink_keeps_the_partition(spark, kafka_cluster, kafka_topic):
-    """Of a dead letter it is said in a header; the dead-letter topic has its own."""
+    """A dead letter has it in a header, since its topic has other partitions."""
     topic = kafka_cluster.create_topic(partitions=3, config=COMPACTED)
     asked = F.expr("if(key = '7', -1, if(key = '8', null, 2))").cast("int")
     df = some(spark).withColumn("partition", asked)

@@ -90,7 +90,7 @@ def line(batch_id, delivered):
 
 
 def test_listener_tells_each_batch_once(file, caplog):
-    """Of its own run, when its line is whole, and whatever the hook does."""
+    """It waits for the rest of a line, and goes on when the hook raises."""
     seen = []
 
     def hook(told, batch_id):
@@ -111,7 +111,7 @@ def test_listener_tells_each_batch_once(file, caplog):
 
 
 def test_collapsed_keys_are_told_once_with_their_number():
-    """Of each topic, by whatever tells it in its place."""
+    """A topic has one warning, whichever report tells it first."""
     told = []
     topic = f"collapsed-{id(told)}"
     for count in (1, 3, 4):

@@ -201,7 +201,7 @@ def test_a_later_record_of_the_key_supersedes_one_of_its_topic_only(task):
 
 
 def test_an_older_record_of_a_key_never_lands_behind_a_newer_one(task, monkeypatch):
-    """Of two batches of a topic the first was refused, and the second accepted."""
+    """The first of two batches was refused, and the second one accepted."""
     one = task(policy=letters_to(DEAD))
     flush = Sender.flush
 
@@ -313,7 +313,7 @@ def test_records_refused_before_wait_for_the_window_with_their_letters(task):
 
 
 def test_a_record_that_is_sent_again_keeps_partition_headers_and_time(task):
-    """And one that had none gets none."""
+    """A record without them gets none."""
     one = task(policy=letters_to(DEAD))
     rows = [("latest", "k", "1"), ("latest", "l", "2"), KEYLESS]
     kinds = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -349,7 +349,7 @@ def test_a_record_that_is_too_large_says_by_how_much(task):
 
 
 def test_the_producer_takes_what_the_largest_topic_does(task):
-    """And its batches fit into the smallest one."""
+    """Its batches fit into the smallest topic."""
     one = task()
     one._believed["events"] = SinkTopic("events", 1, max_message_bytes=3_000_000)
     one._believed["latest"] = SinkTopic("latest", 1, max_message_bytes=2_000)

@@ -8,7 +8,7 @@ from kafkaguard.testing.pytest_plugin import _options
 
 
 def test_words_of_the_marker():
-    """Those that there are come through."""
+    """They are the options of the topic."""
     mark = pytest.mark.kafka_topic(partitions=3, config={}).mark
     assert _options(mark) == {"partitions": 3, "config": {}}
 

@@ -43,7 +43,7 @@ def test_every_rule_and_every_fact_has_its_place_in_it(generator):
 
 
 def test_requests_that_share_a_line_are_judged_alike(generator):
-    """Of the requests that no rule names, only one is asked for the table."""
+    """The table asks for one of the requests that no rule names."""
     subjects = st.sampled_from(generator.subjects())
     apis = st.sampled_from(generator.APIS)
     contexts = st.sampled_from(generator.CONTEXTS)

@@ -745,7 +745,7 @@ def test_deeply_nested_groups_are_no_recursion():
 @pytest.mark.parametrize("error", [6, KafkaError(6), ValueError()], ids=repr)
 def test_what_only_looks_like_a_fact_is_refused(error, name, value):
     """The text "false" is true in Python: it would turn a verdict round."""
-    with pytest.raises(TypeError, match=rf"classify\(\): {name} is "):
+    with pytest.raises(TypeError, match=rf"classify\(\): {name} takes "):
         classify(error, **{name: value})
 
 
@@ -824,7 +824,7 @@ class SchemaRegistryError(Exception):
 )
 @pytest.mark.parametrize("api", [None, "Produce", "Fetch"])
 def test_errors_that_only_wrap_say_what_they_wrap(cause, action, api):
-    """Of a (de)serialiser the cause decides; nothing was sent."""
+    """The cause of a (de)serialiser's error decides; nothing was sent."""
     verdict = classify(wrapped(cause()), api=api)
     assert (action, "no") == (verdict.action, verdict.written)
     told = ValueDeserializationError(exception=cause(), kafka_message=None)

@@ -53,7 +53,7 @@ def _nothing_met_before(monkeypatch):
     ],
 )
 def test_the_hot_path_says_what_a_close_look_does(make):
-    """Or that a close look is needed."""
+    """If it cannot decide, it says that a close look is needed."""
     looked = signal_of(make())
     assert quick_signal(make()) in (None, tuple(looked))
     assert classify(make()) is classify(make())
@@ -181,13 +181,13 @@ def test_a_registry_that_does_not_answer_is_tried_again():
 
 
 def test_a_number_of_an_enumeration_is_a_code():
-    """And its other arguments are looked at as ever."""
+    """The other arguments are checked as usual."""
 
     class Code(enum.IntEnum):
         STALE = 6
 
     assert classify(Code.STALE, api="Fetch") is classify(6, api="Fetch")
-    with pytest.raises(TypeError, match="facts is TopicFacts"):
+    with pytest.raises(TypeError, match="facts takes TopicFacts"):
         classify(Code.STALE, facts={"compacted": True})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
@@ -245,10 +245,27 @@ def test_guard_refuses_a_misspelt_setting_before_the_factory(
 
 def test_what_a_factory_raises_is_of_both_classes():
     """A value that the client refuses."""
+    config = {"bootstrap.servers": "localhost:1", "delivery.timeout.ms": "ten"}
     with pytest.raises(KafkaException) as caught:
-        guard(factory=Producer, config={"delivery.timeout.ms": "ten"})
+        guard(factory=Producer, config=config)
     assert isinstance(caught.value, errors.ClientConfigurationError)
     assert "message.timeout.ms" in str(caught.value)
+
+
+@pytest.mark.parametrize("config", [{}, None, {"bootstrap.servers": ""}])
+@pytest.mark.parametrize("kind", [Producer, Consumer, AdminClient])
+def test_a_factory_of_confluent_kafka_needs_brokers(kind, config):
+    """A client without a broker could be built, and would never connect."""
+    group = {} if kind is not Consumer else {"group.id": "g"}
+    with pytest.raises(errors.ClientConfigurationError) as caught:
+        guard(factory=kind, config=None if config is None else config | group)
+    assert "config has no bootstrap.servers" in caught.value.summary
+
+
+def test_brokers_may_have_their_old_name():
+    """``metadata.broker.list`` is librdkafka's other name for bootstrap.servers."""
+    config = {"metadata.broker.list": "localhost:1", "log_level": 0}
+    guard(factory=AdminClient, config=config).close()
 
 
 def test_guard_leaves_the_settings_of_a_factory_of_ones_own_alone():

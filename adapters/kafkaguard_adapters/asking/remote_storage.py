@@ -16,7 +16,7 @@ from kafkaguard._cluster.numbers import position
 from kafkaguard._cluster.offsets import LATEST
 from kafkaguard._cluster.remote_storage import PATIENCE_S, Progress, RemoteStorageEvent
 from kafkaguard._cluster.reports import as_partition
-from kafkaguard._common.arguments import hook
+from kafkaguard._common.arguments import hook, seconds
 from kafkaguard.errors import KafkaGuardError, RemoteStorageNotReadyError
 from kafkaguard_adapters.asking.fetch_probe import probe
 from kafkaguard_adapters.asking.leaders import leaders
@@ -45,6 +45,10 @@ class RemoteStorageWatch:
         on_event: Called with each event. Its exceptions are logged.
         patience: Seconds without progress until a partition is checked.
         clock: Returns monotonic seconds.
+
+    Raises:
+        TypeError: ``patience`` is not a number, or ``on_event`` not a function.
+        ValueError: ``patience`` is not above 0, or has no end.
     """
 
     def __init__(
@@ -57,7 +61,7 @@ class RemoteStorageWatch:
     ) -> None:
         self._view = view
         self._on_event = hook("on_event", on_event)
-        self._progress = Progress(patience)
+        self._progress = Progress(seconds("RemoteStorageWatch(): patience", patience))
         self._clock = clock
 
     async def look(self, positions: Mapping[Any, int]) -> list[RemoteStorageEvent]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import time
 from functools import partial
+from numbers import Real
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
+from kafkaguard._common.arguments import wrong_type
 from kafkaguard._verdicts.topic_facts import NOTHING_KNOWN, TopicFactsLookup
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
@@ -261,7 +263,10 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             DeliveryFailed: Records failed, and nobody has seen the failures because
                 the records have no callback.
             CallbackError: A callback of the application raised an exception.
+            TypeError: ``timeout`` is not a number.
         """
+        if not isinstance(timeout, Real) or isinstance(timeout, bool):
+            raise wrong_type("flush(): timeout", "seconds (int or float)", timeout)
         self._forks.pass_by()
         left = self._flush(timeout)
         self._raise()

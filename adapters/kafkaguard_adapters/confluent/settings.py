@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard_adapters.confluent.unsecured_tokens import unsecured_token
 from kafkaguard_adapters.wire.client_settings import (
+    ALIASES,
     SettingError,
     check_names,
     known_names,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import Make
 
+_SERVERS = "bootstrap.servers"
 _TLS = {
     "ssl.ca.location": "cafile",
     "ssl.ca.pem": "cadata",
@@ -72,6 +74,13 @@ def _known_names() -> frozenset[str]:
     return known_names("java", "librdkafka")
 
 
+def has_servers(config: Mapping[str, Any]) -> bool:
+    """Return whether settings name a broker; librdkafka has no default for it."""
+    return any(
+        value for name, value in config.items() if ALIASES.get(name, name) == _SERVERS
+    )
+
+
 def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
     """Translate a configuration of confluent-kafka.
 
@@ -93,7 +102,7 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
     # librdkafka's own default; it has no name for "none".
     mechanism = config.get("sasl.mechanism", "GSSAPI") if has_sasl else None
     return Settings(
-        read_bootstrap(config.get("bootstrap.servers") or "", make),
+        read_bootstrap(config.get(_SERVERS) or "", make),
         client_id=config.get("client.id") or "kafkaguard",
         tls=_tls(config, make).context if has_tls else None,
         ca=config.get("ssl.ca.location"),

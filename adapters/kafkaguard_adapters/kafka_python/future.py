@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from kafka.errors import KafkaTimeoutError
 
 from kafkaguard._delivery.records import Record
+from kafkaguard._delivery.report import ForkedProducerError
 from kafkaguard._verdicts.bare_errors import met
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.producing.forks import KNOWN_TO_PARENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -117,9 +120,13 @@ class GuardedFuture:
             The RecordMetadata.
 
         Raises:
+            ForkedProducerError: The record was sent before ``fork()``, this is the
+                child, and the outcome was not known then.
             KafkaGuardError: The record has failed, or has no outcome within the
                 timeout. The error also has kafka-python's class.
         """
+        if self._driver.is_inherited and not self.is_done:
+            raise self._not_known_here()
         deadline = None if timeout is None else time.monotonic() + timeout
         while (record := self._record()) is None:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -129,7 +136,8 @@ class GuardedFuture:
                 if not self._inner.failed():
                     raise self._still_open(error, timeout) from error
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        if not self._driver.wait_until_settled(record, left):
+        is_open = record.outcome is None  # if not, the driver's lock is not needed
+        if is_open and not self._driver.wait_until_settled(record, left):
             raise self._still_open(KafkaTimeoutError(), timeout)
         failure = self._look()
         if failure is not None:
@@ -217,6 +225,18 @@ class GuardedFuture:
             return None
         record.outcome.seen = True
         return record.outcome.error
+
+    def _not_known_here(self) -> Exception:
+        topic, partition = reading.result_of(self._inner).topic_partition
+        return errors.make(
+            ForkedProducerError,
+            f"this record was sent before fork(), and this process ({os.getpid()}) "
+            "does not get its outcome; it may still be delivered",
+            api="Produce",
+            topic=topic,
+            partition=partition,
+            verdict=KNOWN_TO_PARENT,
+        )
 
     def _still_open(self, original: Exception, timeout: float | None) -> Exception:
         topic, partition = reading.result_of(self._inner).topic_partition

@@ -107,6 +107,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
     def leave_to_parent(self) -> Any:
         """In a forked child: send nothing more; return the parent's open producer."""
         moving.disown(self._shell.producer)
+        self._driver.is_inherited = True
         self._sending.hold_all(self._forks.in_child)
         return self._shell.producer
 

@@ -77,6 +77,8 @@ class ThreadDriver(DriverBase):
         self._quick = Lane("quick", self._lane_failed)
         self._retiring = Lane("retire", self._lane_failed)
         self._callback_error: BaseException | None = None
+        #: Whether this process is a forked child, to which nothing is reported.
+        self.is_inherited = False
         self.watch = Watch(self._next_due, self._tick)
         facts = ("_began", "_accepted", "_failed", "_died", "_fault")
         shell.listen(*map(self._weakly, facts))

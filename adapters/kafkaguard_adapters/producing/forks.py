@@ -9,10 +9,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaguard._delivery.report import ForkedProducerError
 from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
+
+KNOWN_TO_PARENT = Verdict(
+    Action.IN_DOUBT,
+    False,
+    "maybe",
+    ForkedProducerError,
+    RuleInfo(
+        "record-of-the-parent",
+        "wait for the same future in the parent process",
+        "POSIX fork(2): the child has none of the parent's threads",
+        "A forked child waits for a record that was sent before the fork.",
+    ),
+)
 
 
 class Forkable(Protocol):

@@ -22,7 +22,7 @@ from kafkaguard_adapters.spark.pipeline.file import (
     load_pipeline,
     point_at,
 )
-from kafkaguard_adapters.spark.pipeline.places import MistakeError
+from kafkaguard_adapters.spark.pipeline.places import MistakeError, MistakesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,6 +142,8 @@ def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
         return running.plan(spark, definition)
     except MistakeError as error:
         raise _mistake(file, error) from None
+    except MistakesError as error:
+        raise Problem(str(point_at(file, error.mistakes))) from None
     except KafkaGuardError as error:
         raise Problem(str(error)) from None
     except running.OF_SPARK as error:
@@ -160,7 +162,7 @@ def _as_advice(error: MistakeError) -> MistakeError:
 
 
 def _mistake(file: Path, error: MistakeError) -> Problem:
-    return Problem(str(point_at(file, error.place, error.message)))
+    return Problem(str(point_at(file, [error])))
 
 
 def _said(error: Exception) -> str:

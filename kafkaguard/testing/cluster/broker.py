@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from kafkaguard._common.arguments import flag, seconds
 from kafkaguard.testing.cluster.errors import ClusterError, PortTakenError, StartError
 from kafkaguard.testing.cluster.output import quote
 from kafkaguard.testing.cluster.requests import knows_brokers, wait_for
@@ -84,7 +85,11 @@ class Broker:
             ClusterError: It is already running.
             StartError: It ended or did not answer in time; the text has the end of its
                 log.
+            TypeError: ``wait`` is not a bool, or ``timeout`` not a number.
+            ValueError: ``timeout`` is not above 0, or has no end.
         """
+        flag("start(): wait", wait)
+        timeout = seconds("start(): timeout", timeout)
         if self.is_running:
             raise ClusterError(f"broker {self.id} is already running (pid {self.pid})")
         command = self._runtime.command("kafka.Kafka", str(self._properties))
@@ -125,7 +130,12 @@ class Broker:
 
         Returns:
             Whether it ended without being killed.
+
+        Raises:
+            TypeError: ``timeout`` is not a number.
+            ValueError: ``timeout`` is not above 0, or has no end.
         """
+        timeout = seconds("stop(): timeout", timeout)
         process = self._running_process()
         self.resume()
         process.terminate()

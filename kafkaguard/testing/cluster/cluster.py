@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._common.arguments import names
+from kafkaguard._common.arguments import flag, names, seconds, whole_number
 from kafkaguard.testing.cluster import acls, topics
 from kafkaguard.testing.cluster.clients import client_config
 from kafkaguard.testing.cluster.errors import ClusterError
@@ -64,6 +64,7 @@ class KafkaCluster:
 
     Raises:
         ClusterError: The arguments are not valid.
+        TypeError: An argument has the wrong type.
     """
 
     def __init__(
@@ -78,8 +79,10 @@ class KafkaCluster:
         oauth: bool = False,
         tiered: bool = False,
     ) -> None:
-        if brokers < 1:
+        if whole_number("KafkaCluster(): brokers", brokers) < 1:
             raise ClusterError(f"a cluster has at least one broker, not {brokers}")
+        for argument, given in (("tls", tls), ("oauth", oauth), ("tiered", tiered)):
+            flag(f"KafkaCluster(): {argument}", given)
         supers = frozenset(names("super_users", super_users) or ())
         security = Security(dict(users or {}), supers, tls, oauth)
         security.check()
@@ -116,7 +119,10 @@ class KafkaCluster:
             JavaNotFoundError: There is no Java to run them.
             JarsNotFoundError: The jars of this version are not available.
             StartError: A broker ended or did not answer in time.
+            TypeError: ``timeout`` is not a number.
+            ValueError: ``timeout`` is not above 0, or has no end.
         """
+        timeout = seconds("start(): timeout", timeout)
         if self._state:
             raise ClusterError("the cluster is already running")
         self._state = launch(self._blueprint, timeout)
@@ -252,7 +258,12 @@ class KafkaCluster:
         Raises:
             kafka.errors.KafkaError: The cluster refused.
             ClusterError: Not all brokers knew the topic in time.
+            TypeError: A number is not a whole number.
+            ValueError: A number is below 1.
         """
+        whole_number("create_topic(): partitions", partitions, 1)
+        if replication_factor is not None:
+            whole_number("create_topic(): replication_factor", replication_factor, 1)
         factor = replication_factor or min(3, len(self.brokers))
         return topics.create_topic(
             self._serving(), name, partitions, factor, config or {}

@@ -9,7 +9,7 @@ import math
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._common.arguments import whole_number
+from kafkaguard._common.arguments import flag, whole_number
 from kafkaguard._verdicts.apis import API_NAMES
 from kafkaguard.testing.proxy import actions, names
 from kafkaguard.testing.proxy.faults import Fault
@@ -84,8 +84,9 @@ class When:
             FaultSpecError: A word is unknown, or the API's answer has no such place.
         """
         self._check_place(at)
+        blamed = tuple(_whole("records", each, 0) for each in records)
         action = actions.Fail(
-            names.error_code(code), written, at, message, tuple(records)
+            names.error_code(code), _flag("written", written), at, message, blamed
         )
         return self._set(action, times)
 
@@ -93,7 +94,9 @@ class When:
         self, seconds: float, *, times: int | None = None, before: bool = False
     ) -> Fault:
         """Delay the answer, or with ``before`` the request. Delays add up."""
-        return self._set(actions.Delay(_seconds(seconds), before), times)
+        return self._set(
+            actions.Delay(_seconds(seconds), _flag("before", before)), times
+        )
 
     def throttle(self, seconds: float, *, times: int | None = None) -> Fault:
         """Set ``throttle_time_ms``, as for a client over its quota (KIP-219)."""
@@ -101,20 +104,20 @@ class When:
 
     def drop(self, *, times: int | None = None, written: bool = True) -> Fault:
         """Drop the answer; the connection stays open, but gets no more answers."""
-        return self._set(actions.Break("drop", written), times)
+        return self._set(actions.Break("drop", _flag("written", written)), times)
 
     def close(self, *, times: int | None = None, written: bool = False) -> Fault:
         """Close the connection instead of answering."""
-        return self._set(actions.Break("close", written), times)
+        return self._set(actions.Break("close", _flag("written", written)), times)
 
     def reset(self, *, times: int | None = None, written: bool = False) -> Fault:
         """Reset the connection (TCP RST) instead of answering."""
-        return self._set(actions.Break("reset", written), times)
+        return self._set(actions.Break("reset", _flag("written", written)), times)
 
     def cut(self, *, keep: int | None = None, times: int | None = None) -> Fault:
         """Send the first ``keep`` bytes of the answer (default: half), then close."""
         if keep is not None:
-            _whole("keep", keep)
+            _whole("keep", keep, 0)
         action = actions.Break("cut", written=True, damage=actions.cut(keep))
         return self._set(action, times)
 
@@ -125,7 +128,7 @@ class When:
 
     def empty(self, *, times: int | None = None, written: bool = True) -> Fault:
         """Answer without items and without an error."""
-        return self._set(actions.Empty(written), times)
+        return self._set(actions.Empty(_flag("written", written)), times)
 
     def edit(
         self, function: Callable[[Any], None], *, times: int | None = None
@@ -200,7 +203,10 @@ def when(  # noqa: PLR0913 - each way to choose a request
     """Select requests; see :meth:`kafkaguard.testing.FaultProxy.on`."""
     if not 0 < _number("rate", rate) <= 1:
         raise FaultSpecError(f"rate={rate}: the share of requests is in (0, 1]")
-    _whole("skip", skip)
+    _whole("skip", skip, 0)
+    for name, chosen in (("partition", partition), ("broker", broker), ("seed", seed)):
+        if chosen is not None:
+            _whole(name, chosen)
     if nth is not None and _whole("nth", nth) < 1:
         raise FaultSpecError(f"nth={nth}: requests are counted from 1")
     wanted = [api] if isinstance(api, str) else api
@@ -224,8 +230,15 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def _whole(name: str, value: Any) -> int:
+def _flag(name: str, value: Any) -> bool:
     try:
-        return whole_number(name, value)
+        return flag(name, value)
+    except TypeError as error:
+        raise FaultSpecError(str(error)) from None
+
+
+def _whole(name: str, value: Any, lowest: int = -(2**63)) -> int:
+    try:
+        return whole_number(name, value, lowest)
     except (TypeError, ValueError) as error:
         raise FaultSpecError(str(error)) from None

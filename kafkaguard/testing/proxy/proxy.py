@@ -61,6 +61,8 @@ class FaultProxy:
     Raises:
         ProxyError: ``upstream`` is not a list of ``host:port``, or there is no such
             port.
+        TypeError: ``journal_size`` or ``max_frame_bytes`` is not a whole number.
+        ValueError: One of these is below 1.
     """
 
     def __init__(
@@ -73,11 +75,13 @@ class FaultProxy:
         journal_size: int = _JOURNAL_SIZE,
         max_frame_bytes: int = MAX_FRAME_BYTES,
     ) -> None:
-        self.journal = Journal(journal_size)
+        size = arguments.whole_number("FaultProxy(): journal_size", journal_size, 1)
+        arguments.whole_number("FaultProxy(): max_frame_bytes", max_frame_bytes, 1)
+        self.journal = Journal(size)
         """Everything that went through; ``print(proxy.journal)`` shows it."""
         self.upstream = _addresses(upstream)
         """Host and port of each broker behind it."""
-        if arguments.port(str(port), lowest=0) is None:
+        if isinstance(port, str) or arguments.port(str(port), lowest=0) is None:
             raise ProxyError(f"port={port!r}: give 1 to 65535, or 0 for any free port")
         self._hub = Hub(
             self.journal, host, port, advertised_host or host, max_frame_bytes
@@ -297,7 +301,11 @@ class FaultProxy:
 
         Raises:
             TimeoutError: They did not come in time; the text has the journal.
+            TypeError: ``count`` is not a whole number, or ``timeout`` not a number.
+            ValueError: ``count`` is below 0, or ``timeout`` not above 0, or endless.
         """
+        arguments.whole_number("wait_for(): count", count, 0)
+        timeout = arguments.seconds("wait_for(): timeout", timeout)
         with self.journal.changed:
             came = self.journal.changed.wait_for(
                 lambda: len(self.requests(api, **chosen)) >= count, timeout

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, quantiles
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common import arguments
 from kafkaguard._retries.backoff import draw_wait, worst_wait
 from kafkaguard._retries.machine import CallContext, Ruling, Step, StopReason
 from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS, Action, RuleInfo, Verdict
@@ -92,10 +93,12 @@ def draw_preview(
     """Simulate schedules and summarise them; see ``RetryPolicy.preview``.
 
     Raises:
+        TypeError: ``seed``, ``runs`` or ``limit`` is not a whole number.
         ValueError: ``runs`` is below 2, or ``limit`` below 1.
     """
-    if runs < 2 or limit < 1:  # noqa: PLR2004 - no percentile of one number
-        raise ValueError("a preview needs at least 2 runs and 1 row")
+    arguments.whole_number("preview(): seed", seed)
+    arguments.whole_number("preview(): runs", runs, 2)  # no percentile of one number
+    arguments.whole_number("preview(): limit", limit, 1)
     verdict = _verdict(action)
     ruling = policy.ruling(verdict, CallContext())
     step = first_step(policy, verdict, ruling)

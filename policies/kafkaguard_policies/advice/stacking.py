@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from kafkaguard._common.arguments import one_of
+from kafkaguard._common import arguments
 from kafkaguard.errors import ClientConfigurationError
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def check_stacking(
     Raises:
         ValueError: There is no such kind, or no such client.
     """
-    one_of("kind", kind, _CHECKS)
-    one_of("client", client, _CLIENTS)
+    arguments.one_of("kind", kind, _CHECKS)
+    arguments.one_of("client", client, _CLIENTS)
     if settings is None:
         return (_unreadable(client),)
     checks = _CHECKS[kind]
@@ -114,7 +114,10 @@ def report_stacking(
 
     Raises:
         StackingError: There are findings, and ``strict`` is true.
+        TypeError: ``strict`` is not a bool, or ``stacklevel`` not a whole number.
     """
+    arguments.flag("report_stacking(): strict", strict)
+    arguments.whole_number("report_stacking(): stacklevel", stacklevel, 1)
     if strict and findings:
         raise StackingError(findings)
     for finding in findings:

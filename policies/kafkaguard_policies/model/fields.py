@@ -75,7 +75,7 @@ class Bound:
         return UNBOUNDED_COUNT if self.whole else math.inf
 
     def _number(self, value: Any) -> float | None:
-        if isinstance(value, bool | str):
+        if isinstance(value, bool | str | bytes | bytearray):
             return None
         if isinstance(value, timedelta):
             return value.total_seconds()

@@ -7,6 +7,7 @@ from threading import Event as Flag
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
+from kafkaguard._common import arguments
 from kafkaguard._retries.events import EventHook, ReloadEvent, emit
 from kafkaguard._retries.machine import CallContext
 from kafkaguard_policies.model.fields import DAY
@@ -39,6 +40,7 @@ class PolicyWatcher:
 
     Raises:
         PolicyError: The file cannot be used when the watcher is made.
+        TypeError: ``interval`` is not a number.
         ValueError: ``interval`` is not above 0, or is more than a day.
     """
 
@@ -49,10 +51,8 @@ class PolicyWatcher:
         interval: float = 5.0,
         hooks: Sequence[EventHook] = (),
     ) -> None:
-        if not 0 < interval <= DAY:
-            raise ValueError(
-                f"interval is seconds from above 0 to a day, not {interval}"
-            )
+        if arguments.seconds("PolicyWatcher(): interval", interval) > DAY:
+            raise ValueError(f"PolicyWatcher(): interval is a day at most: {DAY:g} s")
         self.source = source
         self.policy: RetryPolicy = load_policy(source)
         self._interval = interval
@@ -122,7 +122,13 @@ class PolicyWatcher:
         return self
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Stop checking, and wait at most ``timeout`` seconds for the thread to end."""
+        """Stop checking, and wait at most ``timeout`` seconds for the thread to end.
+
+        Raises:
+            TypeError: ``timeout`` is not a number.
+            ValueError: ``timeout`` is not above 0, or has no end.
+        """
+        timeout = arguments.seconds("stop(): timeout", timeout)
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(timeout)

@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkaguard._common.arguments import hook
+from kafkaguard._common.arguments import flag, hook
 from kafkaguard._retries.events import logger
 from kafkaguard._retries.machine import CallContext
 from kafkaguard._verdicts.bare_errors import met
@@ -82,7 +82,7 @@ class Retrier:
         self.repairs: Mapping[Action, Callable[[], Any]] = dict(repairs or {})
         self.confirm = hook("confirm", confirm)
         self.random = random
-        self._passes_timeout = passes_timeout
+        self._passes_timeout = flag("Retrier(): passes_timeout", passes_timeout)
         self._clock = clock
         self._sleep = sleep
         self._asleep = asleep

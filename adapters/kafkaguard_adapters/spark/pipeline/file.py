@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from kafkaguard_adapters.spark.pipeline.early_checks import (
+    wrong_columns,
+    wrong_interval,
+)
 from kafkaguard_adapters.spark.pipeline.model import Pipeline
 from kafkaguard_policies.model.problems import PolicyError, Problem, problems_of
 from kafkaguard_policies.reading.documents import parse
@@ -18,7 +22,7 @@ from kafkaguard_policies.reading.sources import load_policy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkaguard_adapters.spark.pipeline.places import Place
+    from kafkaguard_adapters.spark.pipeline.places import MistakeError, Place
 
 
 class PipelineError(ValueError):
@@ -68,9 +72,11 @@ def load_pipeline(file: Path) -> Pipeline:
     except PolicyError as error:
         raise PipelineError(name, error.problems) from None
     placed = _placed(pipeline, file.absolute().parent)
+    checks = (_wrong_paths, wrong_interval, wrong_columns)
     wrong = [
         Problem(message, place, document.line_of(place))
-        for place, message in _wrong_paths(placed)
+        for check in checks
+        for place, message in check(placed)
     ]
     wrong += _wrong_policy(placed, document.line_of)
     if wrong:
@@ -78,16 +84,18 @@ def load_pipeline(file: Path) -> Pipeline:
     return placed
 
 
-def point_at(file: Path, path: tuple[str | int, ...], message: str) -> PipelineError:
-    """Return the error for a part of a file that was found wrong later.
+def point_at(file: Path, mistakes: Iterable[MistakeError]) -> PipelineError:
+    """Return the error for parts of a file that were found wrong later.
 
     Args:
         file: A file that :func:`load_pipeline` has read.
-        path: The place in the file, as ``("select", "key")``.
-        message: What is wrong at that place.
+        mistakes: What is wrong, and where.
     """
-    line = parse(file.read_text(), str(file)).line_of(path)
-    return PipelineError(str(file), [Problem(message, path, line)])
+    line_of = parse(file.read_text(), str(file)).line_of
+    return PipelineError(
+        str(file),
+        [Problem(each.message, each.place, line_of(each.place)) for each in mistakes],
+    )
 
 
 def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:

@@ -144,7 +144,7 @@ class Stream(Part):
 
     checkpoint: ExpandedPath
     """The folder of Spark's checkpoint, relative to the pipeline file."""
-    every: Text | None = None
+    every: Annotated[Text, BeforeValidator(_as_option)] | None = None
     """The interval between batches, as ``10 seconds``. Default: one run only."""
 
 

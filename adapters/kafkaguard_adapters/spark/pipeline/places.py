@@ -9,6 +9,8 @@ from kafkaguard_adapters.spark.policy import DEAD_LETTER
 from kafkaguard_adapters.spark.setting_errors import setting_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.pipeline.model import Pipeline
 
@@ -36,6 +38,18 @@ class MistakeError(ValueError):
         self.place = place
         self.message = message
         super().__init__(place, message)
+
+
+class MistakesError(ValueError):
+    """Several parts of a pipeline file were found wrong.
+
+    Attributes:
+        mistakes: Each of them.
+    """
+
+    def __init__(self, mistakes: Iterable[MistakeError]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__(self.mistakes)
 
 
 def place_of(error: KafkaGuardError, pipeline: Pipeline) -> Place | None:

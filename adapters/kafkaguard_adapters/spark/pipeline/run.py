@@ -20,6 +20,7 @@ from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import write
 from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.pipeline.casts import under_casts
+from kafkaguard_adapters.spark.pipeline.early_checks import expressions
 from kafkaguard_adapters.spark.pipeline.kafka_source import check_other_topics
 from kafkaguard_adapters.spark.pipeline.malformed import (
     add_line_number,
@@ -29,7 +30,11 @@ from kafkaguard_adapters.spark.pipeline.malformed import (
     with_lost_keys_set_aside,
 )
 from kafkaguard_adapters.spark.pipeline.options import check_options
-from kafkaguard_adapters.spark.pipeline.places import MistakeError, place_of
+from kafkaguard_adapters.spark.pipeline.places import (
+    MistakeError,
+    MistakesError,
+    place_of,
+)
 from kafkaguard_adapters.spark.pipeline.rows import FILE, LINE, on_malformed, read
 from kafkaguard_adapters.spark.policy import read_policy
 from kafkaguard_adapters.spark.report import total
@@ -82,9 +87,9 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """Build the DataFrame to write; nothing runs yet, except to check the input.
 
     Raises:
-        MistakeError: The source cannot be read, an option does not exist, an expression
-            does not fit the source, or a column of the result has a type that the sink
-            does not accept.
+        MistakeError: The source cannot be read, an option does not exist, or a column
+            of the result has a type that the sink does not accept.
+        MistakesError: Expressions do not fit the source.
     """
     check_options(spark, pipeline.source)
     malformed = on_malformed(pipeline)
@@ -93,8 +98,9 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
             spark.read.schema(pipeline.source.columns)
     with _blamed("source"), _format_known(pipeline):
         rows = read(spark, pipeline, told=malformed is not None)
-    for path, text in _expressions(pipeline):
-        _check(rows.plain, path, text)
+    found = (_mistake(rows.plain, *each) for each in expressions(pipeline))
+    if mistakes := [each for each in found if each is not None]:
+        raise MistakesError(mistakes)
     with _blamed("select"):
         frame = _made(rows, pipeline)
     settings = _settings(pipeline)
@@ -235,22 +241,9 @@ def _last_cause(java: Any) -> Any:
     return found
 
 
-def _expressions(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
-    """Yield all expressions, each with its place in the file."""
-    for name, value in pipeline.select.model_dump(exclude_none=True).items():
-        if isinstance(value, str):
-            yield ("select", name), value
-    headers = pipeline.select.headers
-    if not isinstance(headers, str):
-        for name, text in headers.items():
-            yield ("select", "headers", name), text
-    for number, text in enumerate(pipeline.order_by):
-        yield ("order_by", number), text
-
-
-def _check(rows: DataFrame, place: Place, text: str) -> None:
-    if why := objection(lambda: rows.select(F.expr(text)), rows.columns):
-        raise MistakeError(place, f"{text!r}: {why}")
+def _mistake(rows: DataFrame, place: Place, text: str) -> MistakeError | None:
+    why = objection(lambda: rows.select(F.expr(text)), rows.columns)
+    return MistakeError(place, f"{text!r}: {why}") if why else None
 
 
 def run(
