@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import queue
 
 import pytest
 from kafka import KafkaProducer
@@ -184,3 +185,23 @@ def test_partition_that_is_not_there_can_be_set_aside(kafka_cluster, kafka_topic
         )
         report = producer.flush()
         assert (report.dead_lettered, report.failed) == (1, 1)
+
+
+def test_a_callback_does_not_wait_for_the_partitions_of_a_topic(
+    kafka_cluster, kafka_topic
+):
+    """Its own thread would receive the answer: the partition may be there, REFRESH."""
+    told = queue.SimpleQueue()
+
+    def send_another(_):
+        try:
+            producer.send(kafka_topic, b"v", b"k", partition=99)
+        except errors.KafkaGuardError as error:
+            told.put(error)
+
+    with guarded(kafka_cluster) as producer:
+        producer.send(kafka_topic, b"v", b"k").add_callback(send_another)
+        error = told.get(timeout=50)
+        assert isinstance(error, errors.ClientMetadataError)
+        assert error.verdict.action == "REFRESH"
+        assert producer.send(kafka_topic, b"v", b"k").get(20).offset == 1
