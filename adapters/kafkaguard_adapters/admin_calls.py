@@ -35,7 +35,7 @@ REQUESTS: Final[Mapping[str, str]] = {
 }
 
 
-def refusal(errors: ClientErrors, error: Any, api: str | None) -> KafkaGuardError:
+def admin_error(errors: ClientErrors, error: Any, api: str | None) -> KafkaGuardError:
     """Make the error for an exception of an admin client's call.
 
     An admin client is not a member of the group, so the advice "poll first" does not

@@ -55,6 +55,13 @@ class LetReset:
 
 
 @dataclass(frozen=True, slots=True)
+class Restart:
+    """Let the client look up again where to begin with these partitions."""
+
+    places: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class Raise:
     """Let the next poll raise this error."""
 
@@ -69,4 +76,4 @@ class Tell:
     event: Event
 
 
-Command = Hold | Free | AskFacts | AskRange | Probe | LetReset | Raise | Tell
+Command = Hold | Free | AskFacts | AskRange | Probe | LetReset | Restart | Raise | Tell

@@ -25,6 +25,7 @@ from kafkaguard._consuming.commands import (
     LetReset,
     Probe,
     Raise,
+    Restart,
     Tell,
 )
 from kafkaguard._consuming.events import (
@@ -55,6 +56,7 @@ Outcome = Literal["kept", "reset", "raised"]
 
 FETCH: Final = "Fetch"
 LIST_OFFSETS: Final = "ListOffsets"
+OFFSET_FETCH: Final = "OffsetFetch"
 METADATA: Final = "Metadata"
 #: The partition in an event or a command about a whole topic.
 NO_PARTITION: Final = -1
@@ -122,6 +124,13 @@ class _Episode:
     is_told: bool = False
     #: The client does not report the results of its reads, so only a probe ends this.
     is_probed: bool = False
+    #: The client does not know where to begin, and does not look it up again by itself.
+    is_startless: bool = False
+
+    @property
+    def is_restarted(self) -> bool:
+        """Whether the client looks up again where to begin."""
+        return self.is_startless and self.due == math.inf
 
 
 class ConsumerMachine:
@@ -198,14 +207,20 @@ class ConsumerMachine:
     def tick(self, now: float) -> list[Command]:
         """Do what is due."""
         commands: list[Command] = []
+        startless = set()
         for place, episode in self._episodes.items():
             if episode.due > now:
                 continue
             episode.due = math.inf
-            if episode.is_probed:
+            if episode.is_startless:
+                startless.add(place)
+                commands += self._free(place, episode) if episode.is_held else []
+            elif episode.is_probed:
                 commands.append(Probe(place, episode.refusal.position))
             elif episode.is_held:
                 commands += self._free(place, episode)
+        if startless:
+            commands.append(Restart(frozenset(startless)))
         self._plan()
         return commands
 
@@ -219,6 +234,7 @@ class ConsumerMachine:
             )
         episode.refusal = refusal
         episode.error = error
+        episode.is_startless = False
         episode.tries += 1
         return episode
 
@@ -291,9 +307,12 @@ class ConsumerMachine:
     def _ruling(self, error: KafkaGuardError) -> Ruling:
         return self.policy.ruling(error.verdict, self._context(error), error)
 
-    def _hold(self, episode: _Episode, ruling: Ruling, now: float) -> None:
+    def _draw(self, episode: _Episode, ruling: Ruling) -> float:
         drawn = draw_wait(ruling.backoff, episode.tries, episode.wait, self._random)
-        episode.wait = max(FLOOR_S, drawn)
+        return max(FLOOR_S, drawn)
+
+    def _hold(self, episode: _Episode, ruling: Ruling, now: float) -> None:
+        episode.wait = self._draw(episode, ruling)
         episode.is_held = True
         episode.due = now + episode.wait
         self.next_due = min(self.next_due, episode.due)
@@ -371,6 +390,46 @@ class ConsumerMachine:
             raised=is_end,
         )
         return [Tell(event), *([Raise(where, error)] if is_end else [])]
+
+    # --- committed offsets that cannot be looked up -----------------------------------
+
+    def startless(
+        self,
+        readers: Mapping[TopicPartition, Reader],
+        error: KafkaGuardError,
+        now: float,
+    ) -> list[Command]:
+        """Record that the client could not look up committed offsets, and gave up.
+
+        After the policy's wait, the client is told to look them up again.
+        """
+        ruling = self._ruling(error)
+        is_waited_for = ruling.action in RETRIABLE_ACTIONS
+        commands = [] if is_waited_for else self.handed_over(None, error)
+        refusal = Refusal(None, OFFSET_FETCH, error=error)
+        wait = 0.0
+        for place, reader in readers.items():
+            if not reader.needs_commit:
+                continue
+            episode = self._open(place, refusal, now)
+            wait = wait or self._draw(episode, ruling)  # one look-up for all of them
+            episode.is_startless = True
+            episode.wait, episode.due = wait, now + wait
+            if is_waited_for:
+                commands += self._say(place, episode, ruling)
+        self._plan()
+        return commands
+
+    def begun(
+        self, readers: Mapping[TopicPartition, Reader], now: float
+    ) -> list[Command]:
+        """Record where the client reads; waits for a committed offset may be over."""
+        return [
+            command
+            for place, episode in list(self._episodes.items())
+            if episode.is_restarted and place in readers and readers[place].has_begun
+            for command in self._end(place, episode, readers[place].position, now)
+        ]
 
     # --- settings of topics -----------------------------------------------------------
 
@@ -505,7 +564,8 @@ class ConsumerMachine:
         free = {
             place: reader
             for place, reader in readers.items()
-            if place not in self._episodes and place not in self._user_paused
+            if (place not in self._episodes or self._episodes[place].is_restarted)
+            and place not in self._user_paused
         }
         standing = self._standing.note(free, now)
         return [Probe(place, free[place].position) for place in standing]
@@ -524,6 +584,8 @@ class ConsumerMachine:
             # The client itself reports OFFSET_OUT_OF_RANGE, or resets the position.
             if refusal is None or refusal.code in (None, OUT_OF_RANGE) or not is_wanted:
                 return []
+        elif episode.is_startless and (refusal is None or not episode.is_restarted):
+            return []
         elif refusal is None:
             position = episode.refusal.position
             return self._end(place, episode, position, now) if episode.is_probed else []

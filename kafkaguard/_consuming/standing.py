@@ -27,10 +27,18 @@ class Reader:
     Attributes:
         position: The offset of the next record; None: nothing was read yet.
         end: The end of the log that the client last received; None: none yet.
+        needs_commit: Whether the reader begins at the committed offset, and has
+            returned no record yet.
     """
 
     position: int | None
     end: int | None = None
+    needs_commit: bool = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the client knows where to begin, as far as this shows."""
+        return not self.needs_commit or self.end is not None
 
     @property
     def is_at_end(self) -> bool:

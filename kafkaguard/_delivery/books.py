@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkaguard._delivery.report import MAX_ERRORS, DeliveryReport
 
 if TYPE_CHECKING:
-    from kafkaguard._delivery.records import Outcome
+    from kafkaguard._delivery.records import RecordOutcome
     from kafkaguard._delivery.shell import LetterLimit
 
 #: The number of outcomes from which ``dead_letter.limit.ratio`` applies.
@@ -33,7 +33,7 @@ class Books:
         if count:
             self.letters_in_a_row = 0
 
-    def settled(self, outcome: Outcome) -> None:
+    def settled(self, outcome: RecordOutcome) -> None:
         """Count a record that has failed at least once."""
         ending = outcome.ending
         if ending == "delivered":
@@ -111,4 +111,4 @@ class Books:
         self._counts = dict.fromkeys(
             ("failed", "in_doubt", "dead_lettered", "dropped"), 0
         )
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[RecordOutcome] = []

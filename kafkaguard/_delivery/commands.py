@@ -113,8 +113,8 @@ class Replace:
 
 
 @dataclass(frozen=True, slots=True)
-class AskLimit:
-    """Ask for a topic's ``max.message.bytes``. *Reply*: ``limit``."""
+class AskSizeLimit:
+    """Ask for a topic's ``max.message.bytes``. *Reply*: ``size_limit``."""
 
     topic: str
 
@@ -158,7 +158,7 @@ Command: TypeAlias = (
     | Stop
     | AskAnswers
     | Replace
-    | AskLimit
+    | AskSizeLimit
     | Settle
     | ForgetFacts
     | Tell

@@ -183,7 +183,7 @@ def letter(
     error: KafkaGuardError,
     *,
     topic: str,
-    limit: int | None,
+    size_limit: int | None,
     errors: ClientErrors,
     partition: int | None = None,
     reason: str | None = None,
@@ -195,7 +195,7 @@ def letter(
         record: The refused record; its key and its other headers are kept.
         error: Why it was refused.
         topic: The dead-letter topic.
-        limit: The largest batch of that topic in bytes, or None if unknown.
+        size_limit: The largest batch of that topic in bytes, or None if unknown.
         errors: Makes the client's errors.
         partition: The record's partition. Default: the error's.
         reason: The reason. Default: the error's.
@@ -214,14 +214,14 @@ def letter(
     )
     said = {name for name, _ in history}
     why = [*history, *(header for header in why if header[0] not in said)]
-    value, headers = fitting(record.value, record.key, others, why, limit)
+    value, headers = fitting(record.value, record.key, others, why, size_limit)
     needed = batch_size(record.key, value, headers)
-    if limit is not None and needed > limit:
+    if size_limit is not None and needed > size_limit:
         raise errors.make(
             MessageTooLargeError,
             f"{letter_for(error.topic)}: the dead-letter topic {topic} takes "
-            f"{limit:,} bytes, and the record's key and headers need {needed:,} with "
-            "the headers that say why, even without its value; raise its "
+            f"{size_limit:,} bytes, and the record's key and headers need {needed:,} "
+            "with the headers that say why, even without its value; raise its "
             "max.message.bytes (and the client's largest request, where that is set)",
             topic=topic,
             api="Produce",
@@ -241,7 +241,7 @@ def fitting(
     key: bytes | None,
     headers: Iterable[Header],
     why: list[Header],
-    limit: int | None,
+    size_limit: int | None,
 ) -> tuple[bytes | None, list[Header]]:
     """Build a dead letter that its topic accepts.
 
@@ -250,8 +250,8 @@ def fitting(
         key: Its key, which is kept.
         headers: Its headers, which are kept too.
         why: The headers with the reason.
-        limit: The largest batch of the dead-letter topic in bytes. Default: unknown, so
-            nothing is cut.
+        size_limit: The largest batch of the dead-letter topic in bytes. None: unknown,
+            so nothing is cut.
 
     Returns:
         The value, cut to its first :data:`CUT_BYTES` bytes or to what fits, and all
@@ -262,12 +262,12 @@ def fitting(
     headers = list(headers)
     whole = [*headers, *why]
     size = batch_size(key, value, whole)
-    if not value or limit is None or size <= limit:
+    if not value or size_limit is None or size <= size_limit:
         return value, whole
     is_cut_already = any(name == VALUE_BYTES for name, _ in headers)
     full_size = [] if is_cut_already else [(VALUE_BYTES, str(len(value)).encode())]
     shorter = [*whole, *full_size]
     cut = value[:CUT_BYTES]
-    beyond = max(0, batch_size(key, cut, shorter) - limit)
+    beyond = max(0, batch_size(key, cut, shorter) - size_limit)
     cut = cut[: max(0, len(cut) - beyond)]
     return (cut, shorter) if batch_size(key, cut, shorter) < size else (value, whole)

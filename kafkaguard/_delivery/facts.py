@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
 Header = tuple[str, bytes | None]
-#: The order of a record in its partition: position of the batch, index in it.
-Order = tuple[tuple[int, ...], int]
+#: The rank of a record in its partition: position of the batch, index in it.
+Rank = tuple[tuple[int, ...], int]
 
 
 class Place(NamedTuple):
@@ -78,14 +78,14 @@ class Batch:
 
     Args:
         place: Where its records go.
-        position: Its order in ``place``: a number that grows with each successor, a
+        position: Its rank in ``place``: a number that grows with each successor, a
             number that grows with each batch, and, for a part of a split batch, its
             first index there.
         due: When its records must have an outcome, in monotonic seconds.
         parent: The batch that was split into this one and others, or None.
 
     Attributes:
-        orders: The original order of records that were sent again, by their index.
+        ranks: The first ranks of records that were sent again, by their index.
         left: How many of its records have failed and are not settled.
         unwritten: Indexes of its records that failed and were certainly not written.
         ended: Its end, or None while it is open.
@@ -103,11 +103,11 @@ class Batch:
         "ended",
         "left",
         "next_look",
-        "orders",
         "parent",
         "parts",
         "place",
         "position",
+        "ranks",
         "unwritten",
     )
 
@@ -122,7 +122,7 @@ class Batch:
         self.position = position
         self.due = due
         self.parent = parent
-        self.orders: dict[int, Order] = {}
+        self.ranks: dict[int, Rank] = {}
         self.left = 0
         self.unwritten: set[int] = set()
         self.ended: Literal["accepted", "failed", "split"] | None = None

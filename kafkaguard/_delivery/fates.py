@@ -1,4 +1,4 @@
-"""What happens to a failed record: held, dead-lettered, dropped, or settled."""
+"""What happens to a failed record: queued, dead-lettered, dropped, or settled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkaguard._delivery.judging import (
     may_be_set_aside,
     may_pass,
 )
-from kafkaguard._delivery.records import Outcome, Record
+from kafkaguard._delivery.records import Record, RecordOutcome
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard._delivery.table import RECORDS, RecordEvent, RecordState
 from kafkaguard._retries.events import (
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.books import Books
     from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.facts import Batch, Traits
-    from kafkaguard._delivery.limits import Limits
     from kafkaguard._delivery.records import Ending
     from kafkaguard._delivery.shell import ClientErrors, Policy
+    from kafkaguard._delivery.size_limits import SizeLimits
     from kafkaguard._retries.events import Event
     from kafkaguard._retries.machine import InDoubt, OnReject, Ruling, Step
 
@@ -52,9 +52,9 @@ class Fates:
         policy: The policy.
         errors: Makes the client's errors.
         books: Counts the outcomes.
-        limits: The size limits of topics.
+        size_limits: The size limits of topics.
         emit: Gives a command to the driver.
-        hold: Lets a record wait for its topic's next round. Its optional second
+        queue: Lets a record wait for its topic's next round. Its optional second
             argument is the earliest time of that round.
         shorten: Called with a batch whose records are all settled.
 
@@ -73,10 +73,10 @@ class Fates:
         policy: Policy,
         errors: ClientErrors,
         books: Books,
-        limits: Limits,
+        size_limits: SizeLimits,
         *,
         emit: Callable[[Command], None],
-        hold: Callable[..., None],
+        queue: Callable[..., None],
         shorten: Callable[[Batch], None],
     ) -> None:
         self.open: dict[Record, None] = {}
@@ -86,9 +86,9 @@ class Fates:
         self._policy = policy
         self._errors = errors
         self._books = books
-        self._limits = limits
+        self._size_limits = size_limits
         self._emit = emit
-        self._hold = hold
+        self._queue = queue
         self._shorten = shorten
         self._by_token: dict[Hashable, Record] = {}
         self._letters = 0
@@ -124,10 +124,10 @@ class Fates:
 
     def send_again(self, record: Record) -> None:
         """Let a record wait to be sent again in its topic's next round."""
-        self.happens(record, RecordEvent.HOLD)
+        self.happens(record, RecordEvent.QUEUE)
         topic = record.place.topic
         self.tell(RetryEvent, topic, number=2, wait=0.0, action=Action.RETRY)
-        self._hold(record)
+        self._queue(record)
 
     def try_again(self, record: Record, error: KafkaGuardError, now: float) -> bool:
         """Let a record wait for its next attempt, if the policy has one.
@@ -144,7 +144,7 @@ class Fates:
                 add_words(error, describe(step, record.attempts, self._policy.name))
             return False
         assert record.attempts is not None
-        self.happens(record, RecordEvent.HOLD)
+        self.happens(record, RecordEvent.QUEUE)
         topic = record.place.topic
         if ruling.action is Action.WAIT:
             self.tell(WaitEvent, topic, wait=step.wait)
@@ -152,7 +152,7 @@ class Fates:
             number = record.attempts.attempts + 1
             action = ruling.action
             self.tell(RetryEvent, topic, number=number, wait=step.wait, action=action)
-        self._hold(record, now + step.wait)
+        self._queue(record, now + step.wait)
         return True
 
     def _step(self, record: Record, error: KafkaGuardError, now: float) -> Step:
@@ -183,13 +183,13 @@ class Fates:
     def ask_size(self, record: Record) -> None:
         """Let a record wait until its topic's limit is known."""
         self.happens(record, RecordEvent.ASK_SIZE)
-        self.ask_limit(record.place.topic)
+        self.ask_size_limit(record.place.topic)
 
-    def ask_limit(self, topic: str) -> None:
+    def ask_size_limit(self, topic: str) -> None:
         """Request a topic's limit, unless it is being looked up."""
-        if topic not in self._limits.asked:
-            self._limits.asked.add(topic)
-            self._emit(commands.AskLimit(topic))
+        if topic not in self._size_limits.asked:
+            self._size_limits.asked.add(topic)
+            self._emit(commands.AskSizeLimit(topic))
 
     def end(self, record: Record, error: KafkaGuardError, now: float) -> None:
         """End a record that is not sent again: fail, dead-letter or drop it."""
@@ -232,7 +232,7 @@ class Fates:
             and ending == "in_doubt"
             and self.in_doubt(error) == "report"
         )
-        record.outcome = Outcome(ending, error, offset, seen=is_handled)
+        record.outcome = RecordOutcome(ending, error, offset, seen=is_handled)
         del self.open[record]
         batch = record.batch
         if batch is not None:
@@ -279,7 +279,7 @@ class Fates:
             None, None, self._letters, Place(topic), due, record.raw, origin=record
         )
         self.take_in(letter)
-        if self._limits.is_known(topic, now):
+        if self._size_limits.is_known(topic, now):
             self.seal(letter)
         else:
             self.ask_size(letter)
@@ -308,7 +308,7 @@ class Fates:
                 record.raw,
                 record.error,
                 topic=topic,
-                limit=self._room(topic, record.error),
+                size_limit=self._room(topic, record.error),
                 errors=self._errors,
                 partition=record.place.partition,
                 reason=record.reason,
@@ -317,8 +317,8 @@ class Fates:
         except MessageTooLargeError as error:
             self._letter_failed(letter, error)
             return
-        self.happens(letter, RecordEvent.HOLD)
-        self._hold(letter)
+        self.happens(letter, RecordEvent.QUEUE)
+        self._queue(letter)
 
     def _room(self, topic: str, error: KafkaGuardError) -> int | None:
         """Return the size limit of a dead letter in bytes, or None.
@@ -326,7 +326,7 @@ class Fates:
         If the client compresses batches, the topic's limit counts only for records that
         were too large, because other letters may fit when they are compressed.
         """
-        most, client = self._limits.most(topic), self._traits.largest_request
+        most, client = self._size_limits.most(topic), self._traits.largest_request
         if self._traits.compresses and error.code != MESSAGE_TOO_LARGE:
             most = None
         known = [limit for limit in (most, client) if limit is not None]

@@ -82,7 +82,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RefusalFacts:
     """Facts that belong to a refusal.
 
     Attributes:
@@ -112,7 +112,7 @@ class Judge:
         self._traits = traits
         self._errors = errors
 
-    def judge(self, refusal: Refusal, known: Known) -> Judgement:
+    def judge(self, refusal: Refusal, known: RefusalFacts) -> Judgement:
         """Decide the meaning of a refusal for its record."""
         if refusal.expired:
             error = self._timed_out(refusal, known)
@@ -125,7 +125,7 @@ class Judge:
             return Judgement(error, later=may_pass(error))
         return self._answered(refusal, known)
 
-    def _answered(self, refusal: Refusal, known: Known) -> Judgement:
+    def _answered(self, refusal: Refusal, known: RefusalFacts) -> Judgement:
         is_mate = self._is_mate(refusal, known)
         if self._traits.transactional:  # no record of a transaction is sent again
             make = self._mate if is_mate else self._refused
@@ -144,7 +144,7 @@ class Judge:
 
     # --- the client gave up -----------------------------------------------------------
 
-    def _given_up(self, refusal: Refusal, known: Known) -> Judgement:
+    def _given_up(self, refusal: Refusal, known: RefusalFacts) -> Judgement:
         if self._traits.transactional:
             return Judgement(self._in_failed_transaction(refusal, known))
         cause = refusal.cause
@@ -166,7 +166,7 @@ class Judge:
         )
         return Judgement(error, innocent=True, unsent=True)
 
-    def _timed_out(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+    def _timed_out(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         sent = refusal.sent != "never"
         if not sent:
             happened = "no broker could be reached for it: it was not written"
@@ -188,7 +188,9 @@ class Judge:
             **_place(known),
         )
 
-    def _in_failed_transaction(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+    def _in_failed_transaction(
+        self, refusal: Refusal, known: RefusalFacts
+    ) -> KafkaGuardError:
         verdict = classify(refusal.cause, api="Produce", transactional=True)
         if verdict.action not in _STOPS:
             verdict = ABORT
@@ -229,7 +231,7 @@ class Judge:
 
     # --- a broker's answer ------------------------------------------------------------
 
-    def _is_mate(self, refusal: Refusal, known: Known) -> bool:
+    def _is_mate(self, refusal: Refusal, known: RefusalFacts) -> bool:
         """Return whether the batch or another record was refused, not this record."""
         if refusal.blame == "mate":
             return True
@@ -249,7 +251,7 @@ class Judge:
             return not (refusal.null_key and is_compacted)
         return known.count > 1 and not refusal.null_key
 
-    def _mate(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+    def _mate(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         why = (
             "its batch was larger than the topic allows"
             if _code_of(refusal) in _REFUSED_BATCH
@@ -263,7 +265,7 @@ class Judge:
             **_place(known),
         )
 
-    def _in_doubt(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+    def _in_doubt(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         """Judge a refusal of a batch that may have been written before."""
         return self._errors.translate(
             refusal.cause,
@@ -275,7 +277,7 @@ class Judge:
             **_place(known),
         )
 
-    def _refused(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+    def _refused(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         # An answer about this record alone is more exact than facts about the topic.
         is_vague = refusal.blame == "unknown" and not known.alone
         context: dict[str, Any] = {
@@ -292,7 +294,7 @@ class Judge:
             context["phase"] = "single"
         return self._errors.translate(refusal.cause, context=context, **_place(known))
 
-    def _translated(self, refusal: Refusal, known: Known) -> KafkaGuardError:
+    def _translated(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         if isinstance(refusal.cause, KafkaGuardError):
             return refusal.cause
         context = {"transactional": self._traits.transactional, "idempotent": False}
@@ -363,7 +365,7 @@ def add_words(error: KafkaGuardError, words: str) -> None:
     error.summary = f"{said}; {words}" if said else words
 
 
-def _place(known: Known) -> dict[str, Any]:
+def _place(known: RefusalFacts) -> dict[str, Any]:
     topic, partition = known.place
     return {"api": "Produce", "topic": topic, "partition": partition}
 

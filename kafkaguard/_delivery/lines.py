@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Iterator
 
-    from kafkaguard._delivery.facts import Batch, Order, Place
+    from kafkaguard._delivery.facts import Batch, Place, Rank
     from kafkaguard._delivery.records import Record
 
 #: Seconds until a batch that was given up is checked again.
@@ -55,7 +55,7 @@ class Lines:
         self.shorten(batch.place)
 
     def shorten(self, place: Place) -> None:
-        """Remove the settled batches at the front of a partition's line."""
+        """Remove the ended batches at the front of a partition's line."""
         line = self._lines[place]
         done = 0
         for batch in line:
@@ -100,12 +100,12 @@ class Lines:
         """Remove and return the accepted records of a batch that were sent again."""
         for index, token in enumerate(batch.tokens()):
             if index not in failed and (record := self.again.pop(token, None)):
-                batch.orders[index] = record.order
+                batch.ranks[index] = record.rank
                 yield index, record
 
     def newest(
         self, place: Place, keys: Collection[bytes]
-    ) -> tuple[dict[bytes, Order], Order | None]:
+    ) -> tuple[dict[bytes, Rank], Rank | None]:
         """Find the newest record of each key that was or may have been written.
 
         Args:
@@ -113,11 +113,11 @@ class Lines:
             keys: The keys.
 
         Returns:
-            The original order of the newest record, by key; and the order of the newest
-            batch with unknown keys, which may have any of them.
+            The rank of the newest record, by key; and the rank of the newest batch
+            with unknown keys, which may have any of them.
         """
-        newest: dict[bytes, Order] = {}
-        unknown: Order | None = None
+        newest: dict[bytes, Rank] = {}
+        unknown: Rank | None = None
         for batch in self._lines.get(place, ()):
             if batch.ended == "split":
                 continue
@@ -129,18 +129,18 @@ class Lines:
                 continue
             for index, key in enumerate(found):
                 if key in keys and batch.may_hold(index):
-                    order = self._order_of(batch, index)
+                    rank = self._rank_of(batch, index)
                     assert key is not None
-                    if key not in newest or newest[key] < order:
-                        newest[key] = order
+                    if key not in newest or newest[key] < rank:
+                        newest[key] = rank
         return newest, unknown
 
-    def _order_of(self, batch: Batch, index: int) -> Order:
+    def _rank_of(self, batch: Batch, index: int) -> Rank:
         if batch.ended is None and self.again:
             record = self.again.get(batch.tokens()[index])
             if record is not None:
-                return record.order
-        return batch.orders.get(index, (batch.position, index))
+                return record.rank
+        return batch.ranks.get(index, (batch.position, index))
 
     # --- counts -----------------------------------------------------------------------
 

@@ -4,9 +4,9 @@ The machine has no I/O, lock, clock, thread or client. A driver holds one lock a
 it, reports to it what the client reports (one method for each fact), and executes the
 commands that these methods return. The life of a refused batch::
 
-    failed()    each record is judged (`judging`) and settled, dead-lettered or held
+    failed()    each record is judged (`judging`) and settled, dead-lettered or queued
     held()      no send of the topic is running; the topic's open batches end
-    sent()      the held records were handed over in the old order (`rounds`)
+    sent()      the queued records were handed over in the old order (`rounds`)
     accepted()  they are settled as delivered, and the topic's sends are freed
 
 Times are monotonic seconds.
@@ -25,16 +25,16 @@ from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
     Judge,
     Judgement,
-    Known,
+    RefusalFacts,
     ends_all,
     is_null_key_refusal,
     is_too_large,
 )
-from kafkaguard._delivery.limits import Limits
 from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.records import Record, Work
-from kafkaguard._delivery.rescue import SETTLE_S
+from kafkaguard._delivery.rescue import DRAIN_S
 from kafkaguard._delivery.rounds import Rounds
+from kafkaguard._delivery.size_limits import SizeLimits
 from kafkaguard._delivery.table import (
     ClientEvent,
     ClientState,
@@ -102,7 +102,7 @@ class DeliveryMachine:
         self._judge = Judge(traits, errors)
         self._lines = Lines()
         self._books = Books()
-        self._limits = Limits(size_alone)
+        self._size_limits = SizeLimits(size_alone)
         self._client = ClientLife()
         self._attempts = Attempts(traits, shared, self._tell)
         self._rounds = Rounds(
@@ -110,7 +110,7 @@ class DeliveryMachine:
             errors,
             self._judge,
             self._lines,
-            self._limits,
+            self._size_limits,
             self._client,
             self._attempts,
             self._emit,
@@ -120,9 +120,9 @@ class DeliveryMachine:
             policy,
             errors,
             self._books,
-            self._limits,
+            self._size_limits,
             emit=self._emit,
-            hold=self._rounds.add,
+            queue=self._rounds.add,
             shorten=self._shorten,
         )
         self._fates.attempts = self._attempts
@@ -264,7 +264,7 @@ class DeliveryMachine:
                 raw = None if raws is None else raws[refusal.index]
                 record = self._new_record(batch, refusal, raw)
             else:
-                batch.orders[refusal.index] = record.order
+                batch.ranks[refusal.index] = record.rank
                 self._came_back(record)
                 if record.state is RecordState.AGAIN:
                     self._fates.happens(record, RecordEvent.FAILED)
@@ -304,12 +304,12 @@ class DeliveryMachine:
         else:
             self._decide(record, batch, judgement, now, is_mate=refusal.blame == "mate")
 
-    def _known(self, record: Record, batch: Batch, refusal: Refusal) -> Known:
+    def _known(self, record: Record, batch: Batch, refusal: Refusal) -> RefusalFacts:
         topic = record.place.topic
         fits = None
         if refusal.blame == "unknown":
-            fits = self._limits.fits(topic, record.raw)
-        return Known(
+            fits = self._size_limits.fits(topic, record.raw)
+        return RefusalFacts(
             record.place, batch.count, record.is_alone, self._facts(topic), fits
         )
 
@@ -346,7 +346,7 @@ class DeliveryMachine:
         if self._may_go_again(record, judgement, now):
             record.is_suspect = record.resent > 0 and not is_mate
             self._fates.send_again(record)
-        elif self._lacks_limit(record, error):
+        elif self._lacks_size_limit(record, error):
             self._fates.ask_size(record)
         elif judgement.unsent and record.due <= now:
             self._fates.end(record, self._judge.not_in_time(error), now)
@@ -377,7 +377,7 @@ class DeliveryMachine:
             return True
         return judgement.innocent and not record.is_alone
 
-    def _lacks_limit(self, record: Record, error: KafkaGuardError) -> bool:
+    def _lacks_size_limit(self, record: Record, error: KafkaGuardError) -> bool:
         """Return whether the topic's limit is needed for the text of the error."""
         is_too_large = error.code == MESSAGE_TOO_LARGE
         if not is_too_large or error.verdict.written != "no" or record.is_letter:
@@ -529,9 +529,7 @@ class DeliveryMachine:
     def _was_written(self, record: Record, batch: Batch, base_offset: int) -> None:
         index = record.index
         if batch is not record.batch:  # it was sent again
-            index = next(
-                i for i, order in batch.orders.items() if order == record.order
-            )
+            index = next(i for i, rank in batch.ranks.items() if rank == record.rank)
         if record.is_letter:
             self._fates.letter_delivered(record, batch, index)
         else:
@@ -576,14 +574,14 @@ class DeliveryMachine:
             now: The time.
         """
         for record in list(self._rounds.waiting()):
-            if record.state is RecordState.HELD:
+            if record.state is RecordState.QUEUED:
                 self._fates.not_sent_again(record, why, now)
         return self._go_on(now)
 
     def _lose_waiting(self, now: float) -> None:
         """End the records that wait for a successor, because there will be none."""
         for record in list(self._rounds.waiting()):
-            if record.state is RecordState.HELD:
+            if record.state is RecordState.QUEUED:
                 self._fates.not_sent_again(record, self._client.error, now)
         self._rounds.drop_all()
 
@@ -621,7 +619,7 @@ class DeliveryMachine:
         """
         waiting = self._rounds.topics[topic]
         waiting.happens(TopicEvent.HANDED_OVER)
-        waiting.until = now + SETTLE_S
+        waiting.until = now + DRAIN_S
         waiting.away = 0
         for record, token in zip(waiting.group, handed, strict=True):
             if isinstance(token, BaseException):
@@ -658,9 +656,9 @@ class DeliveryMachine:
         elif not self._tries_again(record, self._judge.not_taken(why, record), now):
             self._fates.not_sent_again(record, why, now)
 
-    def limit(self, topic: str, most: int | None, now: float) -> Sequence[Command]:
-        """Reply to AskLimit: the topic's largest batch in bytes; None if unknown."""
-        self._limits.told(topic, most, now)
+    def size_limit(self, topic: str, most: int | None, now: float) -> Sequence[Command]:
+        """Reply to AskSizeLimit: the topic's largest batch in bytes; None: unknown."""
+        self._size_limits.told(topic, most, now)
         for record in list(self._fates.open):
             if record.state is RecordState.SIZING and record.place.topic == topic:
                 if record.is_letter:
@@ -672,7 +670,7 @@ class DeliveryMachine:
     def _too_large(self, record: Record, now: float) -> None:
         error, topic = record.error, record.place.topic
         assert error is not None
-        error.summary = self._limits.describe(topic, record.raw)
+        error.summary = self._size_limits.describe(topic, record.raw)
         self._fates.end(record, error, now)
 
     # --- time and the end -------------------------------------------------------------

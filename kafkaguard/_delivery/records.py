@@ -13,7 +13,7 @@ from kafkaguard._delivery.table import RecordState
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from kafkaguard._delivery.facts import Batch, Order, Place, Raw
+    from kafkaguard._delivery.facts import Batch, Place, Rank, Raw
     from kafkaguard._retries.machine import Machine
     from kafkaguard.errors import KafkaGuardError
 
@@ -21,7 +21,7 @@ Ending = Literal["delivered", "failed", "in_doubt", "dead_lettered", "dropped"]
 
 
 @dataclass(slots=True, eq=False)
-class Outcome:
+class RecordOutcome:
     """The final outcome of a record.
 
     Attributes:
@@ -110,7 +110,7 @@ class Record:
         self.origin = origin
         self.state = RecordState.JUDGED
         self.error: KafkaGuardError | None = None
-        self.outcome: Outcome | None = None
+        self.outcome: RecordOutcome | None = None
         self.doubt: KafkaGuardError | None = None
         self.resent = 0
         self.attempts: Machine | None = None
@@ -130,7 +130,7 @@ class Record:
         return None if self.raw is None else self.raw.key
 
     @property
-    def order(self) -> Order:
+    def rank(self) -> Rank:
         """Its position among the records of its partition when they were first sent."""
         return (() if self.batch is None else self.batch.position), self.index
 

@@ -2,7 +2,7 @@
 
 A round::
 
-    [a record is held]       HoldSends; once no send is running, open batches end
+    [a record is queued]     HoldSends; once no send is running, open batches end
     [no batch is open]       the wait of the policy, if the policy made the retry
     [the wait is over]       records with a key are handed over in their old order
     [all have an outcome]    then records without a key, in batches of their own: the
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Record
 
 #: Seconds to wait for open batches to end before the next records are handed over.
-SETTLE_S = 5.0
-_HAS_DUE = frozenset({TopicState.SETTLING, TopicState.PAUSED, TopicState.WAITING})
+DRAIN_S = 5.0
+_HAS_DUE = frozenset({TopicState.DRAINING, TopicState.PAUSED, TopicState.WAITING})
 
 
 class Topic:
@@ -91,17 +91,17 @@ class Topic:
         if not record.is_letter or record.resent or record.attempts is not None:
             self._others.append(record)
 
-    def held(self) -> Iterator[Record]:
+    def queued(self) -> Iterator[Record]:
         """Iterate over the records that wait."""
         for group in (*self._groups, self._waiting):
             for record in group:
-                if record.state is RecordState.HELD:
+                if record.state is RecordState.QUEUED:
                     yield record
 
     @property
     def is_empty(self) -> bool:
         """Whether no record waits any more."""
-        return not any(self.held())
+        return not any(self.queued())
 
     def has_only_letters(self) -> bool:
         """Return whether only dead letters that were never sent wait.
@@ -110,7 +110,7 @@ class Topic:
         the list, and the last one.
         """
         others = self._others
-        while others and others[-1].state is not RecordState.HELD:
+        while others and others[-1].state is not RecordState.QUEUED:
             others.pop()
         return not others
 
@@ -120,7 +120,7 @@ class Topic:
             waiting, self._waiting = self._waiting, []
             self._groups += _arranged(waiting)
         while self._groups:
-            group = [r for r in self._groups.pop() if r.state is RecordState.HELD]
+            group = [r for r in self._groups.pop() if r.state is RecordState.QUEUED]
             if group:
                 return group
         return []
@@ -128,7 +128,7 @@ class Topic:
 
 def _arranged(records: list[Record]) -> Iterator[list[Record]]:
     """Arrange records in groups; the group to be sent first comes last."""
-    records = sorted(records, key=lambda record: record.order)
+    records = sorted(records, key=lambda record: record.rank)
     for keyless in (True, False):
         group = [r for r in records if (r.key is None) is keyless]
         if len(group) > 1 and any(record.is_suspect for record in group):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._delivery import commands
 from kafkaguard._delivery.judging import MESSAGE_TOO_LARGE
-from kafkaguard._delivery.limits import FRESH_S
-from kafkaguard._delivery.rescue import SETTLE_S, Topic
+from kafkaguard._delivery.rescue import DRAIN_S, Topic
+from kafkaguard._delivery.size_limits import FRESH_S
 from kafkaguard._delivery.table import RecordEvent, RecordState, TopicEvent, TopicState
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Place
     from kafkaguard._delivery.fates import Fates
     from kafkaguard._delivery.judging import Judge
-    from kafkaguard._delivery.limits import Limits
     from kafkaguard._delivery.lines import Lines
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors, Policy
+    from kafkaguard._delivery.size_limits import SizeLimits
 
 
 class Rounds:
@@ -34,7 +34,7 @@ class Rounds:
         errors: Makes the client's errors.
         judge: Makes the errors that the machine decides on without the client.
         lines: Batches in their order.
-        limits: The size limits of topics.
+        size_limits: The size limits of topics.
         client: Whether records can be handed over.
         attempts: How long a topic waits for the breaker.
         emit: Gives a command to the driver.
@@ -55,7 +55,7 @@ class Rounds:
         errors: ClientErrors,
         judge: Judge,
         lines: Lines,
-        limits: Limits,
+        size_limits: SizeLimits,
         client: ClientLife,
         attempts: Attempts,
         emit: Callable[[Command], None],
@@ -67,7 +67,7 @@ class Rounds:
         self._errors = errors
         self._judge = judge
         self._lines = lines
-        self._limits = limits
+        self._size_limits = size_limits
         self._client = client
         self._attempts = attempts
         self._emit = emit
@@ -110,7 +110,7 @@ class Rounds:
         topic = self.topics.get(name)
         if topic is not None and topic.state is TopicState.HOLDING:
             topic.happens(TopicEvent.HELD)
-            topic.until = now + SETTLE_S
+            topic.until = now + DRAIN_S
             if not self._lines.is_quiet(name):
                 self._emit(commands.SendNow())
 
@@ -144,12 +144,12 @@ class Rounds:
             return topic.has_only_letters()
         if not topic.has_due:
             return False
-        if topic.name in self.oversize and not self._limits.is_known(
+        if topic.name in self.oversize and not self._size_limits.is_known(
             topic.name, now, FRESH_S
         ):
-            self.fates.ask_limit(topic.name)
+            self.fates.ask_size_limit(topic.name)
             return False
-        if topic.state is TopicState.SETTLING:
+        if topic.state is TopicState.DRAINING:
             return self._lines.is_quiet(topic.name) or now >= topic.until
         if topic.state is TopicState.PAUSED:
             return now >= topic.not_before or topic.is_empty
@@ -196,11 +196,11 @@ class Rounds:
             return True
         if topic.name not in self.oversize or record.is_letter:
             return False
-        if self._limits.size_beyond(topic.name, record.raw) is None:
+        if self._size_limits.size_beyond(topic.name, record.raw) is None:
             return False
         error = self._errors.make(
             MESSAGE_TOO_LARGE,
-            self._limits.describe(topic.name, record.raw),
+            self._size_limits.describe(topic.name, record.raw),
             api="Produce",
             topic=topic.name,
             partition=record.place.partition,
@@ -248,7 +248,7 @@ class Rounds:
                 later = newest.get(record.key, unknown)
                 if unknown is not None and later is not None:
                     later = max(later, unknown)
-                if later is not None and record.order < later:
+                if later is not None and record.rank < later:
                     late.add(record)
         return late
 
@@ -283,7 +283,7 @@ class Rounds:
         for topic in self.topics.values():
             if topic.state is TopicState.STALLED:
                 topic.happens(TopicEvent.REPLACED)
-                topic.until = now + SETTLE_S
+                topic.until = now + DRAIN_S
 
     def abandon(self) -> None:
         """Free all topics for good; one in a hand-over after the driver's reply."""
@@ -303,7 +303,7 @@ class Rounds:
     def waiting(self) -> Iterator[Record]:
         """Iterate over the records that wait to be handed over."""
         for topic in self.topics.values():
-            yield from topic.held()
+            yield from topic.queued()
 
     def dues(self) -> Iterator[float]:
         """Iterate over the times at which ``tick`` has something to do."""
@@ -312,11 +312,11 @@ class Rounds:
         if not self._client.is_alive:
             return
         for topic in self.topics.values():
-            if topic.has_due and topic.name not in self._limits.asked:
+            if topic.has_due and topic.name not in self._size_limits.asked:
                 yield topic.next_due
 
     def expire_all(self, now: float) -> None:
         """End the waiting records whose time is over."""
         for record in [r for r in self.waiting() if r.due <= now]:
-            if record.state is RecordState.HELD:
+            if record.state is RecordState.QUEUED:
                 self.expire(record, now)

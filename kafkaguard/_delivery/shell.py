@@ -174,7 +174,7 @@ class ProducerShell(Shell, Protocol):
     def is_own_thread(self) -> bool:
         """Return whether this is called in the client's own thread."""
 
-    def ask_limit(self, topic: str) -> int | None:
+    def ask_size_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
 
     def hear_out(self, until: float) -> None:
@@ -219,7 +219,7 @@ class AwaitedShell(Shell, Protocol):
     def note_told(self) -> None:
         """Record that a report has contained all failures until now."""
 
-    async def ask_limit(self, topic: str) -> int | None:
+    async def ask_size_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
 
     async def hear_out(self, until: float) -> None:

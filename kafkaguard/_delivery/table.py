@@ -22,7 +22,7 @@ class RecordState(StrEnum):
     """It waits until the topic's size limit is known."""
     UNANSWERED = "UNANSWERED"
     """A dying client gave it up after sending it; the answer may still arrive."""
-    HELD = "HELD"
+    QUEUED = "QUEUED"
     """It waits to be sent again."""
     SENDING = "SENDING"
     """The driver is giving it to the client."""
@@ -37,7 +37,7 @@ class RecordState(StrEnum):
 class RecordEvent(StrEnum):
     """What happens to a record."""
 
-    HOLD = "HOLD"
+    QUEUE = "QUEUE"
     ASK_SIZE = "ASK_SIZE"
     AWAIT_ANSWER = "AWAIT_ANSWER"
     SET_ASIDE = "SET_ASIDE"
@@ -49,13 +49,13 @@ class RecordEvent(StrEnum):
 
 
 class TopicState(StrEnum):
-    """What a topic's sends and held records wait for."""
+    """What a topic's sends and queued records wait for."""
 
     OPEN = "OPEN"
     """Nothing: sends are not held."""
     HOLDING = "HOLDING"
     """Calls of send that have begun; new ones wait from here to OPEN."""
-    SETTLING = "SETTLING"
+    DRAINING = "DRAINING"
     """Batches without an answer."""
     PAUSED = "PAUSED"
     """The wait of the policy, or the circuit breaker."""
@@ -146,19 +146,19 @@ _R, _RE = RecordState, RecordEvent
 RECORDS: Table[RecordState, RecordEvent] = Table(
     "record",
     {
-        (_R.JUDGED, _RE.HOLD): _R.HELD,
+        (_R.JUDGED, _RE.QUEUE): _R.QUEUED,
         (_R.JUDGED, _RE.ASK_SIZE): _R.SIZING,
         (_R.JUDGED, _RE.AWAIT_ANSWER): _R.UNANSWERED,
         (_R.JUDGED, _RE.SET_ASIDE): _R.SET_ASIDE,
         (_R.JUDGED, _RE.SETTLE): _R.SETTLED,
-        (_R.SIZING, _RE.HOLD): _R.HELD,
+        (_R.SIZING, _RE.QUEUE): _R.QUEUED,
         (_R.SIZING, _RE.SET_ASIDE): _R.SET_ASIDE,
         (_R.SIZING, _RE.SETTLE): _R.SETTLED,
         (_R.UNANSWERED, _RE.FAILED): _R.JUDGED,
         (_R.UNANSWERED, _RE.SETTLE): _R.SETTLED,
-        (_R.HELD, _RE.SEND): _R.SENDING,
-        (_R.HELD, _RE.SET_ASIDE): _R.SET_ASIDE,
-        (_R.HELD, _RE.SETTLE): _R.SETTLED,
+        (_R.QUEUED, _RE.SEND): _R.SENDING,
+        (_R.QUEUED, _RE.SET_ASIDE): _R.SET_ASIDE,
+        (_R.QUEUED, _RE.SETTLE): _R.SETTLED,
         (_R.SENDING, _RE.HANDED_OVER): _R.AGAIN,
         (_R.SENDING, _RE.NOT_HANDED_OVER): _R.JUDGED,
         # The producer was closed during the hand-over.
@@ -176,10 +176,10 @@ TOPICS: Table[TopicState, TopicEvent] = Table(
         (_T.OPEN, _TE.TROUBLE): _T.HOLDING,
         # Dead letters at their first attempt need no hold: nothing can overtake them.
         (_T.OPEN, _TE.LETTERS): _T.SENDING,
-        (_T.HOLDING, _TE.HELD): _T.SETTLING,
-        (_T.SETTLING, _TE.PAUSE): _T.PAUSED,
-        (_T.SETTLING, _TE.SEND): _T.SENDING,
-        (_T.SETTLING, _TE.NOTHING_LEFT): _T.OPEN,
+        (_T.HOLDING, _TE.HELD): _T.DRAINING,
+        (_T.DRAINING, _TE.PAUSE): _T.PAUSED,
+        (_T.DRAINING, _TE.SEND): _T.SENDING,
+        (_T.DRAINING, _TE.NOTHING_LEFT): _T.OPEN,
         (_T.SENDING, _TE.HANDED_OVER): _T.WAITING,
         (_T.WAITING, _TE.PAUSE): _T.PAUSED,
         (_T.WAITING, _TE.SEND): _T.SENDING,
@@ -189,11 +189,11 @@ TOPICS: Table[TopicState, TopicEvent] = Table(
         # Only dead letters were sent, without a hold. A record that fails needs one.
         (_T.WAITING, _TE.TROUBLE): _T.HOLDING,
         (_T.HOLDING, _TE.DIED): _T.STALLED,
-        (_T.SETTLING, _TE.DIED): _T.STALLED,
+        (_T.DRAINING, _TE.DIED): _T.STALLED,
         (_T.PAUSED, _TE.DIED): _T.STALLED,
         (_T.WAITING, _TE.DIED): _T.STALLED,
         (_T.OPEN, _TE.DIED): _T.STALLED,
-        (_T.STALLED, _TE.REPLACED): _T.SETTLING,
+        (_T.STALLED, _TE.REPLACED): _T.DRAINING,
         (_T.STALLED, _TE.NOTHING_LEFT): _T.OPEN,
     },
 )

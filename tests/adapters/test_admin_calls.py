@@ -131,7 +131,7 @@ def test_administrator_is_told_to_stop_the_members(
 def test_administrator_is_no_member(call, code):
     """Whatever is asked of a group in use: its members are stopped first."""
     theirs = kafka_errors.for_code(code)()
-    told = admin_calls.refusal(python_errors, theirs, admin_calls.REQUESTS[call])
+    told = admin_calls.admin_error(python_errors, theirs, admin_calls.REQUESTS[call])
     assert told.verdict.action == "CONFIGURE"
     assert "stop its members first" in str(told)
 

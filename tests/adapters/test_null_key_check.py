@@ -148,6 +148,6 @@ def test_a_policy_may_leave_null_keys_to_the_broker():
     """Nothing is looked up then, and no record is refused."""
     lookup = Lookup()
     one = NullKeyCheck(lookup, client_errors, load_policy({"null_key": "send"}))
-    assert one.refusal(None, "t", None, None) is None
+    assert one.error_of(None, "t", None, None) is None
     one.check("t", None, None, None)
     assert lookup.looked == []

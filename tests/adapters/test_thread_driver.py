@@ -19,7 +19,7 @@ from kafkaguard._delivery.report import SupersededError
 from kafkaguard.errors import ClientTimeoutError
 from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.producing import driver as driver_module
-from kafkaguard_adapters.producing.barrier import Limit
+from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from tests.delivery.world.words import PlainErrors, PlainPolicy
 
@@ -185,9 +185,9 @@ class Client:
         """Bytes of key and value."""
         return len(raw.key or b"") + len(raw.value or b"")
 
-    def ask_limit(self, _topic):
+    def ask_size_limit(self, _topic):
         """A topic with room for every dead letter."""
-        self._do("ask_limit")
+        self._do("ask_size_limit")
         return 10_000
 
     def give_up(self, batch):
@@ -352,7 +352,7 @@ class TestSendingAgain:
     def test_dead_letters_are_sent_where_the_size_limit_cannot_be_asked(self, build):
         """They do not wait for an answer that does not come."""
         client, driver = build(on_reject="dead_letter")
-        client.breaks["ask_limit"] = RuntimeError("closed behind the guard")
+        client.breaks["ask_size_limit"] = RuntimeError("closed behind the guard")
         batch = client.send("t", (b"a", b"1"))
         client.refuse(batch, BAD)
         assert outcomes(client, driver, batch) == ["dead_lettered"]
@@ -394,7 +394,7 @@ class TestDeath:
         client.refuse(batch, UnknownError(), blame="client", sent="never")
         assert outcomes(client, driver, batch) == [FAILED]
         with pytest.raises(e.KafkaGuardError, match="could not be replaced"):
-            driver.wait_for("t", Limit(LONG_S, "timeout"))
+            driver.wait_for("t", TimeLimit(LONG_S, "timeout"))
 
     def test_the_log_says_that_it_was_replaced_and_why(self, build, caplog):
         """When the successor is in use."""
@@ -440,7 +440,7 @@ class TestDeath:
 
         def send():
             try:
-                driver.wait_for("t", Limit(LONG_S, "max"))
+                driver.wait_for("t", TimeLimit(LONG_S, "max"))
             except e.KafkaGuardError as error:
                 raised.append(error)
 
@@ -481,7 +481,7 @@ class TestDeath:
         client.died(UnknownError("dead"), None)
         sent = []
         sends = threading.Thread(
-            target=lambda: sent.append(driver.wait_for("u", Limit(LONG_S, "limit")))
+            target=lambda: sent.append(driver.wait_for("u", TimeLimit(LONG_S, "limit")))
         )
         sends.start()
         until(lambda: driver._waiting_sends)
@@ -496,7 +496,7 @@ class TestDeath:
         client.hear_out = lambda _until: wait.wait(LONG_S)
         client.died(UnknownError("dead"), None)
         with pytest.raises(e.ClientTimeoutError, match=r"0\.01 s \(max\)") as caught:
-            driver.wait_for("t", Limit(0.01, "max"))
+            driver.wait_for("t", TimeLimit(0.01, "max"))
         verdict = caught.value.verdict
         assert (verdict.action, verdict.written) == (Action.WAIT, "no")
         wait.set()
@@ -508,7 +508,7 @@ class TestDeath:
         client.died(UnknownError("dead"), None)
         until(lambda: driver.machine.lost)
         del client.breaks["succeed"]
-        driver.wait_for("t", Limit(LONG_S, "max"))
+        driver.wait_for("t", TimeLimit(LONG_S, "max"))
         assert client.calls.count("succeed") == 2
 
     def test_a_send_that_finds_no_successor_fails_with_the_reason(self, build):
@@ -518,7 +518,7 @@ class TestDeath:
         client.died(UnknownError("dead"), None)
         until(lambda: driver.machine.lost)
         with pytest.raises(e.KafkaGuardError, match="wrong settings"):
-            driver.wait_for("t", Limit(LONG_S, "max"))
+            driver.wait_for("t", TimeLimit(LONG_S, "max"))
         assert client.calls.count("succeed") == 2
 
     def test_who_must_not_wait_does_not(self, build):
@@ -528,7 +528,7 @@ class TestDeath:
         client.hear_out = lambda _until: wait.wait(LONG_S)
         client.died(UnknownError("dead"), None)
         client.is_own = True
-        driver.wait_for("t", Limit(0.0, "max"))
+        driver.wait_for("t", TimeLimit(0.0, "max"))
         wait.set()
 
 

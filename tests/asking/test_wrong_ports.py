@@ -13,7 +13,7 @@ import trustme
 from kafkaguard import errors
 from kafkaguard._cluster.reports import make
 from kafkaguard.protocol._strangers import stranger, stranger_by_size
-from kafkaguard_adapters.wire import refusals
+from kafkaguard_adapters.wire import connection_texts
 from kafkaguard_adapters.wire.cluster import Cluster
 from kafkaguard_adapters.wire.connection import Connection
 from kafkaguard_adapters.wire.settings import Settings, Tls
@@ -157,7 +157,7 @@ def test_every_failure_of_tls_says_what_to_do():
     for reason in ("WRONG_VERSION_NUMBER", "TLSV1_ALERT_UNKNOWN_CA", "NEW_ONE", None):
         error = ssl.SSLError(1, "said so")
         error.reason = reason
-        said = refusals.tls_failed("host:1", error, None)
+        said = connection_texts.tls_failed("host:1", error, None)
         assert (reason or "said so") in said
         assert "host:1" in said
 

@@ -25,7 +25,7 @@ def flights(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def outcome(kafka_cluster, spark, flights):
+def result(kafka_cluster, spark, flights):
     """Both acts of the demo, played once for all tests of this module."""
     return run_demo(kafka_cluster, spark, flights, say=lambda text: None)
 
@@ -62,15 +62,15 @@ def when(row):
 
 @pytest.mark.timeout(620)
 def test_every_flight_is_in_one_topic_once_and_every_aircraft_ends_on_its_last(
-    outcome, kafka_cluster, flights
+    result, kafka_cluster, flights
 ):
     """334,264 delivered, 2,512 dead-lettered, 0 lost, 0 twice, 4,043 aircraft right."""
     servers = kafka_cluster.bootstrap_servers
     with flights.open(newline="") as file:
         rows = list(csv.DictReader(file))
     keyed = [row for row in rows if row["tailnum"] != "NA"]
-    delivered = read(servers, outcome.guarded.topic)
-    dead = read(servers, outcome.guarded.dead_letter_topic)
+    delivered = read(servers, result.guarded.topic)
+    dead = read(servers, result.guarded.dead_letter_topic)
 
     assert len(delivered) == 334_264
     assert Counter(map(identity, keyed)) == Counter(
@@ -93,10 +93,10 @@ def test_every_flight_is_in_one_topic_once_and_every_aircraft_ends_on_its_last(
     assert wanted == last
 
 
-def test_outcome_says_the_same_as_the_topics(outcome):
+def test_outcome_says_the_same_as_the_topics(result):
     """What the demo prints is what it promises, and the report agrees."""
-    guarded = outcome.guarded
-    assert outcome.as_promised
+    guarded = result.guarded
+    assert result.as_promised
     assert (
         guarded.delivered,
         guarded.dead_lettered,
@@ -109,9 +109,9 @@ def test_outcome_says_the_same_as_the_topics(outcome):
     assert (guarded.report.unaccounted, guarded.report.maybe_twice) == (0, 0)
 
 
-def test_todays_way_fails_and_leaves_records_behind(outcome):
+def test_todays_way_fails_and_leaves_records_behind(result):
     """Spark's own sink loses flights, and what it wrote it wrote more than once."""
-    unguarded = outcome.unguarded
+    unguarded = result.unguarded
     assert unguarded.error == "INVALID_RECORD"
     assert unguarded.landed > 0
     assert unguarded.repeated > 0
@@ -119,9 +119,9 @@ def test_todays_way_fails_and_leaves_records_behind(outcome):
     assert unguarded.wrong_last > 0
 
 
-def test_command_prints_a_table_or_json(outcome, monkeypatch):
+def test_command_prints_a_table_or_json(result, monkeypatch):
     """People get a table, programs get JSON, and both get exit code 0."""
-    monkeypatch.setattr(demo, "_play", lambda say: outcome)
+    monkeypatch.setattr(demo, "_play", lambda say: result)
     table = CliRunner().invoke(cli, ["demo"])
     assert table.exit_code == 0
     assert "334,264" in table.output

@@ -15,7 +15,14 @@ from confluent_kafka import Consumer, DeserializingConsumer, TopicPartition
 from kafkaguard import Action, errors, guard
 from kafkaguard._consuming import events as ev
 from kafkaguard.testing import FaultProxy
-from tests.contracts.consumer import ConsumerContract, Reader, fill, refusals
+from tests.contracts.consumer import (
+    PARTITIONS,
+    ConsumerContract,
+    Reader,
+    fill,
+    refusals,
+    three,
+)
 
 
 class ConfluentReader(Reader):
@@ -154,6 +161,43 @@ class TestConfluentConsumer(ConsumerContract):
             assert 0.3 <= first < second < third
             fault.remove()
             reader.read_until(lambda: len(reader.read) == 3)
+
+    @PARTITIONS
+    @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+    def test_a_look_up_of_the_commit_that_stays_refused_has_growing_gaps(
+        self, kafka_cluster, kafka_topic, kafka_faults, strategy
+    ):
+        """Pauses of the user stay; reading begins at the committed offset."""
+        fill(kafka_cluster, kafka_topic, 3)
+        servers, group = kafka_faults.bootstrap_servers, kafka_topic
+        with self.open(servers, group=group, assign=three(kafka_topic)) as reader:
+            reader.commit({(kafka_topic, 1): 2}, 20)
+        kafka_faults.journal.clear()
+        fault = kafka_faults.on("OffsetFetch", client_id="rdkafka").fail(16)
+        backoff = {"base": 0.3, "jitter": "none"}
+        more = {"partition.assignment.strategy": strategy}
+        with self.open(
+            servers, group=group, policy={"backoff": backoff}, **more
+        ) as reader:
+            reader.subscribe(kafka_topic)
+            reader.read_until(lambda: reader.told(ev.PartitionWaitsEvent), 30)
+            reader.pause(kafka_topic, 0)
+            reader.read_until(lambda: len(look_ups(kafka_faults)) >= 4)
+            times = [each.at for each in look_ups(kafka_faults)]
+            first, second, third = (after - at for at, after in pairwise(times[:4]))
+            assert 0.3 <= first < second < third
+            fault.remove()
+            reader.read_until(lambda: len(reader.read) == 4, 30)
+            self.read_for(reader, 1.0)
+            assert reader.values(0) == []
+            assert (reader.values(1), len(reader.values(2))) == ([b"2"], 3)
+            reader.resume(kafka_topic, 0)
+            reader.read_until(lambda: len(reader.values(0)) == 3)
+
+
+def look_ups(proxy):
+    """List the look-ups of committed offsets that were refused."""
+    return [each for each in proxy.requests("OffsetFetch") if each.errors]
 
 
 def test_a_denied_topic_is_raised_though_the_group_has_no_coordinator(kafka_users):

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, KafkaException
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaException,
+)
 from confluent_kafka import TopicPartition as Place
 
 from kafkaguard._cluster.reports import TopicPartition
@@ -98,3 +103,69 @@ def test_a_position_that_the_user_sets_is_the_one_that_counts():
     shell.free(P)
     assert client.told == [15, "resume"]
     assert shell.was_reset(P, 44) == 40
+
+
+class Assigned(Consumer):
+    """A client with an assignment, in which one partition has a position."""
+
+    is_cooperative = False
+
+    def assignment(self):
+        """Return what is assigned, with the offsets that the user has given."""
+        offsets = [OFFSET_STORED, OFFSET_STORED, OFFSET_BEGINNING, 7, OFFSET_STORED]
+        return [Place("t", n, at) for n, at in enumerate(offsets)]
+
+    def position(self, places):
+        """Return positions: only the first partition has returned records."""
+        at = [15] + [OFFSET_INVALID] * (len(places) - 1)
+        return [Place(p.topic, p.partition, a) for p, a in zip(places, at, strict=True)]
+
+    def get_watermark_offsets(self, place, cached):
+        """Return nothing known."""
+        return OFFSET_INVALID, OFFSET_INVALID
+
+    def assign(self, places):
+        """Assign the whole, unless the group rebalances cooperatively."""
+        if self.is_cooperative:
+            raise KafkaException("must be made using incremental_assign")
+        self.told.append(("assign", offsets(places)))
+
+    def incremental_unassign(self, places):
+        """Remove."""
+        self.told.append(("remove", offsets(places)))
+
+    def incremental_assign(self, places):
+        """Add."""
+        self.told.append(("add", offsets(places)))
+
+
+def offsets(places):
+    """Map partitions to offsets."""
+    return {each.partition: each.offset for each in places}
+
+
+def test_a_restart_moves_no_partition_that_has_begun():
+    """Only those at a committed offset are looked up; a seek counts as a start."""
+    client = Assigned()
+    shell = Reading(client)
+    shell.begins([Place("t", 1, 40)])
+    assert {4} == {p.partition for p, r in shell.readers().items() if r.needs_commit}
+    shell.restart(frozenset(shell.readers()))
+    begins = {0: 15, 1: 40, 2: OFFSET_BEGINNING, 3: 7, 4: OFFSET_STORED}
+    assert [("assign", begins)] == client.told
+
+
+def test_a_restart_within_a_cooperative_group_assigns_only_what_it_must():
+    """The group does not let its members replace a whole assignment."""
+    client = Assigned()
+    client.is_cooperative = True
+    Reading(client).restart({TopicPartition("t", 0), TopicPartition("t", 4)})
+    only = {4: OFFSET_STORED}
+    assert [("remove", only), ("add", only)] == client.told
+
+
+def test_a_restart_of_partitions_that_have_begun_does_nothing():
+    """The user has assigned or sought meanwhile."""
+    client = Assigned()
+    Reading(client).restart({TopicPartition("t", 0), TopicPartition("t", 3)})
+    assert client.told == []

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kafkaguard_adapters.confluent.callbacks import Callbacks
 from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
-from kafkaguard_adapters.confluent.windows import Known, Ticket, Window
+from kafkaguard_adapters.confluent.windows import ClientFacts, Ticket, Window
 
-KNOWN = Known(is_dying=False, kept_connections=True)
+KNOWN = ClientFacts(is_dying=False, kept_connections=True)
 INVALID_RECORD = KafkaError(87)
 
 
@@ -181,10 +181,10 @@ def test_keys_are_told_as_far_as_any_record_of_them_has_failed():
         (KafkaError._UNKNOWN_PARTITION, 9, KNOWN, "record", "never"),
         (KafkaError._PURGE_QUEUE, 0, KNOWN, "record", "never"),
         (KafkaError._PURGE_INFLIGHT, 0, KNOWN, "record", "maybe"),
-        (KafkaError._PURGE_QUEUE, 0, Known(True, True), "client", "never"),
-        (KafkaError._PURGE_QUEUE, 0, Known(True, False), "client", "maybe"),
-        (KafkaError._PURGE_QUEUE, 0, Known(True, None), "client", "maybe"),
-        (KafkaError._PURGE_INFLIGHT, 0, Known(True, True), "client", "maybe"),
+        (KafkaError._PURGE_QUEUE, 0, ClientFacts(True, True), "client", "never"),
+        (KafkaError._PURGE_QUEUE, 0, ClientFacts(True, False), "client", "maybe"),
+        (KafkaError._PURGE_QUEUE, 0, ClientFacts(True, None), "client", "maybe"),
+        (KafkaError._PURGE_INFLIGHT, 0, ClientFacts(True, True), "client", "maybe"),
     ],
 )
 def test_what_a_code_says_of_the_record(code, partition, known, blame, sent):
@@ -217,7 +217,7 @@ def test_a_refused_record_may_be_written_where_a_connection_was_lost(kept, laten
     window, _ = make()
     take(window)
     window.report(INVALID_RECORD, message(latency=latency))
-    known = Known(is_dying=False, kept_connections=kept, retry_s=0.075)
+    known = ClientFacts(is_dying=False, kept_connections=kept, retry_s=0.075)
     (refusal,) = window.refusals(known)
     assert refusal.was_unanswered is (kept is False and latency == 0.1)
 

@@ -366,6 +366,82 @@ def test_a_topic_that_may_not_be_seen_is_raised_each_time_and_told_once():
     assert len(told(one.denied({"t"}))) == 1
 
 
+NEEDS_COMMIT = Reader(None, needs_commit=True)
+
+
+def coordinator_error(code=16):
+    """Make the error of a look-up of committed offsets."""
+    return make(code, api="OffsetFetch")
+
+
+class TestStartless:
+    """librdkafka asks once where to begin; if that fails, it never asks again."""
+
+    def test_it_is_told_to_look_up_again_after_each_wait(self):
+        """The gaps grow; partitions that have begun are left alone."""
+        one, now, gaps = machine(shows_answers=False), 0.0, []
+        readers = {P[0]: NEEDS_COMMIT, P[1]: NEEDS_COMMIT, P[2]: Reader(4)}
+        events = []
+        for _ in range(4):
+            events += told(one.startless(readers, coordinator_error(), now))
+            assert one.tick(now) == []
+            gaps.append(one.next_due - now)
+            now = one.next_due
+            assert one.begun(readers, now) == []
+            assert [c.Restart(frozenset(P[:2]))] == one.tick(now)
+        assert pytest.approx(gaps) == [FLOOR_S, FLOOR_S, 0.2, 0.4]
+        assert [
+            (each.partition, each.error.api, each.error.code) for each in events
+        ] == [(0, "OffsetFetch", 16), (1, "OffsetFetch", 16)]
+        assert set(P[:2]) == set(one.waiting())
+        begun = {P[0]: Reader(7), P[1]: Reader(None, 9, needs_commit=True)}
+        resumes = told(one.begun(begun, now))
+        assert [(each.partition, each.position, each.tries) for each in resumes] == [
+            (0, 7, 4),
+            (1, None, 4),
+        ]
+        assert (math.inf, {}) == (one.next_due, one.waiting())
+
+    def test_an_error_that_does_not_pass_is_raised_once_for_the_client(self):
+        """It is looked up again nevertheless: a human may correct the cause."""
+        one, error = machine(shows_answers=False), coordinator_error(30)
+        commands = one.startless(dict.fromkeys(P, NEEDS_COMMIT), error, 0.0)
+        assert [error] == raised(commands)
+        assert [ev.ReadFailedEvent] == [type(each) for each in told(commands)]
+        assert [c.Restart(frozenset(P))] == one.tick(one.next_due)
+        assert told(one.begun(dict.fromkeys(P, Reader(1)), 9.0)) == []
+
+    def test_a_late_probe_does_not_end_the_wait(self):
+        """The client would never look up where to begin."""
+        one, readers = machine(shows_answers=False), {P[0]: NEEDS_COMMIT}
+        one.stand(readers, 0.0)
+        assert [c.Probe(P[0], None)] == one.stand(readers, PATIENCE_S)
+        one.startless(readers, coordinator_error(), PATIENCE_S)
+        assert one.probed(P[0], None, PATIENCE_S) == []
+        assert one.probed(P[0], Refusal(6), PATIENCE_S) == []
+        assert [c.Restart(frozenset(P[:1]))] == one.tick(one.next_due)
+        assert one.probed(P[0], None, 2.0) == []
+
+    def test_after_a_restart_a_partition_without_progress_is_probed(self):
+        """Its leader may be away as well; then it waits as any other partition."""
+        one, readers = machine(shows_answers=False), {P[0]: NEEDS_COMMIT}
+        one.startless(readers, coordinator_error(), 0.0)
+        one.tick(1.0)
+        one.stand(readers, 1.0)
+        assert [c.Probe(P[0], None)] == one.stand(readers, 1.0 + PATIENCE_S)
+        assert [c.Hold(P[0])] == one.probed(P[0], Refusal(6), 3.0)
+        assert one.begun(readers, 3.1) == []
+        assert [c.Probe(P[0], None)] == one.tick(one.next_due)
+
+    def test_a_held_partition_is_freed_before_it_is_looked_up(self):
+        """While it is paused, nothing would show that it has begun."""
+        one, readers = machine(shows_answers=False), {P[0]: NEEDS_COMMIT}
+        one.refused(P[0], Refusal(6), 0.0)
+        one.startless(readers, coordinator_error(), 0.1)
+        due = one.tick(one.next_due)
+        assert [c.Free(P[0]), c.Restart(frozenset(P[:1]))] == due
+
+
 class World(RuleBasedStateMachine):
     """A client and a cluster in which partitions break, heal and move.
 
@@ -531,12 +607,53 @@ class SilentWorld(World):
     def __init__(self):
         super().__init__()
         self.position = dict.fromkeys(P, 5)
+        self.startless, self.has_coordinator = set(), True
+
+    def carry_out(self, commands):
+        """Restart partitions too; a look-up may fail again at once."""
+        commands = list(commands)
+        super().carry_out(commands)
+        for each in commands:
+            if isinstance(each, c.Restart):
+                self.look_up(each.places)
+
+    def look_up(self, places):
+        """The client looks up committed offsets, once."""
+        if self.has_coordinator:
+            self.startless -= places
+            return
+        self.startless |= places
+        error = make(16, api="OffsetFetch")
+        self.carry_out(self.machine.startless(self.readers(), error, self.now))
+
+    def readers(self):
+        """Say where each partition is read."""
+        return {
+            place: Reader(None, None, needs_commit=True)
+            if place in self.startless
+            else Reader(self.position[place], math.inf)
+            for place in self.assignment
+        }
+
+    @rule(places=st.sets(st.sampled_from(P)))
+    def rebalances(self, places):
+        """What is new begins at its committed offset."""
+        new = places - self.assignment
+        self.startless &= places
+        super().rebalances(places)
+        if new:
+            self.look_up(new)
+
+    @rule(has_coordinator=st.booleans())
+    def coordinator_moves(self, has_coordinator):
+        """Look-ups of committed offsets fail or succeed from now on."""
+        self.has_coordinator = has_coordinator
 
     @rule()
     def polls(self):
         """The client reads all that it may, and keeps to itself what it cannot."""
         self.read = []
-        for place in sorted(self.assignment):
+        for place in sorted(self.assignment - self.startless):
             if not self.may_read(place):
                 continue
             if self.broken.get(place) == 1 and place in self.resets:
@@ -549,8 +666,13 @@ class SilentWorld(World):
             elif code == 1:
                 refusal = Refusal(1, position=self.position[place])
                 self.carry_out(self.machine.refused(place, refusal, self.now))
-        readers = {p: Reader(self.position[p], math.inf) for p in self.assignment}
-        self.carry_out(self.machine.stand(readers, self.now))
+        self.carry_out(self.machine.begun(self.readers(), self.now))
+        self.carry_out(self.machine.stand(self.readers(), self.now))
+
+    def teardown(self):
+        """The coordinator is found as well."""
+        self.coordinator_moves(has_coordinator=True)
+        super().teardown()
 
     @rule(place=st.sampled_from(P))
     def user_seeks(self, place):

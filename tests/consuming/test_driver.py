@@ -25,6 +25,7 @@ class Shell:
 
     def __init__(self):
         self.held, self.resettable, self.failures = set(), set(), []
+        self.restarted = set()
         self.assigned = {A, B}
         self.at = {}
 
@@ -43,6 +44,10 @@ class Shell:
     def let_reset(self, place):
         """Let the client reset."""
         self.resettable.add(place)
+
+    def restart(self, places):
+        """Look up again where to begin."""
+        self.restarted |= places
 
     def fail(self, place, error):
         """Raise an error from the next poll."""
@@ -207,6 +212,25 @@ def test_where_the_cluster_cannot_be_asked_that_is_said_once(cluster, caplog):
             world.later(1.0)
     assert caplog.text.count("cannot check partitions without progress") == 1
     assert set() == world.shell.held
+
+
+def test_a_client_without_a_start_looks_it_up_again(cluster):
+    """Also where the cluster cannot be asked, because no settings are known."""
+    world = World()
+    world.driver.blind()
+    world.shell.at = {A: Reader(None, needs_commit=True), B: Reader(4)}
+    world.driver.startless(make(16, api="OffsetFetch"))
+    assert list(world.view.read_errors) == [A]
+    world.later(0.0)
+    assert set() == world.shell.restarted
+    world.later(1.0)
+    assert {A} == world.shell.restarted
+    world.shell.at = {A: Reader(2), B: Reader(4)}
+    world.driver.look()
+    world.later(0.0)
+    assert world.view.read_errors == {}
+    kinds = [ev.PartitionWaitsEvent, ev.PartitionResumesEvent]
+    assert kinds == [type(each) for each in world.events]
 
 
 def test_a_hook_that_raises_changes_nothing(caplog):

@@ -393,6 +393,34 @@ class ConsumerContract:
             reader.resume(topic, 0)
             reader.read_until(lambda: len(reader.values(0)) == 5)
 
+    # --- where reading begins ---------------------------------------------------------
+
+    @PARTITIONS
+    @pytest.mark.parametrize("code", [14, 15, 16])
+    @pytest.mark.parametrize("is_member", [False, True], ids=["assign", "subscribe"])
+    def test_a_refused_look_up_of_the_commit_is_repeated(
+        self, kafka_cluster, kafka_topic, kafka_faults, code, is_member
+    ):
+        """A coordinator that is not ready: all records are read within seconds."""
+        fill(kafka_cluster, kafka_topic, 3)
+        kafka_faults.on("OffsetFetch").fail(code, times=1)
+        servers = kafka_faults.bootstrap_servers
+        with self.open(servers, group=kafka_topic) as reader:
+            if is_member:
+                reader.subscribe(kafka_topic)
+            else:
+                reader.assign(three(kafka_topic))
+            reader.read_until(lambda: len(reader.read) == 9, 30)
+            for number in range(3):
+                assert reader.values(number) == [b"0", b"1", b"2"]
+            first, *_ = kafka_faults.requests("OffsetFetch")
+            assert [code] == [each.code for each in first.errors]
+            self.read_for(reader, 1.0)  # so that all events are told
+            waits = reader.told(ev.PartitionWaitsEvent)
+            assert {code} >= {each.error.code for each in waits}
+            assert len(waits) == len(reader.told(ev.PartitionResumesEvent))
+            assert reader.told(ev.ReadFailedEvent) == []
+
     # --- what is raised ---------------------------------------------------------------
 
     def test_a_denied_topic_is_raised_with_its_place(self, kafka_users):

@@ -159,7 +159,7 @@ class TestAgainAndAgain:
                 raw,
                 error,
                 topic="dlq",
-                limit=1000,
+                size_limit=1000,
                 errors=PlainErrors(),
                 dialect=dialect,
             )
@@ -207,8 +207,8 @@ class TestAgainAndAgain:
         """Also where the cut value is cut again."""
         error = errors.InvalidRecordError(code=87, topic="t")
         known = {"topic": "dlq", "errors": PlainErrors()}
-        once = letter(Raw(b"k", b"v" * 5000), error, limit=1500, **known)
-        again = letter(once, error, limit=600, **known)
+        once = letter(Raw(b"k", b"v" * 5000), error, size_limit=1500, **known)
+        again = letter(once, error, size_limit=600, **known)
         assert len(again.value) < len(once.value) < 5000
         assert [h for h in again.headers if h[0] == VALUE_BYTES] == [
             (VALUE_BYTES, b"5000")
@@ -224,7 +224,7 @@ class TestAgainAndAgain:
                 Raw(b"k" * 900, b"v"),
                 error,
                 topic="dlq",
-                limit=500,
+                size_limit=500,
                 errors=PlainErrors(),
             )
         assert caught.value.verdict is NO_ROOM

@@ -62,7 +62,7 @@ class TestNewest:
     def test_a_record_that_was_sent_again_counts_where_it_belongs(self):
         """It came first, whatever batch it went with in the end."""
         late = Keyed(HERE, 2, [b"a", b"b"])
-        late.orders[0] = ((0, 1), 5)
+        late.ranks[0] = ((0, 1), 5)
         lines = lines_of(Keyed(HERE, 1, [b"x"]), late, Keyed(HERE, 3, [b"a"]))
         assert lines.newest(HERE, {b"a"})[0] == {b"a": ((0, 3), 0)}
         lines = lines_of(Keyed(HERE, 1, [b"a"] * 9), late)
@@ -106,11 +106,11 @@ class TestNewest:
 
 @dataclass(eq=False)
 class Failed:
-    """A record that failed, as far as its order is concerned."""
+    """A record that failed, as far as its rank is concerned."""
 
     batch: Keyed | None
     key: bytes | None
-    order: tuple
+    rank: tuple
     due: float = 99.0
     raw: bytes = b"raw"
     is_letter: bool = False

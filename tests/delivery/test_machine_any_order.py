@@ -45,7 +45,15 @@ SHARED = {
         breaker=CircuitBreaker(2, 10.0, 1), pauses=False
     ),
 }
-REPLIED = (c.HoldSends, c.Send, c.HearOut, c.Stop, c.AskAnswers, c.Replace, c.AskLimit)
+REPLIED = (
+    c.HoldSends,
+    c.Send,
+    c.HearOut,
+    c.Stop,
+    c.AskAnswers,
+    c.Replace,
+    c.AskSizeLimit,
+)
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -219,8 +227,8 @@ class AnyOrder(RuleBasedStateMachine):
                         OSError("x"), now, may_pass=may_pass, awaited=False
                     )
                 )
-            case c.AskLimit(topic):
-                self.tell(machine.limit(topic, 1000 if is_well else None, now))
+            case c.AskSizeLimit(topic):
+                self.tell(machine.size_limit(topic, 1000 if is_well else None, now))
 
     def hand_over(self, topic, records, data, *, is_well):
         """Records are handed over; their batch may end before the driver says so."""

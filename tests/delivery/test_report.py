@@ -17,7 +17,7 @@ from kafkaguard import (
     classify,
 )
 from kafkaguard._delivery.books import RATIO_FROM, Books
-from kafkaguard._delivery.records import Outcome
+from kafkaguard._delivery.records import RecordOutcome
 from kafkaguard._delivery.report import MAX_ERRORS, worst
 from kafkaguard.errors import InvalidRecordKeyError, MessageTooLargeError, for_code
 from tests.delivery.world.words import Limit
@@ -25,7 +25,9 @@ from tests.delivery.world.words import Limit
 
 def failed(error):
     """Make the outcome of a record that failed."""
-    return Outcome("failed" if error.verdict.written == "no" else "in_doubt", error)
+    return RecordOutcome(
+        "failed" if error.verdict.written == "no" else "in_doubt", error
+    )
 
 
 def too_large():
@@ -45,7 +47,7 @@ class TestBooks:
         """The next report begins anew."""
         books = Books()
         books.delivered(3)
-        books.settled(Outcome("delivered"))
+        books.settled(RecordOutcome("delivered"))
         books.settled(failed(too_large()))
         books.settled(failed(in_doubt()))
         books.superseded()
@@ -88,7 +90,7 @@ class TestBooks:
         """And neither fails nor is looked at by anybody."""
         books = Books()
         for ending in ("dead_lettered", "dropped", "dropped"):
-            books.settled(Outcome(ending, too_large(), seen=True))
+            books.settled(RecordOutcome(ending, too_large(), seen=True))
         assert DeliveryReport(dead_lettered=1, dropped=2) == books.report(0)
         assert DeliveryReport() == books.report(0)
 

@@ -12,12 +12,12 @@ from kafkaguard._delivery.table import RecordState
 def record(*, is_letter, resent=0):
     """Make a record that waits."""
     return SimpleNamespace(
-        state=RecordState.HELD,
+        state=RecordState.QUEUED,
         is_letter=is_letter,
         resent=resent,
         attempts=None,
         key=b"k",
-        order=(0,),
+        rank=(0,),
         is_suspect=False,
     )
 
@@ -37,7 +37,7 @@ def test_only_letters_is_what_a_walk_would_say(steps, random):
     topic, added = Topic("t"), []
     for step in steps:
         if step == "end":
-            waiting = [r for r in added if r.state is RecordState.HELD]
+            waiting = [r for r in added if r.state is RecordState.QUEUED]
             if waiting:
                 random.choice(waiting).state = RecordState.SETTLED
         elif step == "take":
@@ -46,7 +46,7 @@ def test_only_letters_is_what_a_walk_would_say(steps, random):
         else:
             topic.add(step)
             added.append(step)
-        walked = all(r.is_letter and not r.resent for r in topic.held())
+        walked = all(r.is_letter and not r.resent for r in topic.queued())
         assert walked == topic.has_only_letters()
 
 
@@ -61,7 +61,7 @@ def test_ten_thousand_letters_are_looked_at_once_each():
         def state(self):
             nonlocal looks
             looks += 1
-            return RecordState.HELD
+            return RecordState.QUEUED
 
     topic = Topic("t")
     for _ in range(10_000):

@@ -17,8 +17,8 @@ from kafka.errors import KafkaError, for_code
 from kafkaguard import Action, CallbackError, DeliveryFailed, errors, guard
 from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.facts import Place, Refusal, Traits
-from kafkaguard._delivery.judging import NOT_SENT, Judge, Known
-from kafkaguard._delivery.records import Outcome
+from kafkaguard._delivery.judging import NOT_SENT, Judge, RefusalFacts
+from kafkaguard._delivery.records import RecordOutcome
 from kafkaguard._delivery.report import MAX_ERRORS
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.policies import StackingWarning
@@ -123,7 +123,7 @@ def test_more_failures_than_are_kept_are_told_as_such():
     books = Books()
     for _ in range(MAX_ERRORS + 5):
         error = errors.ClientTimeoutError(topic="t", verdict=NOT_SENT)
-        books.settled(Outcome("failed", error))
+        books.settled(RecordOutcome("failed", error))
     text = DeliveryFailed.describe(books.report(0))
     assert "1000 x CLIENT_TIMEOUT on topic t: RETRY" in text
     assert "of the first 1000 that were not checked" in text
@@ -246,7 +246,7 @@ def test_a_batch_that_was_too_large_says_nothing_about_its_records(code, count):
     )
     for transactional in (False, True):
         traits = Traits("kafka-python", 1.0, "t", transactional=transactional)
-        known = Known(Place("t", 0), count)
+        known = RefusalFacts(Place("t", 0), count)
         error = Judge(traits, client_errors).judge(refusal, known).error
         assert error.verdict.written == "no"
         assert (error.verdict.action == "REJECT") == (count == 1 and not transactional)

@@ -56,7 +56,7 @@ def compacted(kafka_cluster):
     return topic
 
 
-def refusal(future, seconds=30):
+def error_of(future, seconds=30):
     """Wait for a future that fails."""
     with pytest.raises(KafkaError) as caught:
         future.get(seconds)
@@ -94,7 +94,7 @@ class TestDeadLetter:
             return inner
 
         client.send = late
-        error = refusal(producer.send(topic, b"keyless"))
+        error = error_of(producer.send(topic, b"keyless"))
         assert isinstance(error, errors.InvalidRecordKeyError)
         assert DeliveryReport(dead_lettered=1) == producer.flush()
         assert read(kafka_cluster, f"{topic}.dlq") == [(None, b"keyless")]
@@ -153,8 +153,8 @@ class TestDeadLetter:
         kafka_faults.wait_for("Produce", count=1, topic=topic)
         new = producer.send(topic, b"new", b"k")
         flush.join(60)
-        assert isinstance(refusal(old), SupersededError)
-        assert isinstance(refusal(keyless), errors.InvalidRecordKeyError)
+        assert isinstance(error_of(old), SupersededError)
+        assert isinstance(error_of(keyless), errors.InvalidRecordKeyError)
         assert new.get(0).offset == 0
         assert {value for _, value in read(kafka_cluster, dead)} == {b"old", b"-"}
 
@@ -180,7 +180,7 @@ class TestUndeliverable:
         producer = make(DEAD_LETTER, **settings)
         first, second = producer.send(topic, b"1"), producer.send(topic, b"2")
         for future in (first, second):
-            error = refusal(future)
+            error = error_of(future)
             assert isinstance(error, errors.InvalidRecordKeyError)
             assert f"its dead letter for topic {topic}.dlq was not" in str(error)
             assert f"the brokers do not know topic {topic}.dlq" in str(error)

@@ -16,7 +16,7 @@ from kafkaguard.policies import Backoff, CallContext, DeadLetter, RetryPolicy
 from kafkaguard_policies.model.base import Part
 
 
-def refusal(**settings):
+def error_text(**settings):
     """What a policy with these settings is told."""
     with pytest.raises(ValidationError) as caught:
         RetryPolicy(**settings)
@@ -46,7 +46,7 @@ def test_a_policy_is_frozen():
 )
 def test_an_unknown_key_is_refused_with_the_nearest_name(settings, wrong, right):
     """At every depth: no such setting, did you mean."""
-    text = refusal(**settings)
+    text = error_text(**settings)
     assert wrong in text
     assert f"did you mean '{right}'?" in text
 
@@ -67,7 +67,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(settings, wrong, right)
 )
 def test_a_key_that_stands_in_the_wrong_part_is_told_where_it_belongs(settings, said):
     """That is nearer to what was meant than another name."""
-    assert said in refusal(**settings)
+    assert said in error_text(**settings)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_key_that_stands_in_the_wrong_part_is_told_where_it_belongs(settings, 
 )
 def test_every_value_is_bounded(settings):
     """Out of range: the message says what is in range."""
-    assert " from " in refusal(**settings)
+    assert " from " in error_text(**settings)
 
 
 @pytest.mark.parametrize("name", ["max_attempts", "deadline", "max_waits"])
@@ -174,7 +174,7 @@ def test_durations_are_seconds_or_timedeltas():
 )
 def test_settings_that_make_no_sense_are_refused(settings, said):
     """The message says what does not fit and what would."""
-    assert said in refusal(**settings)
+    assert said in error_text(**settings)
 
 
 def test_decorrelated_needs_no_word_about_jitter():

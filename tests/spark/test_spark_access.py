@@ -42,7 +42,7 @@ def send(given, key=None):
     columns = {"key": pa.array([key], pa.string()), "value": pa.array(["v"])}
     with Delivery(settings, look_up(settings)) as delivery:
         delivery.send(pa.record_batch(columns))
-        delivery.settle()
+        delivery.end_window()
     return delivery.counts
 
 
@@ -133,7 +133,7 @@ def test_right_that_comes_later_is_waited_for_where_the_policy_says_so(secured):
         settings = from_options(given | {"policy": json.dumps(policy)})
         with Delivery(settings, topics) as delivery:
             delivery.send(pa.record_batch(columns))
-            delivery.settle()
+            delivery.end_window()
         return delivery.counts
 
     with pytest.raises(e.TopicAuthorizationFailedError) as caught:
@@ -155,12 +155,12 @@ def test_client_that_may_not_write_at_all_fails_with_what_the_brokers_said(secur
     columns = {"key": pa.array(["k"]), "value": pa.array(["v"])}
     delivery = Delivery(from_options(given), topics)
 
-    def send_and_settle():
+    def send_all():
         delivery.send(pa.record_batch(columns))  # says it where it is known by then
-        delivery.settle()
+        delivery.end_window()
 
     # Brokers refuse the producer's id (31) or the topic (29), whichever comes first.
     denied = (e.ClusterAuthorizationFailedError, e.TopicAuthorizationFailedError)
     with pytest.raises(denied) as caught:
-        send_and_settle()
+        send_all()
     assert caught.value.verdict.action is Action.CONFIGURE

@@ -17,12 +17,12 @@ from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor.arrow import Columns
 from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
-from kafkaguard_adapters.spark.executor.limits import exceeded
 from kafkaguard_adapters.spark.executor.row_check import RowCheck
-from kafkaguard_adapters.spark.executor.window import raw_of
+from kafkaguard_adapters.spark.executor.sent_records import raw_of
+from kafkaguard_adapters.spark.executor.size_limits import exceeded
 from kafkaguard_adapters.spark.marker import TaskFailedError, as_text
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
 
 IMPOSSIBLE = ["", ".", "..", "a b", "plain\0", "ü", "x" * 250, "a/b", "line\n"]
@@ -144,10 +144,12 @@ def test_header_name_with_a_nul_is_refused_and_shown_in_the_dead_letter():
         2: Reason.NUL_IN_HEADER,
         3: Reason.NAMELESS_HEADER,
     }
-    error = refusal(Reason.NUL_IN_HEADER, "t")
+    error = record_error(Reason.NUL_IN_HEADER, "t")
     assert error_from(RuntimeError(as_text(error))).verdict is error.verdict
     record = raw_of(columns.record(2))
-    letter = dead_letters.letter(record, error, topic="d", limit=9999, errors=errors)
+    letter = dead_letters.letter(
+        record, error, topic="d", size_limit=9999, errors=errors
+    )
     assert letter.headers[:2] == [("a", b"1"), ("b\N{SYMBOL FOR NULL}c", b"2")]
 
 
@@ -161,10 +163,12 @@ def test_header_name_with_a_nul_fails_the_check_of_a_row():
 
 def test_long_name_is_shown_in_part():
     """The wrong column may hold whole documents; its dead letter must fit all the same."""
-    error = refusal(Reason.UNKNOWN_TOPIC, "x" * 10**6)
+    error = record_error(Reason.UNKNOWN_TOPIC, "x" * 10**6)
     assert len(str(error)) < 1000
     record = Raw(b"k", b"v")
-    letter = dead_letters.letter(record, error, topic="dead", limit=1000, errors=errors)
+    letter = dead_letters.letter(
+        record, error, topic="dead", size_limit=1000, errors=errors
+    )
     assert dict(letter.headers)["kafkaguard.topic"] == b"x" * 249 + b"..."
 
 
@@ -178,7 +182,7 @@ def test_record_for_the_dead_letter_topic_is_refused():
         1: Reason.DEAD_LETTER_TOPIC,
         2: Reason.NULL_TOPIC,
     }
-    error = refusal(Reason.DEAD_LETTER_TOPIC, "dead")
+    error = record_error(Reason.DEAD_LETTER_TOPIC, "dead")
     assert error_from(RuntimeError(as_text(error))).verdict is error.verdict
     assert error.verdict.action is Action.REJECT
 

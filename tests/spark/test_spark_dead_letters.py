@@ -12,15 +12,15 @@ from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import MessageTooLargeError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import Record
-from kafkaguard_adapters.spark.executor.window import raw_of
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.executor.sent_records import raw_of
+from kafkaguard_adapters.spark.verdicts import record_error
 
 
 def letter(record, limit):
     """Make the dead letter of a record that is too large."""
-    error = refusal(Reason.TOO_LARGE, record.topic)
+    error = record_error(Reason.TOO_LARGE, record.topic)
     return dead_letters.letter(
-        raw_of(record), error, topic="dead", limit=limit, errors=errors
+        raw_of(record), error, topic="dead", size_limit=limit, errors=errors
     )
 
 

@@ -18,10 +18,10 @@ from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.arrow import NOW, Columns, Record
 from kafkaguard_adapters.spark.executor.delivery import Delivery
-from kafkaguard_adapters.spark.executor.window import Window, raw_of
+from kafkaguard_adapters.spark.executor.sent_records import SentRecords, raw_of
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to, read, values, why
 
 COMPACTED = {"cleanup.policy": "compact"}
@@ -50,7 +50,7 @@ def deliver(settings, *batches, topics=None, window=100_000):
     with Delivery(settings, topics, window) as delivery:
         for each in batches:
             delivery.send(each)
-        delivery.settle()
+        delivery.end_window()
     counts = delivery.counts
     settled = counts.delivered + counts.dead_lettered.total() + counts.in_doubt.total()
     assert counts.read == settled
@@ -173,14 +173,14 @@ def test_of_records_alike_the_last_counts_as_failed():
         Record("t", b"a", b"2"),
         Record("t", b"a", b"1"),
     ]
-    window = Window("t", 1, records, [("error", records[0])])
+    window = SentRecords("t", 1, records, [("error", records[0])])
     assert [(r.index, r.cause) for r in window.refusals()] == [(2, "error")]
 
 
 def test_each_failure_is_one_record():
     """Of three alike two have failed: the last two."""
     records = [Record("t", None, b"1")] * 3
-    window = Window("t", 1, records, [("x", records[0]), ("y", records[0])])
+    window = SentRecords("t", 1, records, [("x", records[0]), ("y", records[0])])
     assert {1, 2} == {refusal.index for refusal in window.refusals()}
 
 
@@ -231,9 +231,9 @@ def test_dead_letter_is_kept_whole_up_to_the_last_byte_that_its_topic_takes(
     dead_topic = kafka_cluster.create_topic(config={"max.message.bytes": 5_000})
     settings = settings_for(kafka_cluster, topic, policy=letters_to(dead_topic))
     record = Record(topic, b"k", b"x" * 4_000, [("own", b"1")])
-    refused = refusal(Reason.TOO_LARGE, topic)
+    refused = record_error(Reason.TOO_LARGE, topic)
     letter = dead_letters.letter(
-        raw_of(record), refused, topic=dead_topic, limit=10**6, errors=errors
+        raw_of(record), refused, topic=dead_topic, size_limit=10**6, errors=errors
     )
     size = batch_size(letter.key, letter.value, letter.headers)
     value = "x" * (4_000 + 5_000 - size + beyond)

@@ -10,7 +10,7 @@ from kafkaguard._verdicts.verdict import Action
 from kafkaguard.cli.lookup import find_error
 from kafkaguard.spark import error_from
 from kafkaguard_adapters.spark.marker import as_text, task_failed
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 
 JAVA = "org.apache.kafka.common.errors."
 
@@ -28,7 +28,7 @@ def test_error_survives_being_text_in_the_middle_of_a_traceback():
 
 def test_verdict_of_a_topic_that_is_missing_and_notes_survive():
     """What was looked for is not called retriable on the driver again."""
-    error = refusal(Reason.UNKNOWN_TOPIC, "t")
+    error = record_error(Reason.UNKNOWN_TOPIC, "t")
     error.add_note("0 records")
     again = error_from(RuntimeError(as_text(error)))
     assert again.verdict is error.verdict

@@ -18,11 +18,11 @@ from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.attempts import Attempts
-from kafkaguard_adapters.spark.executor.driver import TaskDriver
+from kafkaguard_adapters.spark.executor.driver import WindowDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
-from kafkaguard_adapters.spark.executor.window import overtaken
+from kafkaguard_adapters.spark.executor.sent_records import overtaken
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
 
 UNKNOWN_TOPIC = KafkaError._UNKNOWN_TOPIC
@@ -172,7 +172,7 @@ def driver_of(sender, policy, **more):
     names = {name for name in settings.topics if name}
     topics = {name: SinkTopic(name, 1, compacted=False) for name in names}
     known = KnownTopics(settings, topics)
-    driver = TaskDriver(settings, known, sender, known.producer_config())
+    driver = WindowDriver(settings, known, sender, known.producer_config())
     driver._attempts = Attempts(settings, lambda: 0.0, lambda _: None, lambda: 0.5)
     return driver
 
@@ -190,7 +190,7 @@ def test_records_that_were_not_written_are_sent_again_in_their_order():
     failed = [failure(UNKNOWN_TOPIC, *row) for row in rows]
     sender = Sender(failed[::-1], [failed[2]])
     driver = driver_of(sender, letters_to("d"))
-    driver.settle(3, [window(*rows)])
+    driver.end_window(3, [window(*rows)])
     assert sender.sent == [[b"1", b"2", b"3"], [b"3"]]
     assert (driver.counts.delivered, driver.counts.resent) == (3, 3)
 
@@ -201,7 +201,7 @@ def test_older_record_is_sent_after_a_newer_one_only_in_any_order(rescue):
     rows = [(b"a", b"1"), (b"a", b"2")]
     sender = Sender([failure(UNKNOWN_TOPIC, *rows[0])])
     driver = driver_of(sender, letters_to("d", rescue=rescue))
-    driver.settle(2, [window(*rows)])
+    driver.end_window(2, [window(*rows)])
     assert sender.sent == [[b"1"]]  # the record, or its dead letter
     letters = {} if rescue == "any_order" else {"SUPERSEDED": 1}
     assert driver.counts.dead_lettered == letters
@@ -214,9 +214,9 @@ def test_refused_records_are_dropped_where_the_policy_says_so():
     refused = [failure(e.InvalidTimestampError.code)]
     driver = driver_of(Sender(refused, refused), policy)
     driver.refused_at_once(
-        Record("t", None, b"v"), Reason.NULL_KEY, refusal(Reason.NULL_KEY, "t")
+        Record("t", None, b"v"), Reason.NULL_KEY, record_error(Reason.NULL_KEY, "t")
     )
-    driver.settle(1, [window((b"k", b"v"))])
+    driver.end_window(1, [window((b"k", b"v"))])
     assert driver.counts.dropped == {"NULL_KEY": 1, "INVALID_TIMESTAMP": 1}
 
 
@@ -225,9 +225,11 @@ def test_override_decides_reason_by_reason():
     override = {"when": {"error": "InvalidRecordKeyError"}, "on_reject": "drop"}
     driver = driver_of(Sender(), {"overrides": [override]})
     record = Record("t", None, b"v")
-    driver.refused_at_once(record, Reason.NULL_KEY, refusal(Reason.NULL_KEY, "t"))
+    driver.refused_at_once(record, Reason.NULL_KEY, record_error(Reason.NULL_KEY, "t"))
     with pytest.raises(e.MessageTooLargeError):
-        driver.refused_at_once(record, Reason.TOO_LARGE, refusal(Reason.TOO_LARGE, "t"))
+        driver.refused_at_once(
+            record, Reason.TOO_LARGE, record_error(Reason.TOO_LARGE, "t")
+        )
 
 
 def refuse(driver, count, between=0):
@@ -235,7 +237,9 @@ def refuse(driver, count, between=0):
     for _ in range(count):
         driver.on_their_way(between)
         record = Record("t", None, b"v")
-        driver.refused_at_once(record, Reason.NULL_KEY, refusal(Reason.NULL_KEY, "t"))
+        driver.refused_at_once(
+            record, Reason.NULL_KEY, record_error(Reason.NULL_KEY, "t")
+        )
 
 
 def test_limit_of_dead_letters_in_a_row():
@@ -262,7 +266,7 @@ def test_limit_of_the_share_of_dead_letters():
 def test_record_without_a_topic_has_no_dead_letter_named_after_it():
     """The placeholder needs a topic; the text says so."""
     driver = driver_of(Sender(), "spark-sink", topic=None)
-    error = refusal(Reason.NULL_TOPIC, None)
+    error = record_error(Reason.NULL_TOPIC, None)
     with pytest.raises(e.InvalidTopicError, match="and the record has none"):
         driver.refused_at_once(Record(None, b"k", b"v"), Reason.NULL_TOPIC, error)
 
@@ -318,7 +322,7 @@ def test_deadline_is_how_long_a_stream_waits():
 def test_settings_with_a_policy_that_was_used_pickle():
     """They go to the executors as text."""
     settings = settings_of({"overrides": [{"when": {"code": 10}, "on_reject": "drop"}]})
-    assert settings.on_reject(refusal(Reason.TOO_LARGE, "t")) == "drop"
+    assert settings.on_reject(record_error(Reason.TOO_LARGE, "t")) == "drop"
     again = pickle.loads(pickle.dumps(settings))
     assert again == settings
     assert again.policy == settings.policy

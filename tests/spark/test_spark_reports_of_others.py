@@ -35,7 +35,7 @@ def delivered(settings, topics, count):
     """Send so many records as one task does; return how many are delivered."""
     with Delivery(settings, topics) as delivery:
         delivery.send(rows_of(count))
-        delivery.settle()
+        delivery.end_window()
     return delivery.counts.delivered
 
 

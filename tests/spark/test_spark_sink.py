@@ -27,7 +27,7 @@ from kafkaguard_adapters.spark.driver.topics import Brokers
 from kafkaguard_adapters.spark.executor.task import CountingTask
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to, read, values, why
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -685,7 +685,7 @@ def test_guard_sink_obeys_the_policy(spark, compacted, dialect):
             "NULL_KEY",
             topic=compacted,
             partition=7,
-            error=refusal(Reason.NULL_KEY, compacted),
+            error=record_error(Reason.NULL_KEY, compacted),
             dialect=dialect,
         )
     )

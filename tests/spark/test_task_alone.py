@@ -14,9 +14,9 @@ from kafkaguard_adapters.spark.executor import delivery as delivery_module
 from kafkaguard_adapters.spark.executor import known_topics
 from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
 from kafkaguard_adapters.spark.executor.delivery import Delivery
-from kafkaguard_adapters.spark.executor.window import Window
+from kafkaguard_adapters.spark.executor.sent_records import SentRecords
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
 
 INVALID_RECORD, TOO_LARGE, DENIED, TIMED_OUT = 87, 10, 29, -192
@@ -142,7 +142,7 @@ class Task:
             self.counts = delivery.counts
             for rows in batches:
                 delivery.send(arrow(rows))
-            delivery.settle()
+            delivery.end_window()
         settled = self.counts.dead_lettered.total() + self.counts.in_doubt.total()
         assert self.counts.read == self.counts.delivered + settled
         return self.counts
@@ -251,7 +251,7 @@ def test_other_refusals_are_no_reason_to_look_again(task, code, key):
 def test_records_that_differ_in_their_headers_only_are_told_apart():
     """A delivery report that has them says which one has failed."""
     first, second = (Record("t", b"k", b"v", [("n", value)]) for value in (b"1", b"2"))
-    window = Window("t", 1, [first, second], [("error", first)])
+    window = SentRecords("t", 1, [first, second], [("error", first)])
     assert [refusal.index for refusal in window.refusals()] == [0]
 
 
@@ -324,7 +324,7 @@ def test_a_record_that_is_sent_again_keeps_partition_headers_and_time(task):
     }
     with Delivery(one._settings, one._believed) as delivery:
         delivery.send(arrow(rows, **more))
-        delivery.settle()
+        delivery.end_window()
     first, second = (r for r in one.sender.log if r.topic == "latest")
     assert first == Record("latest", b"k", b"1", [("h", b"1")], 2, 1_500)
     assert second == Record("latest", b"l", b"2", None, ANY_PARTITION, NOW)
@@ -333,10 +333,10 @@ def test_a_record_that_is_sent_again_keeps_partition_headers_and_time(task):
 @pytest.mark.parametrize("reason", list(Reason))
 def test_each_reason_has_an_error_that_names_it_and_the_topic(reason):
     """The class, the text and the verdict are about the same."""
-    error = refusal(reason, "t")
+    error = record_error(reason, "t")
     assert (error.topic, error.api) == ("t", "Produce")
     assert error.summary.startswith(f"{reason}: ")
-    assert str(refusal(reason, "t", "said")) != str(error)
+    assert str(record_error(reason, "t", "said")) != str(error)
     assert error.verdict.action.value in {"REJECT", "CONFIGURE", "RETRY"}
 
 

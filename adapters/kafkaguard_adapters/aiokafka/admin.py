@@ -43,7 +43,7 @@ class GuardedAdmin(AsyncClusterCalls, StandIn):
             try:
                 return await call(*args, **kwargs)
             except KafkaError as error:
-                raise admin_calls.refusal(errors, error, api) from error
+                raise admin_calls.admin_error(errors, error, api) from error
 
         return judged
 

@@ -396,7 +396,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             await self._driver.wait(deadline)
             self._is_stopped = True
             self._look_whether_usable()
-            self._shell.refuse_successors()
+            self._shell.stop_replacing()
             given_up = await self._transactions.give_up(_left(deadline))
             await self._driver.stop()
             await self._driver.give_up()

@@ -35,7 +35,7 @@ from kafkaguard_adapters.aiokafka._private.producing import moving, reading
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.barrier import Limit
+from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.null_keys import is_disguise
 
 if TYPE_CHECKING:
@@ -190,10 +190,10 @@ class Sending:
         """Add a record whose key must be checked, or whose topic may be held."""
         is_disguised, self._is_disguised = self._is_disguised, False
         if raw.key is None or is_disguised:
-            refusal = await self._refusal(tp.topic, is_disguised=is_disguised)
-            if refusal is not None:
-                self.transactions.refused_at_once(refusal)
-                return self._refused(refusal, Place(tp.topic), raw)
+            refused = await self._key_error(tp.topic, is_disguised=is_disguised)
+            if refused is not None:
+                self.transactions.refused_at_once(refused)
+                return self._refused(refused, Place(tp.topic), raw)
         left = await self._free(tp.topic, within)
         return await self.shell.add(
             tp, raw.key, raw.value, left, raw.timestamp_ms, raw.headers
@@ -203,15 +203,15 @@ class Sending:
         """Add a batch that the application has built."""
         count = moving.null_keys_in(builder)
         if count:
-            refusal = await self._refusal(tp.topic, is_disguised=False)
-            if refusal is not None:
-                refusal.summary = (
+            refused = await self._key_error(tp.topic, is_disguised=False)
+            if refused is not None:
+                refused.summary = (
                     f"topic is compacted and {count} of {builder.record_count()} "
                     "records of the batch have no key; nothing of it was sent"
                 )
-                self.transactions.refused_at_once(refusal)
-                self.driver.raised(refusal)
-                raise refusal
+                self.transactions.refused_at_once(refused)
+                self.driver.raised(refused)
+                raise refused
         left = await self._free(tp.topic, timeout)
         return await self.shell.add_batch(builder, tp, left)
 
@@ -222,10 +222,10 @@ class Sending:
     async def _free(self, topic: str, within: float) -> float:
         """Wait until a topic is not held; return the seconds that are left."""
         if self.machine.holds and self.driver.is_held(topic):
-            return await self.driver.wait_for(topic, Limit(within, _SETTING))
+            return await self.driver.wait_for(topic, TimeLimit(within, _SETTING))
         return within
 
-    async def _refusal(
+    async def _key_error(
         self, topic: str, *, is_disguised: bool
     ) -> InvalidRecordKeyError | None:
         """Return the error of a record without a key for a compacted topic."""
@@ -288,7 +288,7 @@ class Sending:
         if isinstance(error, KafkaGuardError):
             raise error
         if isinstance(error, IllegalOperation) and self.shell.is_transactional:
-            raise self.transactions.refusal_of(error, topic) from error
+            raise self.transactions.error_of(error, topic) from error
         if not isinstance(error, KafkaError):
             self.transactions.refused_at_once(told.not_taken(errors, error, topic))
             raise error
@@ -297,18 +297,18 @@ class Sending:
             if self._is_being_replaced(topic):
                 return await send(*args, **kwargs)
             self.check()
-        refusal = self.refusal_of(error, topic)
+        refused = self.error_of(error, topic)
         if isinstance(error, KafkaTimeoutError):
             now = time.monotonic()
             # The client has used up its own time limit for the call.
             due = now + self.shell.traits.margin
             call = call or Record(None, None, 0, Place(topic), due, None)
-            wait = self.machine.wait_after(call, refusal, now)
+            wait = self.machine.wait_after(call, refused, now)
             if wait is not None:
                 return await self._try_again(wait, call, send, args, kwargs)
-        self.transactions.refused_at_once(refusal)
+        self.transactions.refused_at_once(refused)
         return self._refused(
-            refusal, Place(topic), moving.bytes_of(error, args, kwargs)
+            refused, Place(topic), moving.bytes_of(error, args, kwargs)
         )
 
     async def _try_again(
@@ -371,24 +371,24 @@ class Sending:
             InvalidRecordKeyError: The topic is compacted and the key is missing.
         """
         if key is None:
-            refusal = await self._refusal(topic, is_disguised=False)
-            if refusal is not None:
-                raise refusal
+            refused = await self._key_error(topic, is_disguised=False)
+            if refused is not None:
+                raise refused
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Return the error of a dead letter that the client did not accept."""
         if isinstance(error, PartitionNotThereError):
             return error
         if isinstance(error, KafkaError):
-            return self.refusal_of(error, topic)
+            return self.error_of(error, topic)
         return told.not_taken(errors, error, topic)
 
-    def refusal_of(self, error: KafkaError, topic: str) -> KafkaGuardError:
+    def error_of(self, error: KafkaError, topic: str) -> KafkaGuardError:
         """Return the error for a record that the client did not accept."""
         if isinstance(error, ProducerClosed):
             return recast(told.closed(errors, topic), ProducerClosed)
         if self.shell.is_transactional:
-            return self.transactions.refusal_of(error, topic)
+            return self.transactions.error_of(error, topic)
         limit = f"{self.shell.traits.delivery_timeout:g} s ({_SETTING})"
         is_unknown = isinstance(error, UnknownTopicOrPartitionError)
         if is_unknown and not reading.has_connection(self._client):

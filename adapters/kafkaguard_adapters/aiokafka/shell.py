@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from kafkaguard._delivery.facts import Batch, Raw
-    from kafkaguard._delivery.records import Outcome, Record
+    from kafkaguard._delivery.records import Record, RecordOutcome
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.building import Builder
 
@@ -121,7 +121,7 @@ class AIOKafkaShell(Heard):
         #: Tasks that give records to the client in spite of every hold.
         self._handing: set[Any] = set()
         #: Failed futures that the application may read before the next report.
-        self._unseen: list[tuple[asyncio.Future[Any], list[Outcome]]] = []
+        self._unseen: list[tuple[asyncio.Future[Any], list[RecordOutcome]]] = []
 
     @property
     def is_transactional(self) -> bool:
@@ -259,7 +259,7 @@ class AIOKafkaShell(Heard):
         """Accept no more records, and send nothing more."""
         self.death = self.death or KafkaTimeoutError("it is stuck")
         self._in_use(self.producer)
-        moving.refuse(self.producer)
+        moving.shut_intake(self.producer)
         moving.silence(self.producer)
 
     async def hear_out(self, until: float) -> None:
@@ -276,7 +276,7 @@ class AIOKafkaShell(Heard):
         await self._stop(self.producer)
 
     async def _stop(self, producer: Any) -> None:
-        moving.refuse(producer)
+        moving.shut_intake(producer)
         await moving.end(producer, self._hooks[producer].requests, STOP_S)
         error = ProducerClosed("the producer was ended")
         for batch in self._open_of(producer):
@@ -421,7 +421,7 @@ class AIOKafkaShell(Heard):
         """Return the bytes of a batch with this record only, compressed."""
         return reading.size_alone(self.producer, raw)
 
-    async def ask_limit(self, topic: str) -> int | None:
+    async def ask_size_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         return await self._max_bytes(topic)
 
@@ -470,7 +470,7 @@ class AIOKafkaShell(Heard):
         if error is not None:
             self._note(whole.future, [o for o in outcomes if o.error is not None])
 
-    def _note(self, future: asyncio.Future[Any], outcomes: list[Outcome]) -> None:
+    def _note(self, future: asyncio.Future[Any], outcomes: list[RecordOutcome]) -> None:
         if all(outcome.seen for outcome in outcomes):
             moving.forgive(future)
         else:
@@ -491,13 +491,13 @@ class AIOKafkaShell(Heard):
 
     # --- the end ----------------------------------------------------------------------
 
-    def refuse_successors(self) -> None:
+    def stop_replacing(self) -> None:
         """Put no replacement producer in use any more."""
         self._is_closed = True
 
     async def close(self, within: float) -> None:
         """Stop the client within seconds; none of its tasks is left then."""
-        self.refuse_successors()
+        self.stop_replacing()
         producer = self.producer
         hooks = self._hooks[producer]
         is_stopped = False

@@ -24,7 +24,7 @@ from kafkaguard_adapters.aiokafka._private.producing import reading
 from kafkaguard_adapters.aiokafka._private.producing import transactions as inside
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.producing import transaction_words as words
-from kafkaguard_adapters.producing.barrier import Limit
+from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import GivenUp
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,
@@ -105,7 +105,7 @@ class Transactions:
         if self._shell.is_transactional and self._is_open:
             self._driver.machine.spoil_transaction(error)
 
-    def refusal_of(self, error: Exception, topic: str) -> KafkaGuardError:
+    def error_of(self, error: Exception, topic: str) -> KafkaGuardError:
         """Return the error for a record that the client did not accept."""
         producer = self._shell.producer
         cause = self._cause()
@@ -345,9 +345,9 @@ class Transactions:
             raise _words.pending(call, limit)
 
     @property
-    def _limit(self) -> Limit:
+    def _limit(self) -> TimeLimit:
         traits = self._shell.traits
-        return Limit(traits.delivery_timeout, traits.timeout_setting)
+        return TimeLimit(traits.delivery_timeout, traits.timeout_setting)
 
     async def _renew(self) -> None:
         """Let a new producer take over the ``transactional_id``."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.settings import Settings
 
 #: Seconds to wait for ``max.message.bytes`` of a topic.
-LIMIT_S = 3.0
+TIME_LIMIT_S = 3.0
 
 
 class ClusterView:
@@ -80,7 +80,7 @@ class ClusterView:
     async def max_message_bytes(self, topic: str) -> int | None:
         """Request ``max.message.bytes`` of a topic; None if it is unknown after 3 s."""
         try:
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(TIME_LIMIT_S):
                 found = await ask_alone(self.settings(), self.make, topic)
         except Exception:  # noqa: BLE001 - the error's text does without it
             return None

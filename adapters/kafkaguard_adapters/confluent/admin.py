@@ -44,7 +44,7 @@ class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
             try:
                 futures = call(*args, **kwargs)
             except KafkaException as error:
-                raise admin_calls.refusal(errors, error, api) from error
+                raise admin_calls.admin_error(errors, error, api) from error
             asked = _asked(*args, **kwargs) if api == "CreateTopics" else {}
             return {
                 item: self._following(future, api, asked.get(item))
@@ -63,9 +63,9 @@ class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
         def done(theirs: Future[Any]) -> None:
             error = theirs.exception()
             if not isinstance(error, KafkaException):
-                _settle(ours, theirs)
+                _pass_on(ours, theirs)
                 return
-            known = admin_calls.refusal(errors, error, api)
+            known = admin_calls.admin_error(errors, error, api)
             if asked is not None and admin_calls.finds_it_there(known):
                 # Not in this thread: it is the client's, which must not block.
                 start(self._compared(ours, known, asked))
@@ -84,7 +84,7 @@ class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
             future.set_exception(error)
 
 
-def _settle(ours: Future[Any], theirs: Future[Any]) -> None:
+def _pass_on(ours: Future[Any], theirs: Future[Any]) -> None:
     error = theirs.exception()
     if error is None:
         ours.set_result(theirs.result())

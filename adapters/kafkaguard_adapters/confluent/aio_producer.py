@@ -87,7 +87,7 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
         except KafkaException as error:
             raise errors.translate(error, api="Produce", topic=topic) from error
         ours = asyncio.get_running_loop().create_future()
-        theirs.add_done_callback(lambda done: _settle(ours, done, topic))
+        theirs.add_done_callback(lambda done: _pass_on(ours, done, topic))
         return ours
 
     async def close(self) -> None:
@@ -100,7 +100,9 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
         await self._end()
 
 
-def _settle(ours: asyncio.Future[Any], theirs: asyncio.Future[Any], topic: str) -> None:
+def _pass_on(
+    ours: asyncio.Future[Any], theirs: asyncio.Future[Any], topic: str
+) -> None:
     """Complete a future with the outcome of the client's future."""
     if ours.done():
         return

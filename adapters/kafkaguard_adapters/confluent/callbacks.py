@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkaguard._delivery.records import Outcome
+    from kafkaguard._delivery.records import RecordOutcome
     from kafkaguard._verdicts.verdict import Verdict
     from kafkaguard.errors import KafkaGuardError
 
@@ -83,7 +83,7 @@ class Callbacks:
             self._put(partial(callback, *told))
 
     def put(
-        self, callback: Callable[..., object], outcome: Outcome, message: Any
+        self, callback: Callable[..., object], outcome: RecordOutcome, message: Any
     ) -> None:
         """Queue the delivery callback of a record that had failed before.
 
@@ -141,7 +141,9 @@ class Callbacks:
         self._arrived.clear()
 
 
-def _tell(callback: Callable[..., object], outcome: Outcome, message: Any) -> None:
+def _tell(
+    callback: Callable[..., object], outcome: RecordOutcome, message: Any
+) -> None:
     """Call a callback with an outcome, and mark the outcome as seen."""
     outcome.seen = True
     error = None if outcome.error is None else ReportedError(outcome.error)

@@ -17,7 +17,13 @@ from confluent_kafka import OFFSET_END, KafkaException, Message, TopicPartition
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition
 from kafkaguard._consuming.commits import OFFSET_COMMIT
-from kafkaguard._consuming.machine import FETCH, OUT_OF_RANGE, ConsumerMachine, Refusal
+from kafkaguard._consuming.machine import (
+    FETCH,
+    OFFSET_FETCH,
+    OUT_OF_RANGE,
+    ConsumerMachine,
+    Refusal,
+)
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
@@ -53,6 +59,8 @@ _log = logging.getLogger("kafkaguard.consumer")
 _ISOLATION: Final = "read_committed"
 _FOR_EVER: Final = -1
 _AT_ONCE: Final = 0.0
+#: librdkafka's words when it cannot look up committed offsets; it does not repeat it.
+_GAVE_UP: Final = "Failed to fetch committed offsets"
 #: librdkafka's words for a closed consumer, and for the start of the log.
 _CLOSED: Final = "Consumer closed"
 _EARLIEST: Final = frozenset({"earliest", "beginning", "smallest"})
@@ -270,6 +278,10 @@ class GuardedConsumer(BlockingConsumer):
         if error is None:
             return
         topic, partition = message.topic(), message.partition()
+        if topic is None and error.str().startswith(_GAVE_UP):
+            self._driver.startless(errors.translate(error, api=OFFSET_FETCH))
+            self._driver.tell()
+            return
         place, where = None, {}
         if topic is not None and partition is not None and partition >= 0:
             place = as_partition((topic, partition))

@@ -23,7 +23,7 @@ from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.transactions import Transactions
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.barrier import Limit
+from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
@@ -86,8 +86,8 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             policy,
             transactional=shell.traits.transactional,
         )
-        seconds = Limit(policy.deadline, "the policy's deadline")
-        own = Limit(shell.traits.delivery_timeout, shell.traits.timeout_setting)
+        seconds = TimeLimit(policy.deadline, "the policy's deadline")
+        own = TimeLimit(shell.traits.delivery_timeout, shell.traits.timeout_setting)
         if policy.deadline == math.inf:
             seconds = own
         self._transactions = Transactions(shell, driver, settings, min(seconds, own))

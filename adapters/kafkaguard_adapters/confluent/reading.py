@@ -10,7 +10,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaException
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, KafkaException
 from confluent_kafka import TopicPartition as Place
 
 from kafkaguard._cluster.reports import TopicPartition, as_partition
@@ -136,12 +136,44 @@ class Reading:
     def readers(self) -> Mapping[TopicPartition, Reader]:
         """Return the known positions, without a request to a broker."""
         found = {}
-        for each in self._consumer.position(self._consumer.assignment()):
+        assigned = self._consumer.assignment()
+        for each, at in zip(assigned, self._consumer.position(assigned), strict=True):
+            place = as_partition(each)
             ends = self._consumer.get_watermark_offsets(each, cached=True)
             end = ends[1] if ends is not None and ends[1] >= 0 else None
-            position = each.offset if each.offset >= 0 else None
-            found[as_partition(each)] = Reader(position, end)
+            position = at.offset if at.offset >= 0 else None
+            needs_commit = self._next(each, at) == OFFSET_STORED
+            found[place] = Reader(position, end, needs_commit=needs_commit)
         return found
+
+    def _next(self, assigned: Place, at: Place) -> int:
+        """Return the offset at which an assigned partition is read on."""
+        if at.offset >= 0:
+            return int(at.offset)
+        return self._starts.get(as_partition(assigned), int(assigned.offset))
+
+    def restart(self, places: Collection[TopicPartition]) -> None:
+        """Assign partitions again, so that librdkafka looks up their committed offsets.
+
+        librdkafka looks them up once for each assignment. If it may not replace a whole
+        assignment (cooperative rebalancing), only these partitions are assigned again.
+        """
+        assigned = self._consumer.assignment()
+        for each, at in zip(assigned, self._consumer.position(assigned), strict=True):
+            each.offset = self._next(each, at)
+        again = [
+            each
+            for each in assigned
+            if each.offset == OFFSET_STORED and as_partition(each) in places
+        ]
+        if not again:
+            return
+        try:
+            self._consumer.assign(assigned)
+        except KafkaException:
+            with suppress(KafkaException):  # not assigned any more
+                self._consumer.incremental_unassign(again)
+                self._consumer.incremental_assign(again)
 
     def wake(self) -> None:
         """Do nothing: the next poll does what is due."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.confluent.shell import ConfluentShell
     from kafkaguard_adapters.confluent.transactions import Transactions
     from kafkaguard_adapters.confluent.windows import Window
-    from kafkaguard_adapters.producing.barrier import Limit
+    from kafkaguard_adapters.producing.barrier import TimeLimit
     from kafkaguard_adapters.producing.driver import ThreadDriver
     from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 
@@ -57,7 +57,7 @@ class Sending:
         transactions: Knows the client's transaction.
         null_keys: Refuses records without a key.
         harmless: Topics for which records without a key need no check.
-        limit: How long one call may wait.
+        time_limit: How long one call may wait.
         on_delivery: The callback of records that have none.
 
     Attributes:
@@ -71,14 +71,14 @@ class Sending:
         transactions: Transactions,
         null_keys: NullKeyCheck,
         harmless: set[str],
-        limit: Limit,
+        time_limit: TimeLimit,
         on_delivery: Any,
     ) -> None:
         self.shell = shell
         self._driver = driver
         self._transactions = transactions
         self._null_keys = null_keys
-        self._limit = limit
+        self._time_limit = time_limit
         self.produce = self._function(harmless, on_delivery)
 
     def _function(self, harmless: set[str], default: Any) -> Callable[..., None]:
@@ -166,7 +166,7 @@ class Sending:
         """
         if has_key and record.key is None and self.refused_key(record):
             return None
-        end = time.monotonic() + self._limit.seconds
+        end = time.monotonic() + self._time_limit.seconds
         is_callback = get_ident() in self.shell.callbacks.polling  # must not poll again
         while True:
             window, index = self.take_place(record.topic)
@@ -203,7 +203,7 @@ class Sending:
         while True:
             window = self.shell.window(topic, is_held)
             if window is None:
-                self._driver.wait_for(topic, self._limit)
+                self._driver.wait_for(topic, self._time_limit)
                 continue
             index = next(window.slots, None)
             if index is not None:
@@ -224,7 +224,7 @@ class Sending:
         """
         topic, key, headers = record.topic, record.key, record.headers
         outside = self._driver.outside
-        error = self._null_keys.refusal(outside, topic, key, headers, serializer)
+        error = self._null_keys.error_of(outside, topic, key, headers, serializer)
         if error is not None:
             self._refused(error, record)
         return error is not None
@@ -304,17 +304,17 @@ class Sending:
         context: dict[str, Any] = {"phase": "enqueue", "idempotent": False}
         if shell.traits.transactional:
             context = {"transactional": True}
-        refusal = self._transactions.refusal_of(error, record.topic)
-        if refusal is None and says_unknown_partition(error):
-            refusal = shell.missing_partition(error, record.topic, record.partition)
-            if refusal is None:
+        refused = self._transactions.error_of(error, record.topic)
+        if refused is None and says_unknown_partition(error):
+            refused = shell.missing_partition(error, record.topic, record.partition)
+            if refused is None:
                 self._again(record)
                 return
-        if refusal is None:
-            refusal = errors.translate(error, context=context, api="Produce", **place)
-        if refusal.code == MESSAGE_TOO_LARGE and (raw := _bytes(refusal, record)):
-            refusal.summary = shell.describe_too_large(raw)
-        self._refused(refusal, record)
+        if refused is None:
+            refused = errors.translate(error, context=context, api="Produce", **place)
+        if refused.code == MESSAGE_TOO_LARGE and (raw := _bytes(refused, record)):
+            refused.summary = shell.describe_too_large(raw)
+        self._refused(refused, record)
 
     def _wait_for_room(self, error: BufferError, record: Arguments) -> None:
         """Serve reports until the client accepts the record; callbacks are queued.
@@ -322,7 +322,7 @@ class Sending:
         Raises:
             ClientQueueFullError: The client's queue stayed full for too long.
         """
-        end = time.monotonic() + self._limit.seconds
+        end = time.monotonic() + self._time_limit.seconds
         is_callback = get_ident() in self.shell.callbacks.polling  # must not poll again
         while time.monotonic() < end and not is_callback:
             self.shell.serve_for_room(_ROOM_S)
@@ -335,9 +335,9 @@ class Sending:
             return
         raise errors.make(
             ClientQueueFullError,
-            f"the producer's queue stayed full for {self._limit}: the brokers accept "
-            "records more slowly than your program sends them, or no broker answers. "
-            "This record was not sent: send it again later",
+            f"the producer's queue stayed full for {self._time_limit}: the brokers "
+            "accept records more slowly than your program sends them, or no broker "
+            "answers. This record was not sent: send it again later",
             api="Produce",
             topic=record.topic,
         ) from error

@@ -22,8 +22,8 @@ from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.windows import (
-    Failure,
-    Known,
+    ClientFacts,
+    FailedReport,
     OwnTicket,
     SecondTicket,
     Window,
@@ -138,8 +138,8 @@ class ConfluentShell(Heard):
         self._next_token = 0
         self._capacities: dict[str, int] = {}
         self._suspects: dict[int, bytes] = {}
-        #: By token of a record that is not settled: its failure, and its last message.
-        self._failures: dict[Hashable, Failure] = {}
+        #: By token of a record that is not settled: its report, and its last message.
+        self._failed_reports: dict[Hashable, FailedReport] = {}
         self._arrived: dict[Hashable, Any] = {}
         self._is_dying = self._is_closed = False
         self.death: KafkaException | None = None
@@ -230,7 +230,7 @@ class ConfluentShell(Heard):
 
     def reported(self, window: Window) -> None:
         """Report the outcome of a window after each of its records was reported."""
-        if not window.failures:
+        if not window.failed_reports:
             self._accepted(window)
             self._end(window)
             return
@@ -238,8 +238,10 @@ class ConfluentShell(Heard):
         topic = window.place.topic
         refusals = self._looked_up(topic, window.refusals(self._known(window)))
         for refusal in refusals:
-            failure = self._failures[refusal.token] = window.failure(refusal.token)
-            if (key := failure.message.key()) is not None:
+            report = self._failed_reports[refusal.token] = window.failed_report(
+                refusal.token
+            )
+            if (key := report.message.key()) is not None:
                 self._suspects.update(dict.fromkeys(hashes(key), key))
         self._failed(window, refusals)
         self._end(window)
@@ -248,13 +250,13 @@ class ConfluentShell(Heard):
         self._open.pop(window, None)
         window.let_go()
 
-    def _known(self, window: Window) -> Known:
+    def _known(self, window: Window) -> ClientFacts:
         kept = None
         oldest = window.since - SUPPRESSED_S
         if self._settings.hears_errors:
             kept = self._lost_connection < oldest
         login, told = self._refused_login
-        return Known(
+        return ClientFacts(
             self._is_dying,
             kept,
             login if told > oldest else None,
@@ -273,11 +275,11 @@ class ConfluentShell(Heard):
         """Queue the application's callback for a record, if it has its outcome."""
         if record.outcome is None:
             return
-        failure = self._failures.pop(token, None)
+        report = self._failed_reports.pop(token, None)
         message = self._arrived.pop(record.token, None)
         is_told = record.outcome.error is not None or not self.only_errors
-        if failure is not None and failure.call is not None and is_told:
-            self.callbacks.put(failure.call, record.outcome, message or failure.message)
+        if report is not None and report.call is not None and is_told:
+            self.callbacks.put(report.call, record.outcome, message or report.message)
 
     def leave(self) -> list[Any]:
         """In a forked child: stop using the client; return what must stay alive."""
@@ -290,7 +292,9 @@ class ConfluentShell(Heard):
         with self._lock:
             token = self._next_token
             self._next_token += 1
-        self._failures[token] = Failure(None, message, call, None, _now(), 0.0)
+        self._failed_reports[token] = FailedReport(
+            None, message, call, None, _now(), 0.0
+        )
         return token
 
     def waiting(self) -> int:
@@ -303,11 +307,11 @@ class ConfluentShell(Heard):
             if window.is_second:
                 waiting -= window.unreported_count
             else:
-                waiting += len(window.failures)
+                waiting += len(window.failed_reports)
         return max(0, waiting)
 
-    def _has_failures(self) -> bool:
-        return any(window.failures for window in self.open_windows())
+    def _has_failed_reports(self) -> bool:
+        return any(window.failed_reports for window in self.open_windows())
 
     def delivered(self) -> dict[Batch, int]:
         """Count the delivered records of each window that has not ended."""
@@ -336,7 +340,7 @@ class ConfluentShell(Heard):
     def _goes_on(self) -> bool:
         with self._lock:
             goes_on = not self._is_closed and (
-                self._machine.is_troubled or self._has_failures()
+                self._machine.is_troubled or self._has_failed_reports()
             )
             if not goes_on:
                 self._poller = None
@@ -551,8 +555,8 @@ class ConfluentShell(Heard):
         topic, partition = record.place
         raw, client = record.raw, self.client
         assert raw is not None
-        failure = self._failures.get(record.first_token)
-        first = None if failure is None else failure.ticket
+        report = self._failed_reports.get(record.first_token)
+        first = None if report is None else report.ticket
         while True:
             try:
                 if isinstance(first, OwnTicket):
@@ -657,7 +661,7 @@ class ConfluentShell(Heard):
             f"{limit}; nothing was sent. Send less, or raise that setting"
         )
 
-    def ask_limit(self, topic: str) -> int | None:
+    def ask_size_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         return run(self._max_bytes(topic))
 

@@ -19,7 +19,7 @@ from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, KafkaGuardError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.producing import transaction_words as words
-from kafkaguard_adapters.producing.barrier import Limit
+from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import GivenUp
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,
@@ -91,7 +91,7 @@ class Transactions:
         shell: ConfluentShell,
         driver: ThreadDriver,
         settings: ProducerSettings,
-        limit: Limit,
+        limit: TimeLimit,
     ) -> None:
         self._shell = shell
         self._driver = driver
@@ -125,7 +125,7 @@ class Transactions:
         if self._is_open and self._unanswered is None:
             self._driver.machine.spoil_transaction(error)
 
-    def refusal_of(self, error: KafkaException, topic: str) -> KafkaGuardError | None:
+    def error_of(self, error: KafkaException, topic: str) -> KafkaGuardError | None:
         """Return the error for a record outside a sound transaction; None: it is in."""
         said = error.args[0] if error.args else None
         if not isinstance(said, KafkaError) or said.code() != KafkaError._STATE:  # noqa: SLF001 - a documented constant
@@ -205,7 +205,7 @@ class Transactions:
         self._abort(self._limit_of(timeout))
         self._ended()
 
-    def _abort(self, limit: Limit) -> None:
+    def _abort(self, limit: TimeLimit) -> None:
         end = time.monotonic() + limit.seconds
         self._has_hole = self._has_hole or self._driver.machine.has_hole
         with self._judging(ABORT, limit):
@@ -240,12 +240,12 @@ class Transactions:
                 self.commit(seconds)
                 return None
             self.raise_fenced(ABORT)
-            self._abort(Limit(round(seconds, 1), "what close() had left"))
+            self._abort(TimeLimit(round(seconds, 1), "what close() had left"))
         except KafkaGuardError as error:
             return GivenUp(error)
         return GivenUp() if was_sound else None
 
-    def _await_records(self, end: float, limit: Limit) -> None:
+    def _await_records(self, end: float, limit: TimeLimit) -> None:
         """Serve reports until each record has its outcome.
 
         Raises:
@@ -259,10 +259,10 @@ class Transactions:
     def _seconds(self, timeout: float | None) -> float:
         return self._limit_of(timeout).seconds
 
-    def _limit_of(self, timeout: float | None) -> Limit:
+    def _limit_of(self, timeout: float | None) -> TimeLimit:
         if timeout is None or timeout < 0:
             return self._limit
-        return Limit(timeout, "timeout")
+        return TimeLimit(timeout, "timeout")
 
     def _renew(self) -> None:
         """Let a new client take over the ``transactional.id``.
@@ -284,7 +284,7 @@ class Transactions:
         self._is_stuck = self._is_open = False
 
     @contextmanager
-    def _judging(self, call: Call, limit: Limit | None = None) -> Iterator[None]:
+    def _judging(self, call: Call, limit: TimeLimit | None = None) -> Iterator[None]:
         """Raise the error with a verdict if a call fails.
 
         Args:
@@ -299,7 +299,7 @@ class Transactions:
             raise self._judged(error, call, limit) from error
 
     def _judged(
-        self, error: Exception, call: Call, limit: Limit | None
+        self, error: Exception, call: Call, limit: TimeLimit | None
     ) -> KafkaGuardError:
         said: Any = error.args[0] if error.args else None
         is_told = isinstance(said, KafkaError)

@@ -57,7 +57,7 @@ class Listener(Protocol):
         """Return the client's message about a delivered dead letter."""
 
 
-class Failure(NamedTuple):
+class FailedReport(NamedTuple):
     """The report of a failed record.
 
     Attributes:
@@ -77,7 +77,7 @@ class Failure(NamedTuple):
     seconds: float
 
 
-class Known(NamedTuple):
+class ClientFacts(NamedTuple):
     """What is known about the client when a window ends.
 
     Attributes:
@@ -113,7 +113,7 @@ class Window(Batch):
         report: The delivery callback for records that need no callback of their own.
         chained: The application's last callback, and the delivery callback that calls
             it. They are one tuple, because threads share it.
-        failures: The failures that were reported so far.
+        failed_reports: The reports of failed records so far.
         first_token: See above.
     """
 
@@ -125,7 +125,7 @@ class Window(Batch):
         "_ticks",
         "_voids",
         "chained",
-        "failures",
+        "failed_reports",
         "first_token",
         "is_second",
         "key_hashes",
@@ -150,7 +150,7 @@ class Window(Batch):
         self.slots = iter(range(capacity))
         self.key_hashes = array("q", bytes(8 * capacity))
         self.value_hashes = array("q", bytes(8 * capacity))
-        self.failures: list[Failure] = []
+        self.failed_reports: list[FailedReport] = []
         self.first_token = first_token
         self.is_second = is_second
         self._capacity = capacity
@@ -161,7 +161,7 @@ class Window(Batch):
         #: The last tick, once the window is closed.
         self._goal: int | None = None
         self._voids: set[int] = set()
-        self._failed: dict[int, Failure] = {}
+        self._failed: dict[int, FailedReport] = {}
         self.chained: tuple[Any, Any] = (None, None)
         self.report: Any = self._reporter()
 
@@ -219,7 +219,9 @@ class Window(Batch):
         """Record that a record has failed."""
         seconds = message.latency()
         since = time.monotonic() - seconds
-        self.failures.append(Failure(error, message, call, ticket, since, seconds))
+        self.failed_reports.append(
+            FailedReport(error, message, call, ticket, since, seconds)
+        )
         self.listener.failed(self)
         self.tick()
 
@@ -258,13 +260,13 @@ class Window(Batch):
     @property
     def since(self) -> float:
         """When the client got the oldest failed record, in monotonic seconds."""
-        return min(failure.since for failure in self.failures)
+        return min(report.since for report in self.failed_reports)
 
     def let_go(self) -> None:
         """Free what is needed for reports only."""
         self.report, self.chained = None, (None, None)
         self.value_hashes = array("q")
-        self.failures = []
+        self.failed_reports = []
 
     # --- facts for the machine --------------------------------------------------------
 
@@ -293,7 +295,7 @@ class Window(Batch):
         """How many records were reported as delivered so far."""
         ticked = self._capacity + 1 - length_hint(self._ticks)
         closed = self._goal is not None
-        return ticked - closed - len(self._voids) - len(self.failures)
+        return ticked - closed - len(self._voids) - len(self.failed_reports)
 
     def where(self, index: int) -> tuple[int | None, int | None]:
         """Return partition and offset of a dead letter."""
@@ -303,7 +305,7 @@ class Window(Batch):
     @property
     def unreported_count(self) -> int:
         """How many records have no report so far."""
-        return self.count - self.delivered - len(self.failures)
+        return self.count - self.delivered - len(self.failed_reports)
 
     def tokens(self) -> Sequence[int]:
         """Return the records' tokens."""
@@ -316,16 +318,16 @@ class Window(Batch):
     def raws(self) -> Sequence[Any]:
         """Return the bytes of each failed record at its index, else None."""
         raws: list[Raw | None] = [None] * self._taken
-        for index, failure in self._failed.items():
-            raws[index] = _raw_of(failure)
+        for index, report in self._failed.items():
+            raws[index] = _raw_of(report)
         return raws
 
-    def refusals(self, known: Known) -> list[Refusal]:
+    def refusals(self, known: ClientFacts) -> list[Refusal]:
         """Return why each failed record has failed."""
         self._failed = dict(self._placed())
         return [
-            _refusal(self.first_token + index, index, failure, known)
-            for index, failure in self._failed.items()
+            _refusal(self.first_token + index, index, report, known)
+            for index, report in self._failed.items()
         ]
 
     def unreported(self) -> list[Refusal]:
@@ -342,30 +344,30 @@ class Window(Batch):
             for index in places[len(places) - missing :]
         ]
 
-    def failure(self, token: Any) -> Failure:
+    def failed_report(self, token: Any) -> FailedReport:
         """Return the report of a failed record."""
         return self._failed[token - self.first_token]
 
-    def _placed(self) -> Iterator[tuple[int, Failure]]:
+    def _placed(self) -> Iterator[tuple[int, FailedReport]]:
         """Find the index of each failed record.
 
         If records have the same key and value, the last of them counts as failed, so
         that the newest record is never lost.
         """
-        known = {f.ticket.index for f in self.failures if f.ticket is not None}
+        known = {f.ticket.index for f in self.failed_reports if f.ticket is not None}
         places: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for index in range(self._taken):
             if index not in known and index not in self._voids:
                 marks = self.key_hashes[index], self.value_hashes[index]
                 places[marks].append(index)
-        for failure in self.failures:
-            if failure.ticket is not None:
-                yield failure.ticket.index, failure
+        for report in self.failed_reports:
+            if report.ticket is not None:
+                yield report.ticket.index, report
                 continue
-            message = failure.message
+            message = report.message
             marks_of = product(hashes(message.key()), hashes(message.value()))
             alike = next((places[m] for m in marks_of if places.get(m)), None)
-            yield (alike or next(filter(None, places.values()))).pop(), failure
+            yield (alike or next(filter(None, places.values()))).pop(), report
 
 
 class Ticket:
@@ -445,8 +447,8 @@ def hashes(part: bytes | None) -> Iterator[int]:
         yield hash(part.decode(errors="surrogateescape"))
 
 
-def _raw_of(failure: Failure) -> Raw:
-    message, ticket = failure.message, failure.ticket
+def _raw_of(report: FailedReport) -> Raw:
+    message, ticket = report.message, report.ticket
     headers, timestamp = None, None
     if ticket is not None:
         headers, timestamp = ticket.headers, ticket.timestamp or None
@@ -459,8 +461,10 @@ def plain_headers(headers: Any) -> list[tuple[str, bytes | None]]:
     return [(n, v.encode() if isinstance(v, str) else v) for n, v in pairs]
 
 
-def _refusal(token: int, index: int, failure: Failure, known: Known) -> Refusal:
-    error, message = failure.error, failure.message
+def _refusal(
+    token: int, index: int, report: FailedReport, known: ClientFacts
+) -> Refusal:
+    error, message = report.error, report.message
     code, partition = error.code(), message.partition()
     facts: dict[str, Any] = {"blame": "unknown", "sent": "answered"}
     if code == _TIMED_OUT:
@@ -480,7 +484,7 @@ def _refusal(token: int, index: int, failure: Failure, known: Known) -> Refusal:
     else:
         # An earlier attempt may have written it: the broker checks the topic's settings
         # before it checks for a duplicate batch.
-        is_repeated = failure.seconds >= known.retry_s
+        is_repeated = report.seconds >= known.retry_s
         facts["was_unanswered"] = known.kept_connections is False and is_repeated
     return Refusal(
         token,

@@ -108,6 +108,11 @@ class Driver:
         """Report that the client returned an error instead of a record."""
         self._do(self.machine.handed_over(place, error))
 
+    def startless(self, error: KafkaGuardError) -> None:
+        """Report that the client could not look up committed offsets, and gave up."""
+        readers = self._shell.readers()
+        self._do(self.machine.startless(readers, error, self._clock()))
+
     def moved(self, place: TopicPartition, position: int) -> None:
         """Report that the user has set the position of a partition."""
         self._do(self.machine.moved(place, position, self._clock()))
@@ -134,8 +139,10 @@ class Driver:
 
     def look(self) -> None:
         """Read the positions, for a client that does not show its answers."""
+        readers, now = self._shell.readers(), self._clock()
+        self._do(self.machine.begun(readers, now))
         if not self._is_blind:
-            self._do(self.machine.stand(self._shell.readers(), self._clock()))
+            self._do(self.machine.stand(readers, now))
 
     def reassigned(self) -> None:
         """Report the assignment, after it may have changed; holds may end."""
@@ -165,6 +172,8 @@ class Driver:
                     self._shell.free(place)
                 case c.LetReset(place):
                     self._shell.let_reset(place)
+                case c.Restart(places):
+                    self._shell.restart(places)
                 case c.Raise(place, error):
                     self._shell.fail(place, error)
                 case c.Tell(event):

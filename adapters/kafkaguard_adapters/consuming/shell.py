@@ -34,6 +34,9 @@ class ConsumerShell(Protocol):
     def let_reset(self, place: TopicPartition) -> None:
         """Leave the next answer "out of range" to the client."""
 
+    def restart(self, places: Collection[TopicPartition]) -> None:
+        """Look up again where to begin with partitions of which nothing was read."""
+
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:
         """Let a poll raise an error, after the records that are already fetched."""
 

@@ -39,7 +39,7 @@ class GuardedAdmin(ClusterCalls, GuardedClient):
             try:
                 return call(*args, **kwargs)
             except KafkaError as error:
-                known = admin_calls.refusal(errors, error, api)
+                known = admin_calls.admin_error(errors, error, api)
                 if admin_calls.finds_it_there(known):
                     asked = _asked(*args, **kwargs)
                     known.differences = run(differences(self.cluster_view, asked))

@@ -181,7 +181,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         limit = CLOSE_S if timeout is None else timeout
         deadline = time.monotonic() + limit
         self._driver.wait(deadline)
-        self._shell.refuse_successors()
+        self._shell.stop_replacing()
         self._driver.stop()
         left = max(STOP_S, deadline - time.monotonic())
         given_up = self._transactions.give_up(left)

@@ -63,9 +63,9 @@ class OwnSending(Sending):
             if not isinstance(error, KafkaError):
                 raise
             first = args[0] if args else kwargs.get("topic")
-            refusal = self.refusal_of(error, str(first))
-            self.driver.raised(refusal)
-            raise refusal from error
+            refused = self.error_of(error, str(first))
+            self.driver.raised(refused)
+            raise refused from error
         finally:
             self.under_way.pop(me, None)
         if not isinstance(made, FutureRecordMetadata):
@@ -103,8 +103,8 @@ class OwnSending(Sending):
         if raw.key is not None or topic in self.harmless:
             return None
         outside = self.driver.outside
-        refusal = self.null_keys.refusal(outside, topic, None, raw.headers)
-        if refusal is None:
+        refused = self.null_keys.error_of(outside, topic, None, raw.headers)
+        if refused is None:
             return None
-        self.transactions.refused_at_once(refusal)
-        return self._set_aside(refusal, Place(topic, partition), lambda: raw)
+        self.transactions.refused_at_once(refused)
+        return self._set_aside(refused, Place(topic, partition), lambda: raw)

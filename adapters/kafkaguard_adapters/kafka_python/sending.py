@@ -23,7 +23,7 @@ from kafkaguard_adapters.kafka_python._private.reading import SendArguments
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import GuardedFuture
 from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.barrier import Limit
+from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.transaction_words import SEND
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 
 _new = object.__new__
-_LIMIT = 1 << 63
+_INT64 = 1 << 63
 #: Stands for a machine that holds the sends of every topic.
 _ALL_HELD: Any = SimpleNamespace(holds={None})
 
@@ -71,7 +71,7 @@ class Sending:
     machine: DeliveryMachine
     null_keys: NullKeyCheck
     transactions: Transactions
-    wait: Callable[[str, Limit], object]
+    wait: Callable[[str, TimeLimit], object]
 
     def __init__(self, harmless: set[str]) -> None:
         self.harmless = harmless
@@ -143,15 +143,15 @@ class Sending:
                 self._wait_while_held(me, topic, timeout)
             if (key is None or self.serializes) and topic not in self.harmless:
                 serializer = self.shell.producer.config["key_serializer"]
-                refusal = self.null_keys.refusal(
+                refused = self.null_keys.error_of(
                     self.driver.outside, topic, key, headers, serializer, timeout
                 )
-                if refusal is not None:
-                    self.transactions.refused_at_once(refusal)
+                if refused is not None:
+                    self.transactions.refused_at_once(refused)
                     record = SendArguments(
                         topic, value, key, headers, partition, timestamp_ms
                     )
-                    return self._refused(refusal, record)
+                    return self._refused(refused, record)
             producer = self.shell.producer
             try:
                 if headers is None:  # omitted, because instrumentation adds its own
@@ -185,7 +185,7 @@ class Sending:
     def follow(self, producer: Any) -> None:
         """Do nothing: ``send`` checks the records of a new client here."""
 
-    def hold_all(self, wait: Callable[[str, Limit], object]) -> None:
+    def hold_all(self, wait: Callable[[str, TimeLimit], object]) -> None:
         """Hold all sends, in a forked child that has no producer yet."""
         self.machine, self.wait = _ALL_HELD, wait
 
@@ -195,7 +195,7 @@ class Sending:
         """Block a send until its topic is no longer held."""
         while self._is_held(topic):
             self.under_way[me] = None
-            self.wait(topic, self._limit(timeout))
+            self.wait(topic, self._time_limit(timeout))
             self.under_way[me] = topic
             if self.driver.is_own_thread():
                 return
@@ -204,9 +204,11 @@ class Sending:
         holds = self.machine.holds  # in a forked child, the machine may be replaced
         return None in holds or topic in holds
 
-    def _limit(self, timeout: float | None) -> Limit:
-        most = Limit(self.shell.producer.config["max_block_ms"] / 1000, "max_block_ms")
-        return most if timeout is None else min(most, Limit(timeout, "timeout"))
+    def _time_limit(self, timeout: float | None) -> TimeLimit:
+        most = TimeLimit(
+            self.shell.producer.config["max_block_ms"] / 1000, "max_block_ms"
+        )
+        return most if timeout is None else min(most, TimeLimit(timeout, "timeout"))
 
     def _await_topic(self, topic: str, partition: int | None, timeout: float) -> float:
         """Wait until the topic is not held and its metadata is known.
@@ -220,14 +222,14 @@ class Sending:
         told.check_timeout("send", timeout)
         end = time.monotonic() + timeout
         if self._is_held(topic):
-            self.wait(topic, self._limit(timeout))
+            self.wait(topic, self._time_limit(timeout))
         producer = self.shell.producer
         if not isinstance(topic, str) or reading.is_closed(producer):
             return timeout  # the client raises its own error at once
         try:
             moving.wait_for_topic(producer, topic, end - time.monotonic())
         except KafkaTimeoutError as error:
-            raise self.refusal_of(error, topic, partition, timeout=timeout) from error
+            raise self.error_of(error, topic, partition, timeout=timeout) from error
         except (KafkaError, RuntimeError):  # send will raise the same, or solve it
             pass
         return max(0.0, end - time.monotonic())
@@ -292,8 +294,8 @@ class Sending:
         if is_dying and self._is_replaced(producer):  # by another thread, just now
             return self.send(*record, timeout=timeout)
         if isinstance(error, KafkaError):
-            refusal = self.refusal_of(error, record.topic, record.partition)
-            return self._refused(refusal, record)
+            refused = self.error_of(error, record.topic, record.partition)
+            return self._refused(refused, record)
         if isinstance(error, ValueError) and self._lacks(error, producer, record):
             missing = self._refresh(error, producer, record, timeout)
             if missing is None:
@@ -324,7 +326,7 @@ class Sending:
             if partition is None:  # the partitioner chose something else than a number
                 return error
         is_callback = reading.is_sender_thread(producer)  # which receives the answer
-        within = 0.0 if is_callback else self._limit(timeout).seconds
+        within = 0.0 if is_callback else self._time_limit(timeout).seconds
         known = moving.fresh_partitions(producer, record.topic, within)
         if known is not None and partition in known:
             return None
@@ -368,10 +370,10 @@ class Sending:
         if isinstance(error, PartitionNotThereError):
             return error
         if isinstance(error, KafkaError):
-            return self.refusal_of(error, topic)
+            return self.error_of(error, topic)
         return told.not_taken(errors, error, topic)
 
-    def refusal_of(
+    def error_of(
         self,
         error: KafkaError,
         topic: str,
@@ -395,7 +397,7 @@ class Sending:
             context = {"transactional": True}
         why, verdict = self._why_blocked(error, topic, timeout)
         known = {} if verdict is None else {"verdict": verdict}
-        refusal = errors.translate(
+        refused = errors.translate(
             error,
             message=why,
             context=context,
@@ -404,8 +406,8 @@ class Sending:
             partition=partition,
             **known,
         )
-        self.transactions.refused_at_once(refusal)
-        return refusal
+        self.transactions.refused_at_once(refused)
+        return refused
 
     def _why_blocked(
         self, error: KafkaError, topic: str, timeout: float | None
@@ -422,7 +424,7 @@ class Sending:
         else:
             why = f"the brokers do not know topic {topic}"
             verdict = classify(3, api="Produce", phase="enqueue")
-        return f"nothing was sent within {self._limit(timeout)}: {why}", verdict
+        return f"nothing was sent within {self._time_limit(timeout)}: {why}", verdict
 
 
 def _check_timestamp(timestamp_ms: Any) -> None:
@@ -431,7 +433,7 @@ def _check_timestamp(timestamp_ms: Any) -> None:
     Raises:
         ValueError: The timestamp does not fit into 64 bits.
     """
-    if isinstance(timestamp_ms, int) and not -_LIMIT <= timestamp_ms < _LIMIT:
+    if isinstance(timestamp_ms, int) and not -_INT64 <= timestamp_ms < _INT64:
         raise ValueError(
             "send(timestamp_ms): milliseconds since 1970, in 64 bits; not "
             f"{timestamp_ms}. Nothing was sent"

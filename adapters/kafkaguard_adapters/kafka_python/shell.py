@@ -287,7 +287,7 @@ class KafkaPythonShell(Heard):
             if self._dying is None:
                 self._dying = Dying(self.producer)
         moving.silence(self.producer)
-        moving.refuse(self.producer)
+        moving.shut_intake(self.producer)
 
     def hear_out(self, until: float) -> None:
         """Wait for the answers to batches that were sent, until monotonic seconds."""
@@ -470,7 +470,7 @@ class KafkaPythonShell(Heard):
         """Return the size in bytes of a batch with this record only, compressed."""
         return reading.size_alone(self.producer, raw)
 
-    def ask_limit(self, topic: str) -> int | None:
+    def ask_size_limit(self, topic: str) -> int | None:
         """Look up ``max.message.bytes``; None if it is not available within 3 s."""
         return run(self._max_bytes(topic))
 
@@ -501,13 +501,13 @@ class KafkaPythonShell(Heard):
 
     def close(self, within: float, *, null_logger: bool = False) -> None:
         """Close the client within a number of seconds."""
-        self.refuse_successors()
+        self.stop_replacing()
         try:
             self.producer.close(within, null_logger)
         finally:
             moving.let_go(self.producer)
 
-    def refuse_successors(self) -> None:
+    def stop_replacing(self) -> None:
         """Put no successor in use after this call."""
         with self._lock:
             self._is_closed = True

@@ -31,7 +31,7 @@ from kafkaguard_adapters.kafka_python._private import (
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.transaction_errors import BEGIN, INIT, words
 from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.barrier import Limit
+from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import GivenUp
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,
@@ -294,9 +294,11 @@ class Transactions:
         if self._driver.wait(time.monotonic() + limit.seconds):
             raise words.pending(call, limit)
 
-    def _limit(self, seconds: float | None) -> Limit:
+    def _limit(self, seconds: float | None) -> TimeLimit:
         limit: float = self._shell.producer.config["max_block_ms"] / 1000
-        return Limit(limit if seconds is None else min(limit, seconds), "max_block_ms")
+        return TimeLimit(
+            limit if seconds is None else min(limit, seconds), "max_block_ms"
+        )
 
     def _await(
         self, result: Any, call: Call, happened: str, seconds: float | None

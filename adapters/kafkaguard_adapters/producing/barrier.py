@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 _POLL_S = 0.001
 
 
-class Limit(NamedTuple):
+class TimeLimit(NamedTuple):
     """The longest wait of a send, in seconds, and the setting that determines it."""
 
     seconds: float

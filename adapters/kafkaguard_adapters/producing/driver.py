@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery import commands as c
 from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.driver_base import DriverBase
+from kafkaguard_adapters.producing.executions import HandedOver, execution_of
 from kafkaguard_adapters.producing.lanes import Lane
-from kafkaguard_adapters.producing.orders import HandedOver, order_of
 from kafkaguard_adapters.producing.outside import Outside
 from kafkaguard_adapters.producing.watch import Watch
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_adapters.producing.barrier import Barrier, Limit
-    from kafkaguard_adapters.producing.orders import Order
+    from kafkaguard_adapters.producing.barrier import Barrier, TimeLimit
+    from kafkaguard_adapters.producing.executions import Execution
 
 #: Seconds to wait for running sends, before records of their topic are sent again.
 HOLD_S = 5.0
@@ -171,7 +171,7 @@ class ThreadDriver(DriverBase):
         match command:
             case c.SendNow() | c.GiveUp() | c.TakeBack():
                 return self._quick
-            case c.HoldSends(topic) | c.AskLimit(topic) | c.Send(topic):
+            case c.HoldSends(topic) | c.AskSizeLimit(topic) | c.Send(topic):
                 return self._lane(topic)
         return self._lane(None)
 
@@ -200,16 +200,16 @@ class ThreadDriver(DriverBase):
                 for batch in batches:
                     shell.give_up(batch)
             case _:
-                self._obey(order_of(command, shell, self.machine, self))
+                self._obey(execution_of(command, shell, self.machine, self))
 
-    def _obey(self, order: Order) -> None:
+    def _obey(self, execution: Execution) -> None:
         try:
-            found = order.do()
+            found = execution.do()
         except BaseException as error:  # noqa: BLE001 - the machine waits for a reply
             self._lane_failed(error)
-            found = order.if_raised(error)
-        if order.reply is not None:
-            self._tell(order.reply, found, _now())
+            found = execution.if_raised(error)
+        if execution.reply is not None:
+            self._tell(execution.reply, found, _now())
 
     # --- steps of commands: implements Hands --------------------------------------
 
@@ -272,7 +272,7 @@ class ThreadDriver(DriverBase):
             lane.is_mine for lane in (self._quick, *self._lanes.copy().values())
         )
 
-    def wait_for(self, topic: str, limit: Limit) -> None:
+    def wait_for(self, topic: str, limit: TimeLimit) -> None:
         """Block a send until its topic is no longer held.
 
         Args:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_adapters.producing.barrier import Limit
+    from kafkaguard_adapters.producing.barrier import TimeLimit
 
 
 class DriverBase:
@@ -72,7 +72,7 @@ class DriverBase:
             raise told.without_successor(self._shell.errors, lost)
         return lost is not None
 
-    def _still_held(self, topic: str, limit: Limit) -> KafkaGuardError:
+    def _still_held(self, topic: str, limit: TimeLimit) -> KafkaGuardError:
         is_client_replaced = None in self.machine.holds
         return told.still_held(
             self._shell.errors,

@@ -102,7 +102,7 @@ class AwaitedNullKeyCheck(_Check[AwaitedFactsLookup]):
 class NullKeyCheck(_Check[TopicFactsLookup]):
     """Refuses records without a key for compacted topics."""
 
-    def refusal(self, outside: Outside, *record: Any) -> InvalidRecordKeyError | None:
+    def error_of(self, outside: Outside, *record: Any) -> InvalidRecordKeyError | None:
         """Return the error that :meth:`check` raises for a record, or None.
 
         Any other exception is logged: a bug of the guard must not fail a send.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery import commands as c
 from kafkaguard._retries.events import emit
 from kafkaguard_adapters.producing.driver_base import DriverBase
-from kafkaguard_adapters.producing.orders import HandedOver, order_of
+from kafkaguard_adapters.producing.executions import HandedOver, execution_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Hashable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_adapters.producing.barrier import Limit
+    from kafkaguard_adapters.producing.barrier import TimeLimit
 
 _log = logging.getLogger("kafkaguard.producer")
 #: Seconds that tasks have to end when the producer is closed.
@@ -166,16 +166,16 @@ class TaskDriver(DriverBase):
         task.add_done_callback(self._tasks.discard)
 
     async def _carry_out(self, command: c.Command) -> None:
-        order = order_of(command, self._shell, self.machine, self)
+        execution = execution_of(command, self._shell, self.machine, self)
         try:
-            found = order.do()
+            found = execution.do()
             if inspect.isawaitable(found):
                 found = await found
         except Exception as error:  # noqa: BLE001 - the machine waits for a reply
             self.fault("a command of the delivery machine failed", error)
-            found = order.if_raised(error)
-        if order.reply is not None:
-            self._queue(order.reply(found, _now()))
+            found = execution.if_raised(error)
+        if execution.reply is not None:
+            self._queue(execution.reply(found, _now()))
 
     # --- steps of commands: implements Hands ------------------------------------------
 
@@ -224,7 +224,7 @@ class TaskDriver(DriverBase):
 
     # --- sends that wait --------------------------------------------------------------
 
-    async def wait_for(self, topic: str, limit: Limit) -> float:
+    async def wait_for(self, topic: str, limit: TimeLimit) -> float:
         """Wait with a send until its topic is no longer held.
 
         Args:

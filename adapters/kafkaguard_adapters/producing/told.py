@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.producing.barrier import Limit
+    from kafkaguard_adapters.producing.barrier import TimeLimit
 
 #: The verdict for a transaction that its closed producer could not abort.
 _LEFT_OPEN = Verdict(
@@ -166,7 +166,7 @@ def not_taken(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardE
 
 
 def still_held(
-    errors: ClientErrors, topic: str | None, limit: Limit, why: BaseException | None
+    errors: ClientErrors, topic: str | None, limit: TimeLimit, why: BaseException | None
 ) -> KafkaGuardError:
     """Make the error of a send that has waited too long for a hold to end.
 

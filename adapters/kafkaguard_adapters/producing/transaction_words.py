@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._verdicts.verdict import Phase
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.producing.barrier import Limit
+    from kafkaguard_adapters.producing.barrier import TimeLimit
 
 
 class Call(NamedTuple):
@@ -86,7 +86,7 @@ class TransactionWords:
             "has none: build it with transactional_id=...",
         )
 
-    def pending(self, call: Call, limit: Limit) -> KafkaGuardError:
+    def pending(self, call: Call, limit: TimeLimit) -> KafkaGuardError:
         """Make the error of a call that has waited for records in vain."""
         return self._errors.make(
             ClientTimeoutError,
@@ -181,7 +181,7 @@ class TransactionWords:
         return said
 
 
-def unconfirmed(offsets: Any, group: Any, limit: Limit) -> str:
+def unconfirmed(offsets: Any, group: Any, limit: TimeLimit) -> str:
     """Return the text for offsets of a group that were not confirmed."""
     topics = ", ".join(sorted({place.topic for place in offsets})) or "no topic"
     return (
@@ -192,7 +192,7 @@ def unconfirmed(offsets: Any, group: Any, limit: Limit) -> str:
     )
 
 
-def unanswered(call: Call, limit: Limit) -> str:
+def unanswered(call: Call, limit: TimeLimit) -> str:
     """Return the text for a transaction whose end was not confirmed."""
     text = (
         f"the coordinator did not answer within {limit}: call the same method again "

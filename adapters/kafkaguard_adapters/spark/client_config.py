@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kafkaguard._common.closest import did_you_mean
-from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.wire.client_settings import (
     ALIASES,
     SettingError,
@@ -97,12 +97,12 @@ def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
     try:
         translated = translate(bare)
     except SettingError as error:
-        raise _refuse(error.name, _PLAIN_NAME.sub("kafka.", error.why)) from None
+        raise _setting_error(error.name, _PLAIN_NAME.sub("kafka.", error.why)) from None
     if memory := translated.pop("buffer.memory", None):
         translated["queue.buffering.max.kbytes"] = _kilobytes(memory)
     idempotent = translated.get("enable.idempotence", "true").lower()
     if idempotent != "true":
-        raise _refuse("enable.idempotence", "without it a retry may write twice")
+        raise _setting_error("enable.idempotence", "without it a retry may write twice")
     merged = {**_DEFAULTS, **translated, **_FIXED, "bootstrap.servers": servers}
     _try_out(merged, translated)
     return merged
@@ -113,32 +113,34 @@ def _bare(given: Mapping[str, str]) -> dict[str, str]:
     bare: dict[str, str] = {}
     for written, value in given.items():
         if not isinstance(written, str):
-            raise refuse(
+            raise setting_error(
                 "config: the name of a setting must be a string, not "
                 f"{type(written).__name__}",
                 setting="config",
             )
         name = written.lower().removeprefix("kafka.")
         if name in bare:
-            raise _refuse(name, "it is given twice: leave one out")
+            raise _setting_error(name, "it is given twice: leave one out")
         bare[name] = str(value)
     return bare
 
 
 def _check(written: str, name: str, value: str) -> None:
     if name in _REFUSED:
-        raise _refuse(written, _REFUSED[name])
+        raise _setting_error(written, _REFUSED[name])
     if name == "bootstrap.servers":
-        raise _refuse(written, "it has an argument of its own: use that")
+        raise _setting_error(written, "it has an argument of its own: use that")
     if name == "acks" and value.strip() not in ("all", "-1"):
-        raise _refuse(written, "only acks=all reports the outcome of each record")
+        raise _setting_error(
+            written, "only acks=all reports the outcome of each record"
+        )
     if name == "delivery.timeout.ms" and _NO_LIMIT.fullmatch(value):
-        raise _refuse(written, "0 would mean no limit: give at least 1")
+        raise _setting_error(written, "0 would mean no limit: give at least 1")
 
 
 def _kilobytes(value: str) -> str:
     if not value.strip().isdecimal():
-        raise _refuse("buffer.memory", "the value is not a number of bytes")
+        raise _setting_error("buffer.memory", "the value is not a number of bytes")
     return str(int(value) // 1024)
 
 
@@ -152,19 +154,19 @@ def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
         return
     if unknown := re.search(r'No such configuration property: "([^"]+)"', said):
         name = f"kafka.{unknown[1]}"
-        raise refuse(f"{name!r}: {_unknown(unknown[1])}", setting=name)
+        raise setting_error(f"{name!r}: {_unknown(unknown[1])}", setting=name)
     for name, value in settings.items():
         alone = _complaint({**_BESIDE.get(name, {}), name: value})
         if alone is not None:
-            raise _refuse(name, _allowed(name, alone))
+            raise _setting_error(name, _allowed(name, alone))
     if missing := _missing(said):
         names = " and ".join(f"kafka.{name}" for name in missing)
         text = f"{names}: missing, and the other settings need it"
-        raise refuse(text, setting=f"kafka.{missing[0]}")
+        raise setting_error(text, setting=f"kafka.{missing[0]}")
     cured = [name for name in settings if _complaint(_without(settings, name)) is None]
     guilty = [name for name in cured if name in given and name != _SWITCH] or cured
     wrong = " or ".join(f"kafka.{name}" for name in guilty) or "the kafka.* settings"
-    raise refuse(
+    raise setting_error(
         f"{wrong}: the client refuses this value together with the other settings; see "
         "librdkafka's CONFIGURATION.md",
         setting=f"kafka.{guilty[0]}" if guilty else "config",
@@ -233,5 +235,5 @@ def silent_logger() -> object:
     return logger
 
 
-def _refuse(name: str, why: str) -> KafkaGuardError:
-    return refuse(f"kafka.{name}: {why}", setting=f"kafka.{name}")
+def _setting_error(name: str, why: str) -> KafkaGuardError:
+    return setting_error(f"kafka.{name}: {why}", setting=f"kafka.{name}")

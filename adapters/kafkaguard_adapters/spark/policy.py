@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._retries.machine import CallContext
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.spark.setting_errors import setting_error
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -54,7 +54,7 @@ def read_policy(
     try:
         policy = load_policy(_WITHOUT if given is None else given)
     except (TypeError, ValueError) as error:
-        raise refuse(f"policy: {error}", setting="policy") from error
+        raise setting_error(f"policy: {error}", setting="policy") from error
     if given is not None:
         unused = unused_settings(policy, obeyed or SPARK_WRITE, _USUAL)
         _tell(policy.name, ", ".join(unused), place)

@@ -16,7 +16,7 @@ from kafkaguard_adapters.spark.policy import (
     read_policy,
     tell_long_attempts,
 )
-from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.spark.setting_errors import setting_error
 
 if TYPE_CHECKING:
     from kafkaguard._retries.machine import OnReject
@@ -153,7 +153,7 @@ def check_record_bytes(most: int | None) -> None:
     check_type("max_record_bytes", most, int | None, "a number of bytes")
     if most is not None and most < 1:
         said = f"max_record_bytes is at least 1, not {most}"
-        raise refuse(said, setting="max_record_bytes")
+        raise setting_error(said, setting="max_record_bytes")
 
 
 def check_topics(topic: str | None, dead_letter_topic: str | None) -> None:
@@ -167,7 +167,7 @@ def check_topics(topic: str | None, dead_letter_topic: str | None) -> None:
         if text is not None:
             _check_name(name, text)
     if topic and topic == dead_letter_topic:
-        raise refuse(
+        raise setting_error(
             "topic and the policy's dead_letter.topic are the same",
             topic=topic,
             setting=DEAD_LETTER,
@@ -176,9 +176,11 @@ def check_topics(topic: str | None, dead_letter_topic: str | None) -> None:
 
 def _check_name(name: str, text: str) -> None:
     if text == "":
-        raise refuse(f"{name} is empty: name a topic, or leave it out", setting=name)
+        raise setting_error(
+            f"{name} is empty: name a topic, or leave it out", setting=name
+        )
     if not can_be_a_topic(text):
-        raise refuse(
+        raise setting_error(
             f"{name}: {text!r:.80} is not a valid topic name: {ALLOWED}", setting=name
         )
 
@@ -192,4 +194,6 @@ def check_type(name: str, value: object, kind: Any, wanted: str) -> None:
     is_flag = isinstance(value, bool) and kind == int | None
     if is_flag or not isinstance(value, kind):
         # The value is not shown: it may be a password in the wrong place.
-        raise refuse(f"{name} is {wanted}, not {type(value).__name__}", setting=name)
+        raise setting_error(
+            f"{name} is {wanted}, not {type(value).__name__}", setting=name
+        )

@@ -140,7 +140,7 @@ BY_RULE = {
 }
 
 
-def refusal(
+def record_error(
     reason: Reason, topic: str | None, said: str | None = None
 ) -> e.KafkaGuardError:
     """Return the error for a record that can never be accepted.

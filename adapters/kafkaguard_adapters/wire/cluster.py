@@ -21,7 +21,7 @@ from kafkaguard_adapters.wire.connection import (
     ConnectionLostError,
     api_name,
 )
-from kafkaguard_adapters.wire.refusals import given_by_the_cluster
+from kafkaguard_adapters.wire.connection_texts import given_by_the_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

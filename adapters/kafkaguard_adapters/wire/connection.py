@@ -25,7 +25,7 @@ from kafkaguard.errors import (
     UnsupportedVersionError,
 )
 from kafkaguard.protocol._strangers import stranger
-from kafkaguard_adapters.wire import proxies, refusals
+from kafkaguard_adapters.wire import connection_texts, proxies
 from kafkaguard_adapters.wire.sasl import Login
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ class Connection:
                 **way, ssl=context, server_hostname=host if context else None
             )
         except ssl.SSLError as error:
-            text = refusals.tls_failed(place, error, settings.ca)
+            text = connection_texts.tls_failed(place, error, settings.ca)
             raise make(ClientConfigurationError, text, broker=broker) from error
         except OSError as error:
             if context and _is_closing(error):
-                text = refusals.closed_in_handshake(place)
+                text = connection_texts.closed_in_handshake(place)
                 raise make(ClientConfigurationError, text, broker=broker) from error
             reason = error.strerror or str(error)
             text = f"{place} cannot be reached: {reason}"
@@ -137,7 +137,9 @@ class Connection:
                 raise make(
                     ClientConfigurationError, error.mistake, broker=broker
                 ) from error
-            text = refusals.closed_at_once(place, error.fault, has_tls=bool(context))
+            text = connection_texts.closed_at_once(
+                place, error.fault, has_tls=bool(context)
+            )
             raise make(ClientNotConnectedError, text, broker=broker) from error
         except BaseException:
             connection.close()
@@ -242,7 +244,7 @@ class Connection:
                 self._deliver(await self._reader.readexactly(size))
         except ssl.SSLError as error:  # TLS 1.3 checks client certificates this late
             place = "{}:{}".format(*self.address)
-            self._mistake = refusals.tls_failed(place, error, self._settings.ca)
+            self._mistake = connection_texts.tls_failed(place, error, self._settings.ca)
             self._fault = error.reason or str(error)
         except OSError as error:
             self._fault = error.strerror or str(error)
@@ -259,7 +261,7 @@ class Connection:
         self._fault = f"it answers in {protocol or 'no protocol of Kafka'}"
         if protocol is not None:
             place = "{}:{}".format(*self.address)
-            self._mistake = refusals.speaks_otherwise(place, protocol)
+            self._mistake = connection_texts.speaks_otherwise(place, protocol)
 
     def _deliver(self, frame: bytes) -> None:
         answer, response = self._waiting.pop(

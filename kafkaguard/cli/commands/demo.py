@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaguard.cli.demo.flights import unpack
-from kafkaguard.cli.demo.run import Outcome, run_demo
+from kafkaguard.cli.demo.run import DemoResult, run_demo
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.cli.progress import Progress
@@ -33,16 +33,16 @@ def demo(*, as_json: bool) -> None:
     and a Spark of its own on this machine, and removes both. Exit code 1: something
     came out otherwise than promised.
     """
-    outcome = _play(Progress().say)
+    result = _play(Progress().say)
     if as_json:
-        promised = {"as_promised": outcome.as_promised}
-        click.echo(json.dumps(asdict(outcome) | promised, indent=2))
+        promised = {"as_promised": result.as_promised}
+        click.echo(json.dumps(asdict(result) | promised, indent=2))
     else:
-        _print(outcome)
-    sys.exit(0 if outcome.as_promised else 1)
+        _print(result)
+    sys.exit(0 if result.as_promised else 1)
 
 
-def _play(say: Callable[[str], None]) -> Outcome:
+def _play(say: Callable[[str], None]) -> DemoResult:
     java_home()
     with _problems(), tempfile.TemporaryDirectory(prefix="kafkaguard-demo-") as folder:
         kafka_jars()  # before Spark, which starts slowly
@@ -64,16 +64,16 @@ def _problems() -> Iterator[None]:
         raise Problem(str(error)) from None
 
 
-def _print(outcome: Outcome) -> None:
-    before, after = outcome.unguarded, outcome.guarded
+def _print(result: DemoResult) -> None:
+    before, after = result.unguarded, result.guarded
     table = PlainTable(
-        title=f"{outcome.flights:,} flights of 2013, {outcome.keyless:,} of them "
+        title=f"{result.flights:,} flights of 2013, {result.keyless:,} of them "
         "without an aircraft"
     )
     table.add_column()
     table.add_column("Spark's own sink", justify="right")
     table.add_column("kafkaguard", justify="right")
-    right = [outcome.aircraft - before.wrong_last, after.latest]
+    right = [result.aircraft - before.wrong_last, after.latest]
     reasons = ", ".join(after.reasons)
     rows: dict[str, tuple[object, object]] = {
         "The job": (f"failed: {before.error}" if before.error else "done", "done"),
@@ -81,18 +81,18 @@ def _print(outcome: Outcome) -> None:
         "  duplicates": (before.repeated, after.repeated),
         f"Dead letters ({reasons})": ("none", after.dead_lettered),
         "Flights missing": (before.lost, after.lost),
-        f"Aircraft, of {outcome.aircraft:,}, whose last": ("", ""),
+        f"Aircraft, of {result.aircraft:,}, whose last": ("", ""),
         "  record is their last flight": (right[0], right[1]),
         "Seconds": (f"{before.seconds:.1f}", f"{after.seconds:.1f}"),
     }
     for name, values in rows.items():
         table.add_row(name, *map(_shown, values))
     console().print(table)
-    say(_summary(outcome))
+    say(_summary(result))
 
 
-def _summary(outcome: Outcome) -> str:
-    if outcome.as_promised:
+def _summary(result: DemoResult) -> str:
+    if result.as_promised:
         return "Checked by reading both topics back: every flight is there, once."
     return "The result is not as expected: see the right column."
 

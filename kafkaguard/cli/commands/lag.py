@@ -66,7 +66,10 @@ _COLUMNS = ("log_start", "last_stable", "time", "members", "facts")
     help="Watch, and write a picture of lag over time (SVG) to this file.",
 )
 @click.option(
-    "--max", "limit", type=AMOUNT, help="Exit with 3 if a group has more lag than this."
+    "--max",
+    "max_lag",
+    type=AMOUNT,
+    help="Exit with 3 if a group has more lag than this.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print a line of JSON for each measurement."
@@ -88,7 +91,7 @@ def lag(  # noqa: PLR0913 - one for each option
     interval: float,
     looks: int | None,
     plot: Path | None,
-    limit: int | None,
+    max_lag: int | None,
     as_json: bool,
 ) -> None:
     """Show the lag of GROUPS (default: all groups), in offsets.
@@ -118,7 +121,7 @@ def lag(  # noqa: PLR0913 - one for each option
 
     def remarks(report: LagReport) -> list[str]:
         found = _missing(report, groups, topics)
-        return [*found, *_unmeasured(report, limit), *_too_far(report, limit)]
+        return [*found, *_unmeasured(report, max_lag), *_too_far(report, max_lag)]
 
     seen = _looks(calls, question, interval, wanted)
     try:
@@ -142,8 +145,8 @@ def lag(  # noqa: PLR0913 - one for each option
     last = history[-1]
     for text in (*remarks(last), *_hidden(last, topics)):
         say(text, err=True)
-    missing = _missing(last, groups, topics) or _unmeasured(last, limit)
-    if _too_far(last, limit):
+    missing = _missing(last, groups, topics) or _unmeasured(last, max_lag)
+    if _too_far(last, max_lag):
         ctx.exit(_BEHIND)
     ctx.exit(_INCOMPLETE if missing or not last.complete else 0)
 
@@ -244,21 +247,21 @@ def _hidden(report: LagReport, topics: tuple[str, ...]) -> list[str]:
     return []
 
 
-def _unmeasured(report: LagReport, limit: int | None) -> list[str]:
+def _unmeasured(report: LagReport, max_lag: int | None) -> list[str]:
     """Return a message if ``--max`` cannot be checked, because there is no lag."""
-    if limit is None or not report.complete:
+    if max_lag is None or not report.complete:
         return []
     if any(group.total is not None for group in report.groups.values()):
         return []
-    return [(f"--max {limit}: no lag was measured, so the limit cannot be checked")]
+    return [(f"--max {max_lag}: no lag was measured, so the limit cannot be checked")]
 
 
-def _too_far(report: LagReport, limit: int | None) -> list[str]:
+def _too_far(report: LagReport, max_lag: int | None) -> list[str]:
     """Return a message for each group whose lag is above the limit."""
     return [
-        f"--max {limit}: group {name} is {group.total} offsets behind"
+        f"--max {max_lag}: group {name} is {group.total} offsets behind"
         for name, group in sorted(report.groups.items())
-        if limit is not None and group.total is not None and group.total > limit
+        if max_lag is not None and group.total is not None and group.total > max_lag
     ]
 
 

@@ -82,7 +82,7 @@ class Guarded:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoResult:
     """The results of both runs, and the content of the input."""
 
     flights: int
@@ -105,7 +105,7 @@ class Outcome:
 
 def run_demo(
     cluster: KafkaCluster, spark: SparkSession, file: Path, say: Say
-) -> Outcome:
+) -> DemoResult:
     """Write the flights twice, read everything back, and count.
 
     Args:
@@ -118,7 +118,7 @@ def run_demo(
     flights = as_records(spark, file)
     total = expected.keyed.total() + expected.keyless.total()
     say(f"{total:,} flights, {len(expected.last):,} aircraft")
-    return Outcome(
+    return DemoResult(
         flights=total,
         keyless=expected.keyless.total(),
         aircraft=len(expected.last),

@@ -20,7 +20,7 @@ Breakage = Literal["drop", "close", "reset", "cut", "garble"]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class InsertedError:
     """An error to insert into an answer.
 
     Attributes:
@@ -58,7 +58,7 @@ class Plan:
     delay_before: float = 0.0
     delay_after: float = 0.0
     throttle: float | None = None
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[InsertedError] = field(default_factory=list)
     withheld: dict[Keys, Item] = field(default_factory=dict)
     made_here: bool = False
     waits: bool = False
@@ -110,7 +110,7 @@ class Fail:
             kind = self.at
         if kind is None:
             return False
-        plan.refusals.append(Refusal(kind, self._fields(), match))
+        plan.refusals.append(InsertedError(kind, self._fields(), match))
         if not self.written:
             self._withhold(plan, layout, kind, items)
         return True

@@ -162,7 +162,7 @@ class Hub:
         if answer is not None:
             self._learn(plan.request, answer, listener)
             changed |= await self._rewrite(header.api_key, answer)
-            changed |= self._limit_versions(plan, answer)
+            changed |= self._narrow_versions(plan, answer)
         if changed:
             answer = shape(plan, answer, self.topic_names)
             raw = frames.encode_answer(header, answer)
@@ -226,7 +226,7 @@ class Hub:
             endpoint.host, endpoint.port = listener.address
         return bool(found)
 
-    def _limit_versions(self, plan: Plan, answer: Any) -> bool:
+    def _narrow_versions(self, plan: Plan, answer: Any) -> bool:
         """Remove versions that are hidden, or that the proxy must decode but cannot."""
         if plan.request.header.api_key != _API_VERSIONS:
             return False
@@ -237,7 +237,7 @@ class Hub:
                 assert highest is not None
                 entry.max_version = min(entry.max_version, highest)
             for fault in () if self.paused else self.faults:
-                _limit(entry, fault, plan.request)
+                _narrow(entry, fault, plan.request)
         answer.api_keys = [e for e in answer.api_keys if e.min_version <= e.max_version]
         after = [(e.api_key, e.min_version, e.max_version) for e in answer.api_keys]
         return before != after
@@ -261,7 +261,7 @@ async def _close_server(server: asyncio.Server) -> None:
     server.close()
 
 
-def _limit(entry: Any, fault: Fault, request: Request) -> None:
+def _narrow(entry: Any, fault: Fault, request: Request) -> None:
     versions = fault.action
     if not isinstance(versions, Versions) or not fault.match.offered_to(
         entry.api_key, request

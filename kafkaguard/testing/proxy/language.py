@@ -146,13 +146,13 @@ class When:
             _whole("min_version", min_version),
             _whole("max_version", max_version),
         )
-        return self._limit(actions.Versions(lowest, highest))
+        return self._narrow(actions.Versions(lowest, highest))
 
     def hide(self) -> Fault:
         """Do not offer the API, like a broker that does not have it."""
-        return self._limit(actions.Versions(0, -1))
+        return self._narrow(actions.Versions(0, -1))
 
-    def _limit(self, action: actions.Versions) -> Fault:
+    def _narrow(self, action: actions.Versions) -> Fault:
         if self._match.api_keys is None:
             raise FaultSpecError("cap() and hide() need one API: name it")
         return self._set(action, None)

@@ -52,12 +52,12 @@ class _Driver(Generic[T]):
         self.step = DONE if failure is None else call.failed(failure)
         self._began = failure is not None
 
-    def _held(self) -> bool:
+    def _is_stopped(self) -> bool:
         """Request an attempt; return True if it may not be made, with the step set."""
-        held = self._call.begin()
+        stop = self._call.begin()
         # If the attempt ends with KeyboardInterrupt, there must be no other one.
-        self.step = held or DONE
-        return held is not None
+        self.step = stop or DONE
+        return stop is not None
 
     def _ended(self) -> T:
         """Return the result, or raise the last failure."""
@@ -96,7 +96,8 @@ class Driver(_Driver[T]):
 
     def attempt(self) -> None:
         """Run the pending repair, and then an attempt, if both are allowed."""
-        if (self.step.repair is not None and not self._repaired()) or self._held():
+        repairs = self.step.repair is not None
+        if (repairs and not self._repaired()) or self._is_stopped():
             return
         try:
             self._result = self._called()
@@ -144,7 +145,7 @@ class AsyncDriver(_Driver[T]):
     async def attempt(self) -> None:
         """Run the pending repair, and then an attempt, if both are allowed."""
         repairs = self.step.repair is not None
-        if (repairs and not await self._repaired()) or self._held():
+        if (repairs and not await self._repaired()) or self._is_stopped():
             return
         try:
             self._result = await self._called()

@@ -48,7 +48,7 @@ class Told:
     """The outcome of a record that the application got.
 
     Attributes:
-        ending: The outcome in one word, as in ``Outcome``.
+        ending: The outcome in one word, as in ``RecordOutcome``.
         at: When the application got it.
     """
 
@@ -467,11 +467,13 @@ class World:
         self.client.is_shut = self.is_closed
         self._facts_told(self.machine.replaced(now))
 
-    def _ask_limit(self, command: c.AskLimit) -> None:
+    def _ask_size_limit(self, command: c.AskSizeLimit) -> None:
         topic = command.topic
         most = self.broker.limit(topic) if self.rng.random() < 0.8 else None
         self._slowly(
-            lambda: self._facts_told(self.machine.limit(topic, most, self.clock.now))
+            lambda: self._facts_told(
+                self.machine.size_limit(topic, most, self.clock.now)
+            )
         )
 
     def _settle(self, command: c.Settle) -> None:
@@ -500,7 +502,7 @@ class World:
         c.Stop: _stop,
         c.AskAnswers: _ask_answers,
         c.Replace: _replace,
-        c.AskLimit: _ask_limit,
+        c.AskSizeLimit: _ask_size_limit,
         c.Settle: _settle,
         c.ForgetFacts: _ignore,
         c.Tell: _ignore,

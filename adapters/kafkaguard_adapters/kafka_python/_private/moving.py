@@ -82,14 +82,14 @@ def look_at_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> 
     accumulator.append = look_and_append
 
 
-def check_partitioner(producer: Any, refusal: Callable[..., Exception]) -> None:
+def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> None:
     """Refuse a partition from the application's partitioner that does not exist.
 
     The client would take the record, and keep it until ``delivery_timeout_ms``.
 
     Args:
         producer: The client's producer. The client's own partitioners are not checked.
-        refusal: Makes the error, as ``told.not_there``.
+        make_error: Makes the error, as ``told.not_there``.
     """
     if type(producer.config["partitioner"]).__module__.startswith("kafka."):
         return
@@ -107,7 +107,9 @@ def check_partitioner(producer: Any, refusal: Callable[..., Exception]) -> None:
         if partition is None and chosen is not None:
             known = partitions_of(topic)
             if known is not None and chosen not in known:
-                raise refusal(topic, chosen, known, theirs=ValueError, is_given=False)
+                raise make_error(
+                    topic, chosen, known, theirs=ValueError, is_given=False
+                )
         return chosen
 
     producer._partition = choose_and_check
@@ -263,7 +265,7 @@ def silence(producer: Any) -> None:
         manager.reset_producer_id()
 
 
-def refuse(producer: Any) -> None:
+def shut_intake(producer: Any) -> None:
     """Take no more records; sends that are running may still add theirs."""
     producer._accumulator.close()
 
@@ -271,7 +273,7 @@ def refuse(producer: Any) -> None:
 def shut(producer: Any) -> None:
     """Take no more records, and wait for the sends that are running."""
     accumulator = producer._accumulator
-    refuse(producer)
+    shut_intake(producer)
     end = time.monotonic() + _APPEND_S
     while accumulator._appends_in_progress.get() and time.monotonic() < end:
         time.sleep(_POLL_S)

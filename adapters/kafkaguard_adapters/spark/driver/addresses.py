@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaguard._common.addresses import read_address
-from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.spark.setting_errors import setting_error
 
 _NAME = "bootstrap_servers"
 _ALLOWED = "host:port, with a comma between several; [::1]:9092 for IPv6"
@@ -17,7 +17,7 @@ def check_servers(servers: object) -> str:
             names it.
     """
     if servers is None or servers == "":
-        raise refuse(
+        raise setting_error(
             f"bootstrap_servers is missing: name the brokers' addresses ({_ALLOWED}); "
             "for the data source the option is kafka.bootstrap.servers",
             setting=_NAME,
@@ -25,12 +25,12 @@ def check_servers(servers: object) -> str:
     if not isinstance(servers, str):
         kind = type(servers).__name__
         said = f"bootstrap_servers is text, {_ALLOWED}; not {kind}"
-        raise refuse(said, setting=_NAME)
+        raise setting_error(said, setting=_NAME)
     addresses = [each.strip() for each in servers.split(",") if each.strip()]
     for address in addresses or [servers]:
         if read_address(address) is None:
             # The part before an @ may be a password.
             shown = address.rpartition("@")[2]
             said = f"bootstrap_servers: {shown!r} cannot be parsed: {_ALLOWED}"
-            raise refuse(said, setting=_NAME)
+            raise setting_error(said, setting=_NAME)
     return servers

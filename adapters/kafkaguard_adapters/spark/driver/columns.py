@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard._common.closest import did_you_mean
-from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.spark.setting_errors import setting_error
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -53,19 +53,19 @@ def used_columns(schema: StructType) -> list[str]:
     names = schema.fieldNames()
     for name in names:
         if name.lower() in _TYPES and name not in _TYPES:
-            raise refuse(
+            raise setting_error(
                 f"column {name} would be ignored: the sink reads {name.lower()}. "
                 "Rename the column, or drop it"
             )
     used = [name for name in names if name in _TYPES]
     if doubled := {name for name in used if used.count(name) > 1}:
-        raise refuse(f"there are two columns {', '.join(sorted(doubled))}")
+        raise setting_error(f"there are two columns {', '.join(sorted(doubled))}")
     for name in used:
         _check_type(name, schema[name].dataType)
     if "value" not in used:
         hint = did_you_mean("value", names)
         listed = ", ".join(names)
-        raise refuse(f"there is no column value{hint}; the columns are {listed}")
+        raise setting_error(f"there is no column value{hint}; the columns are {listed}")
     return used
 
 
@@ -74,12 +74,12 @@ def _check_type(name: str, kind: DataType) -> None:
     if found not in _TYPES[name]:
         wanted = " or ".join(_TYPES[name])
         said = f"column {name} is {found}, and must be {wanted}: cast it"
-        raise refuse(said, setting=f"column {name}")
+        raise setting_error(said, setting=f"column {name}")
 
 
 def _check_destination(used: list[str], settings: SinkSettings) -> None:
     if "topic" in used and settings.topic:
-        raise refuse(
+        raise setting_error(
             "both a column topic and the option topic name the topic, and the option "
             "would override the column: drop one",
             topic=settings.topic,
@@ -87,7 +87,7 @@ def _check_destination(used: list[str], settings: SinkSettings) -> None:
         )
     if "topic" not in used and not settings.topic:
         said = "no topic is named: set topic, or add a column topic"
-        raise refuse(said, setting="topic")
+        raise setting_error(said, setting="topic")
     if "topic" in used and settings.compacted is not None:
         said = "compacted describes one topic, and a column topic can name several"
-        raise refuse(said, setting="compacted")
+        raise setting_error(said, setting="compacted")

@@ -31,8 +31,8 @@ from pyspark.sql.datasource import (
 
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.marker import task_failed
-from kafkaguard_adapters.spark.refusal import refuse
 from kafkaguard_adapters.spark.report import TaskCounts, add_up, collapsed_said
+from kafkaguard_adapters.spark.setting_errors import setting_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ class KafkaGuardSource(DataSource):
         """Check options, columns and topics; return the writer of a batch."""
         with _told():
             if overwrite:
-                raise refuse('Kafka cannot be overwritten: use mode("append")')
+                raise setting_error('Kafka cannot be overwritten: use mode("append")')
             from kafkaguard_adapters.spark.driver.topics import look_up
 
             settings = _checked(self.options, schema)
@@ -84,12 +84,14 @@ class KafkaGuardSource(DataSource):
         """Check options and columns; return the writer of a micro-batch."""
         with _told():
             if StreamArrowWriter is DataSourceStreamWriter:
-                raise refuse(
+                raise setting_error(
                     "streams of this data source need PySpark 4.1 or newer: use "
                     "foreachBatch(kafkaguard.spark.foreach_batch(...))"
                 )
             if overwrite:
-                raise refuse('Kafka cannot be overwritten: use outputMode("append")')
+                raise setting_error(
+                    'Kafka cannot be overwritten: use outputMode("append")'
+                )
             settings = _checked(self.options, schema)
             return StreamWriter(settings.of_stream(), self.options.get(_CHECKPOINT))
 
@@ -228,7 +230,7 @@ def _check_report(report: str) -> None:
         Path(report).open("a").close()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise refuse(
+        raise setting_error(
             f"report: the file {report!r} cannot be written to: {why}; name a file on "
             "the machine of the driver's JVM, in a folder that exists"
         ) from None

@@ -10,7 +10,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, functions
 
 from kafkaguard._common.closest import did_you_mean
-from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import check_type
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def check_frame(df: Any) -> None:
     """
     check_type("df", df, DataFrame, "a DataFrame of Spark")
     if df.isStreaming:
-        raise refuse(
+        raise setting_error(
             "the DataFrame is a stream: use df.writeStream with format('kafkaguard') "
             "or "
             "foreachBatch(kafkaguard.spark.foreach_batch(...))"
@@ -43,7 +43,7 @@ def check_partitions(partitions: int | None) -> None:
     """
     check_type("partitions", partitions, int | None, "a number of tasks")
     if partitions is not None and partitions < 1:
-        raise refuse(f"partitions is at least 1, not {partitions}")
+        raise setting_error(f"partitions is at least 1, not {partitions}")
 
 
 def check_order(
@@ -80,7 +80,7 @@ def as_order(
 
 def _check_one(df: DataFrame, column: str | Column) -> None:
     if why := objection(lambda: df.sortWithinPartitions(column), df.columns):
-        raise refuse(f"order_by: {why}")
+        raise setting_error(f"order_by: {why}")
 
 
 def objection(make: Callable[[], DataFrame], columns: Sequence[str]) -> str | None:

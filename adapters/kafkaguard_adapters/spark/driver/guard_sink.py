@@ -21,19 +21,19 @@ from kafkaguard_adapters.spark.driver.plan import failing
 from kafkaguard_adapters.spark.driver.refused_columns import (
     is_nameless,
     only,
-    refusals,
+    refused_columns,
     strongest,
 )
-from kafkaguard_adapters.spark.executor.limits import Limit
+from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 from kafkaguard_adapters.spark.policy import on_reject, read_policy
-from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import (
     check_record_bytes,
     check_topics,
     check_type,
     dead_letter_topic_of,
 )
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -101,18 +101,20 @@ def guard_sink(
     check_partitions(partitions)
     used = used_columns(df.schema)
     if "topic" in used:
-        raise refuse("guard_sink has the topic as argument: drop the column topic")
+        raise setting_error(
+            "guard_sink has the topic as argument: drop the column topic"
+        )
     if "timestamp" in used:
-        raise refuse(
+        raise setting_error(
             "Spark's own sink cannot set a record's timestamp: drop the column "
             "timestamp, "
             "or use kafkaguard.spark.write"
         )
     limits = []
     if max_record_bytes is not None:
-        limits.append(Limit(max_record_bytes, "max_record_bytes", "record"))
+        limits.append(SizeLimit(max_record_bytes, "max_record_bytes", "record"))
     needs_key = compacted and rules.null_key == "reject"
-    refused = refusals(df.columns, compacted=needs_key, limits=limits)
+    refused = refused_columns(df.columns, compacted=needs_key, limits=limits)
     fates = _fates(refused, rules, topic)
     fatal, dropped, lettered = (fates[f] for f in ("raise", "drop", "dead_letter"))
     plan = _plan(df, topic)
@@ -141,7 +143,7 @@ def _as_last_step(guarded: DataFrame) -> DataFrame:
 
     def refusing(name: str) -> Callable[..., NoReturn]:
         def method(*_: object, **__: object) -> NoReturn:
-            raise refuse(
+            raise setting_error(
                 f"{name} after guard_sink may drop records that guard_sink has checked "
                 f"already, and a refused record among them fails the job: call {name} "
                 "before guard_sink"
@@ -160,7 +162,7 @@ def _fates(
     """Group refusals by what the policy does with such records."""
     fates: dict[OnReject, list[Refused]] = {"raise": [], "dead_letter": [], "drop": []}
     for each in refused:
-        fates[on_reject(rules, refusal(each.reason, topic))].append(each)
+        fates[on_reject(rules, record_error(each.reason, topic))].append(each)
     return fates
 
 
@@ -220,7 +222,10 @@ def _why(topic: str, reasons: Iterable[str], dialect: Dialect) -> Column:
     said: Column = F.array().cast(_HEADERS)
     for reason in reasons:
         known = reason_headers(
-            reason, topic=topic, error=refusal(Reason(reason), topic), dialect=dialect
+            reason,
+            topic=topic,
+            error=record_error(Reason(reason), topic),
+            dialect=dialect,
         )
         texts = [(name, F.lit((value or b"").decode())) for name, value in known]
         made = F.array(*[_header(name, text) for name, text in texts])

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.closest import did_you_mean
-from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.wire.client_settings import known_names
 
@@ -44,7 +44,7 @@ def from_options(options: Mapping[str, str]) -> SinkSettings:
         elif name in _OWN:
             own[name] = _READERS.get(name, _text)(name, value)
         elif name not in _FROM_SPARK:
-            raise refuse(_unknown(name))
+            raise setting_error(_unknown(name))
     servers = config.pop("bootstrap.servers", None)
     return make_settings(servers, config=config, **own)
 
@@ -63,13 +63,13 @@ def _text(_name: str, value: str) -> str:
 
 def _flag(name: str, value: str) -> bool:
     if value.lower() not in ("true", "false"):
-        raise refuse(f"option {name} is true or false, not {value!r}")
+        raise setting_error(f"option {name} is true or false, not {value!r}")
     return value.lower() == "true"
 
 
 def _number(name: str, value: str) -> int:
     if not value.isdigit():
-        raise refuse(f"option {name} is a number of bytes, not {value!r}")
+        raise setting_error(f"option {name} is a number of bytes, not {value!r}")
     return int(value)
 
 
@@ -81,7 +81,7 @@ def _policy(_name: str, value: str) -> Any:
         return json.loads(value)
     except ValueError as error:
         said = f"option policy is not valid JSON: {error}"
-        raise refuse(said, setting="policy") from None
+        raise setting_error(said, setting="policy") from None
 
 
 _READERS = {"compacted": _flag, "max_record_bytes": _number, "policy": _policy}

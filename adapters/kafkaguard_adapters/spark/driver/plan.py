@@ -19,12 +19,12 @@ from kafkaguard_adapters.spark.driver.refused_columns import (
     Refused,
     has_cut_name,
     only,
-    refusals,
+    refused_columns,
 )
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.row_check import row_check
 from kafkaguard_adapters.spark.marker import as_text
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +97,7 @@ def _checked(
             return None
         return F.when(row_check(df.columns, settings), F.col("value"))
     known = KnownTopics(settings, topics)
-    refused = refusals(
+    refused = refused_columns(
         df.columns,
         compacted=known.refuses_null_keys(topic),
         limits=known.limits(topic),
@@ -115,7 +115,7 @@ def _checked(
 
 
 def _is_fatal(reason: Reason, settings: SinkSettings) -> bool:
-    return settings.on_reject(refusal(reason, settings.topic)) == "raise"
+    return settings.on_reject(record_error(reason, settings.topic)) == "raise"
 
 
 def failing(value: Column, refused: Sequence[Refused], topic: str) -> Column:
@@ -130,6 +130,6 @@ def _text(refused: Refused, topic: str) -> Column:
     """Return the error text for a refused record, with its size if needed."""
     reason, limit = refused.reason, refused.limit
     if limit is None or refused.size is None:
-        return F.lit(as_text(refusal(reason, topic)))
-    text = as_text(refusal(reason, topic, limit.said(_SIZE)))
+        return F.lit(as_text(record_error(reason, topic)))
+    text = as_text(record_error(reason, topic, limit.said(_SIZE)))
     return F.replace(F.lit(text), F.lit(_SIZE), F.format_number(refused.size, 0))

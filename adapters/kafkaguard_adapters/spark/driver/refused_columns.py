@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-    from kafkaguard_adapters.spark.executor.limits import Limit
+    from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 
 
 class Refused(NamedTuple):
@@ -32,15 +32,15 @@ class Refused(NamedTuple):
 
     bad: Column
     reason: Reason
-    limit: Limit | None = None
+    limit: SizeLimit | None = None
     size: Column | None = None
 
 
-def refusals(
+def refused_columns(
     columns: Sequence[str],
     *,
     compacted: bool,
-    limits: Sequence[Limit],
+    limits: Sequence[SizeLimit],
     partitions: int | None = None,
 ) -> list[Refused]:
     """Return which records are refused, and why; a later reason has precedence.

@@ -16,7 +16,7 @@ from kafkaguard_adapters.spark.client_config import silent_logger
 from kafkaguard_adapters.spark.driver.kept import Kept
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.policy import DEAD_LETTER
-from kafkaguard_adapters.spark.refusal import refuse
+from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.verdicts import NO_TOPIC
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
     if settings.topic:
         topics[settings.topic] = as_declared(topics[settings.topic], settings.compacted)
     if settings.dead_letter_topic and topics[settings.dead_letter_topic].compacted:
-        raise refuse(
+        raise setting_error(
             "a compacted dead-letter topic refuses records without a key: set its "
             "cleanup.policy to delete",
             topic=settings.dead_letter_topic,
@@ -326,7 +326,7 @@ def as_declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:
             topic.name, topic.partitions, compacted, topic.max_message_bytes
         )
     found = "compacted" if topic.compacted else "not compacted"
-    raise refuse(
+    raise setting_error(
         f"declared compacted={str(compacted).lower()}, and the topic is {found}",
         topic=topic.name,
         setting="compacted",

@@ -18,7 +18,7 @@ from kafkaguard._delivery.sizes import (
     headers_size,
 )
 from kafkaguard_adapters.spark.driver.columns import REFUSED
-from kafkaguard_adapters.spark.executor.limits import Sizes
+from kafkaguard_adapters.spark.executor.size_limits import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.executor.arrow import Record
     from kafkaguard_adapters.spark.settings import SinkSettings
 
-    Failure = tuple[Any, Record]
+    FailedRecord = tuple[Any, Record]
 
 #: librdkafka's code for a record that failed because of another one in its batch.
 _MATE = -138
@@ -64,7 +64,7 @@ class Attempts:
         """Count attempts from 0 again: earlier failures have their outcomes."""
         self._machine = None
 
-    def may_pass(self, failure: Failure) -> bool:
+    def may_pass(self, failure: FailedRecord) -> bool:
         """Return whether a record can be sent again unchanged after a wait."""
         error, record = failure
         kind = error.code(), record.topic
@@ -77,7 +77,7 @@ class Attempts:
             )
         return self._passing[kind]
 
-    def wait(self, failures: Sequence[Failure]) -> None:
+    def wait(self, failures: Sequence[FailedRecord]) -> None:
         """Wait until the next attempt.
 
         Raises:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.checks import find_refused
-from kafkaguard_adapters.spark.executor.driver import TaskDriver
+from kafkaguard_adapters.spark.executor.driver import WindowDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
-from kafkaguard_adapters.spark.executor.limits import exceeded
 from kafkaguard_adapters.spark.executor.sender import borrow
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.executor.size_limits import exceeded
+from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ class Delivery:
         self._open_bytes = 0
         config = self._known.producer_config()
         self._sender = borrow(config)
-        self._driver = TaskDriver(settings, self._known, self._sender, config)
+        self._driver = WindowDriver(settings, self._known, self._sender, config)
         self.counts = self._driver.counts
 
     def __enter__(self) -> Self:
@@ -97,7 +97,7 @@ class Delivery:
         self._open_bytes += batch.nbytes
         full = self._open >= self._window or self._open_bytes >= WINDOW_BYTES
         if self._sender.has_failed or full:
-            self.settle()
+            self.end_window()
 
     def _refuse(self, columns: Columns, refused: Mapping[int, Reason]) -> None:
         """Give refused rows to the driver, and count the rows between them as sent."""
@@ -106,17 +106,17 @@ class Delivery:
             self._driver.on_their_way(row - before - 1)
             before = row
             record, reason = columns.record(row), refused[row]
-            error = self._refusal(record, reason)
+            error = self._error_of(record, reason)
             self._driver.refused_at_once(record, reason, error)
         self._driver.on_their_way(len(columns) - before - 1)
 
-    def _refusal(self, record: Record, reason: Reason) -> KafkaGuardError:
+    def _error_of(self, record: Record, reason: Reason) -> KafkaGuardError:
         said = None
         if reason is Reason.TOO_LARGE and record.topic is not None:
             said = exceeded(self._known.limits(record.topic), record.sizes)
-        return refusal(reason, record.topic, said)
+        return record_error(reason, record.topic, said)
 
-    def settle(self) -> None:
+    def end_window(self) -> None:
         """Wait for the outcome of every record that was sent, and handle failures.
 
         Raises:
@@ -125,4 +125,4 @@ class Delivery:
         self._sender.flush()
         sent, self._sent = self._sent, []
         opened, self._open, self._open_bytes = self._open, 0, 0
-        self._driver.settle(opened, sent)
+        self._driver.end_window(opened, sent)

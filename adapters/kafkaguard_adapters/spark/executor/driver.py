@@ -21,7 +21,11 @@ from kafkaguard.errors import CorruptMessageError, InvalidRecordError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
 from kafkaguard_adapters.spark.executor.attempts import Attempts
-from kafkaguard_adapters.spark.executor.window import Window, overtaken, raw_of
+from kafkaguard_adapters.spark.executor.sent_records import (
+    SentRecords,
+    overtaken,
+    raw_of,
+)
 from kafkaguard_adapters.spark.policy import CLIENT
 from kafkaguard_adapters.spark.report import TaskCounts
 
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Record as Failed
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.executor.arrow import Columns
-    from kafkaguard_adapters.spark.executor.attempts import Failure
+    from kafkaguard_adapters.spark.executor.attempts import FailedRecord
     from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
     from kafkaguard_adapters.spark.executor.sender import Sender
     from kafkaguard_adapters.spark.settings import SinkSettings
@@ -48,8 +52,8 @@ _OF_NULL_KEYS = frozenset({InvalidRecordError.code, CorruptMessageError.code})
 _NOW = 0.0
 
 
-class TaskDriver:
-    """Drives a task's machine.
+class WindowDriver:
+    """Drives a task's machine, from one flush to the next.
 
     Args:
         settings: The settings of the write.
@@ -92,14 +96,14 @@ class TaskDriver:
         )
         return DeliveryMachine(
             traits,
-            self._unlimited,
+            self._without_letter_limit,
             errors,
             size_alone=_size_alone,
             facts=self._known.facts,
         )
 
     @cached_property
-    def _unlimited(self) -> RetryPolicy:
+    def _without_letter_limit(self) -> RetryPolicy:
         """The policy without its limit of dead letters.
 
         The machine does not see the delivered records, so they are counted here.
@@ -147,7 +151,7 @@ class TaskDriver:
             add_words(error, f"no dead letter was sent: {why}")
             raise error
 
-    def settle(self, count: int, sent: Sequence[Columns]) -> None:
+    def end_window(self, count: int, sent: Sequence[Columns]) -> None:
         """Handle the failures of a window until each record has its outcome.
 
         Args:
@@ -165,7 +169,7 @@ class TaskDriver:
             self.counts.resent += len(failed) - len(left)
             failed = left
         self.counts.delivered += count - len(failed)
-        by_topic: defaultdict[str, list[Failure]] = defaultdict(list)
+        by_topic: defaultdict[str, list[FailedRecord]] = defaultdict(list)
         for error, record in failed:
             assert record.topic is not None
             by_topic[record.topic].append((error, record))
@@ -175,8 +179,8 @@ class TaskDriver:
         self._carry_out()
 
     def _tried_again(
-        self, failed: list[Failure], records: Sequence[Record]
-    ) -> list[Failure]:
+        self, failed: list[FailedRecord], records: Sequence[Record]
+    ) -> list[FailedRecord]:
         """Send records again that were not written and may succeed, as the policy says.
 
         Args:
@@ -190,9 +194,9 @@ class TaskDriver:
             KafkaGuardError: The policy allows no further attempt.
         """
         self._attempts.begin()
-        left: list[Failure] = []
+        left: list[FailedRecord] = []
         while any(self._attempts.may_pass(failure) for failure in failed):
-            late: list[Failure] = []
+            late: list[FailedRecord] = []
             if self._settings.policy.rescue != "any_order":
                 late, failed = overtaken(records, failed)
             again = [failure for failure in failed if self._attempts.may_pass(failure)]
@@ -213,15 +217,15 @@ class TaskDriver:
         self,
         topic: str,
         records: Iterable[Record],
-        failures: Sequence[Failure],
+        failures: Sequence[FailedRecord],
         tokens: Sequence[object] | None = None,
-    ) -> Window:
+    ) -> SentRecords:
         self._windows += 1
-        window = Window(topic, self._windows, records, failures, tokens)
+        window = SentRecords(topic, self._windows, records, failures, tokens)
         self._machine.began(window)
         return window
 
-    def _ended(self, window: Window) -> Sequence[Command]:
+    def _ended(self, window: SentRecords) -> Sequence[Command]:
         """Report to the machine which records of a window failed."""
         refusals = tuple(window.refusals())
         if any(r.null_key and r.cause.code() in _OF_NULL_KEYS for r in refusals):
@@ -248,8 +252,8 @@ class TaskDriver:
                 return self._machine.held(topic, _NOW)
             case commands.Send(topic, records):
                 return self._send(topic, records)
-            case commands.AskLimit(topic):
-                return self._machine.limit(topic, self._limit(topic), _NOW)
+            case commands.AskSizeLimit(topic):
+                return self._machine.size_limit(topic, self._size_limit(topic), _NOW)
             case commands.ForgetFacts(topic):
                 self._known.look_again(topic)
             case commands.Settle(record):
@@ -274,7 +278,7 @@ class TaskDriver:
         out = self._machine.sent(topic, tokens, _NOW)
         return [*out, *self._ended(window)]
 
-    def _limit(self, topic: str) -> int | None:
+    def _size_limit(self, topic: str) -> int | None:
         if not self._known.takes_dead_letters(topic):
             self._known.look_again(topic)
         return self._known.max_message_bytes(topic)

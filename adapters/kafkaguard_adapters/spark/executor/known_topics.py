@@ -11,7 +11,7 @@ from kafkaguard_adapters.spark.driver.topics import (
     as_declared,
     kept_for,
 )
-from kafkaguard_adapters.spark.executor.limits import Limit
+from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import TopicFacts
@@ -91,16 +91,16 @@ class KnownTopics:
         self._topics[topic] = as_declared(self._find(topic), self._settings.compacted)
         return True
 
-    def limits(self, topic: str) -> list[Limit]:
+    def limits(self, topic: str) -> list[SizeLimit]:
         """Return the known limits of a record's size."""
         most = self._settings.max_record_bytes
         found = [
             (self._find(topic).max_message_bytes, "max.message.bytes of the topic"),
             (self._settings.client.get("message.max.bytes"), "kafka.max.request.size"),
         ]
-        limits = [Limit(int(n), setting) for n, setting in found if n is not None]
+        limits = [SizeLimit(int(n), setting) for n, setting in found if n is not None]
         if most is not None and not self.takes_dead_letters(topic):
-            limits.append(Limit(most, "max_record_bytes", "record"))
+            limits.append(SizeLimit(most, "max_record_bytes", "record"))
         return limits
 
     def max_message_bytes(self, topic: str) -> int | None:

@@ -17,9 +17,9 @@ from kafkaguard_adapters.spark.driver.refused_columns import (
     record_size,
 )
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
-from kafkaguard_adapters.spark.executor.limits import Sizes, exceeded
+from kafkaguard_adapters.spark.executor.size_limits import Sizes, exceeded
 from kafkaguard_adapters.spark.marker import task_failed
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,15 +58,15 @@ class RowCheck:
         self, topic: str | None, keyless: bool, record: int, batch: int, *rest: Any
     ) -> KafkaGuardError | None:
         if topic is None:
-            return refusal(Reason.NULL_TOPIC, topic)
+            return record_error(Reason.NULL_TOPIC, topic)
         if not self._known.exists(topic):
-            return refusal(Reason.UNKNOWN_TOPIC, topic)
+            return record_error(Reason.UNKNOWN_TOPIC, topic)
         if keyless and self._known.refuses_null_keys(topic):
-            return refusal(Reason.NULL_KEY, topic)
+            return record_error(Reason.NULL_KEY, topic)
         if said := exceeded(self._known.limits(topic), Sizes(record, batch)):
-            return refusal(Reason.TOO_LARGE, topic, said)
+            return record_error(Reason.TOO_LARGE, topic, said)
         reason = self._reason(topic, *rest)
-        return refusal(reason, topic) if reason else None
+        return record_error(reason, topic) if reason else None
 
     def _reason(
         self, topic: str, partition: int | None, nameless: bool, cut: bool

@@ -44,7 +44,7 @@ def run_task(
         with Delivery(settings, topics) as delivery:
             for batch in batches:
                 delivery.send(batch)
-            delivery.settle()
+            delivery.end_window()
     except KafkaGuardError as error:
         failure = task_failed(error)
         remember(context, error, failure)

@@ -19,7 +19,7 @@ from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard_adapters.spark.driver.columns import REFUSED
 from kafkaguard_adapters.spark.marker import as_text
 from kafkaguard_adapters.spark.pipeline.rows import FILE, LINE
-from kafkaguard_adapters.spark.verdicts import MALFORMED, refusal
+from kafkaguard_adapters.spark.verdicts import MALFORMED, record_error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -75,7 +75,7 @@ def failing_at_lines(frame: DataFrame, topic: str | None) -> DataFrame:
         frame: As for :func:`with_lines_set_aside`.
         topic: The topic of the records; None: a column names it.
     """
-    text = F.lit(as_text(refusal(Reason.MALFORMED, topic, _WHICH)))
+    text = F.lit(as_text(record_error(Reason.MALFORMED, topic, _WHICH)))
     text = F.replace(text, F.lit(_FILE), F.col(FILE))
     text = F.replace(text, F.lit(_DIGEST), F.md5(F.col(LINE).cast("binary")))
     return _failing(frame, F.col(LINE).isNotNull(), text)
@@ -85,7 +85,9 @@ def failing_at_lost_keys(
     frame: DataFrame, lost: Column, topic: str | None
 ) -> DataFrame:
     """Fail the job at a record whose key a cast made null."""
-    return _failing(frame, lost, F.lit(as_text(refusal(Reason.KEY_MADE_NULL, topic))))
+    return _failing(
+        frame, lost, F.lit(as_text(record_error(Reason.KEY_MADE_NULL, topic)))
+    )
 
 
 def _failing(frame: DataFrame, bad: Column, text: Column) -> DataFrame:

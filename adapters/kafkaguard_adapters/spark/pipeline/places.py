@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkaguard.errors import ClientNotConnectedError
 from kafkaguard_adapters.spark.policy import DEAD_LETTER
-from kafkaguard_adapters.spark.refusal import setting_of
+from kafkaguard_adapters.spark.setting_errors import setting_of
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError

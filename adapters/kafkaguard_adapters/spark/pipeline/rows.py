@@ -19,7 +19,7 @@ from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard_adapters.spark.pipeline.kafka_source import FORMAT, with_beginning
 from kafkaguard_adapters.spark.pipeline.places import MistakeError
 from kafkaguard_adapters.spark.policy import on_reject, read_policy
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,7 @@ def on_malformed(pipeline: Pipeline) -> OnMalformed | None:
         return None
     mode = _check_options(source)
     policy = read_policy(pipeline.policy)
-    fate = on_reject(policy, refusal(Reason.MALFORMED, pipeline.sink.topic))
+    fate = on_reject(policy, record_error(Reason.MALFORMED, pipeline.sink.topic))
     if asked == "dead_letter" and fate != "dead_letter":
         raise MistakeError(
             ("source", "on_malformed"),

@@ -34,7 +34,7 @@ from kafkaguard_adapters.spark.pipeline.rows import FILE, LINE, on_malformed, re
 from kafkaguard_adapters.spark.policy import read_policy
 from kafkaguard_adapters.spark.report import total
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.verdicts import refusal
+from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -163,7 +163,7 @@ def _refusing(
         frame = failing_at_lines(frame, settings.topic)
     if _LOST in frame.columns:
         lost = F.col(_LOST)
-        refused = refusal(Reason.KEY_MADE_NULL, settings.topic)
+        refused = record_error(Reason.KEY_MADE_NULL, settings.topic)
         if settings.on_reject(refused) == "raise":
             frame = failing_at_lost_keys(frame, lost, settings.topic)
         else:

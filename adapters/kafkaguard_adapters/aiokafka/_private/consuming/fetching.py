@@ -106,6 +106,9 @@ class Fetching:
         """Leave the next answer "out of range" to the client."""
         self._resettable.add(place)
 
+    def restart(self, places: Collection[TopicPartition]) -> None:
+        """Do nothing: this client repeats its look-ups until they succeed."""
+
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:
         """Let the next read of a partition raise an error."""
         fetcher = self._fetcher

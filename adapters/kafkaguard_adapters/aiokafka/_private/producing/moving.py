@@ -332,7 +332,7 @@ def check_topic_names(producer: Any) -> None:
     client.add_topic = add_topic
 
 
-def check_partitioner(producer: Any, refusal: Callable[..., Exception]) -> None:
+def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> None:
     """Refuse a partition that the topic does not have.
 
     If the partitioner returns such a partition, the client would accept the record and
@@ -340,7 +340,7 @@ def check_partitioner(producer: Any, refusal: Callable[..., Exception]) -> None:
 
     Args:
         producer: The producer.
-        refusal: Makes the error, as ``told.not_there``.
+        make_error: Makes the error, as ``told.not_there``.
     """
     trusted = type(producer._partitioner).__module__.startswith("aiokafka.")
     choose = producer._partition
@@ -370,7 +370,7 @@ def check_partitioner(producer: Any, refusal: Callable[..., Exception]) -> None:
         if known is None or chosen in known:
             return chosen
         theirs = AssertionError if is_given else ValueError
-        error: Any = refusal(topic, chosen, known, theirs=theirs, is_given=is_given)
+        error: Any = make_error(topic, chosen, known, theirs=theirs, is_given=is_given)
         if not (serialized_key is None and serialized_value is None):
             error.kafkaguard_raw = Raw(serialized_key, serialized_value)
         raise error
@@ -537,7 +537,7 @@ def take_identity(producer: Any, identity: PidAndEpoch) -> None:
 # --- the end --------------------------------------------------------------------------
 
 
-def refuse(producer: Any) -> None:
+def shut_intake(producer: Any) -> None:
     """Accept no more records; calls that wait for room fail."""
     producer._message_accumulator._closed = True
 

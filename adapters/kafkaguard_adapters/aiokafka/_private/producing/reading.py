@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: The largest epoch of a producer id.
 _LAST_EPOCH = (1 << 15) - 1
-#: Larger than any batch.
-_NO_LIMIT = 1 << 31
+#: More than any batch has.
+_LARGEST_BYTES = (1 << 31) - 1
 
 
 def is_told(producer: Any) -> bool:
@@ -139,7 +139,7 @@ def size_alone(producer: Any, raw: Raw) -> int:
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=0,
-        batch_size=_NO_LIMIT - 1,
+        batch_size=_LARGEST_BYTES,
     )
     builder.append(0, raw.timestamp_ms, raw.key, raw.value, list(raw.headers))
     return len(builder.build())

@@ -83,6 +83,9 @@ class Fetching:
         """Leave the next answer "out of range" to the client."""
         self._resettable.add(place)
 
+    def restart(self, places: Collection[TopicPartition]) -> None:
+        """Do nothing: this client repeats its look-ups until they succeed."""
+
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error names the partition
         """Raise an error from the poll that is running, or from the next one."""
         self._failures.append(error)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FOREVER = float("inf")
 
 
-class Window(Batch):
+class SentRecords(Batch):
     """Records of a topic that were sent, in their order.
 
     Args:

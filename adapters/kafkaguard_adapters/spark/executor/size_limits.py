@@ -21,7 +21,7 @@ class Sizes(NamedTuple):
     batch: int
 
 
-class Limit(NamedTuple):
+class SizeLimit(NamedTuple):
     """A limit of a record's size.
 
     Attributes:
@@ -46,7 +46,7 @@ class Limit(NamedTuple):
         )
 
 
-def exceeded(limits: Iterable[Limit], sizes: Sizes) -> str | None:
+def exceeded(limits: Iterable[SizeLimit], sizes: Sizes) -> str | None:
     """Return the text for the first exceeded limit; None: no limit is exceeded."""
     for limit in limits:
         if (size := getattr(sizes, limit.counts)) > limit.most:

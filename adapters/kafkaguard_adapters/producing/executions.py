@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Record
 
 
-class Order(NamedTuple):
+class Execution(NamedTuple):
     """How to execute one command.
 
     Attributes:
@@ -52,9 +52,9 @@ class Hands(Protocol):
         """Build a successor, and report success or failure to the machine."""
 
 
-def order_of(  # noqa: PLR0911 - one case for each command
+def execution_of(  # noqa: PLR0911 - one case for each command
     command: c.Command, shell: Any, machine: DeliveryMachine, hands: Hands
-) -> Order:
+) -> Execution:
     """Return how to execute a command that calls the shell or the driver's steps.
 
     Raises:
@@ -62,34 +62,34 @@ def order_of(  # noqa: PLR0911 - one case for each command
     """
     match command:
         case c.HoldSends(None):
-            return Order(shell.shut)
+            return Execution(shell.shut)
         case c.HoldSends(str(topic)):
-            return Order(
+            return Execution(
                 partial(hands.hold, topic), lambda _, now: machine.held(topic, now)
             )
-        case c.AskLimit(topic):
-            return Order(
-                partial(shell.ask_limit, topic),
-                lambda most, now: machine.limit(topic, most, now),
+        case c.AskSizeLimit(topic):
+            return Execution(
+                partial(shell.ask_size_limit, topic),
+                lambda most, now: machine.size_limit(topic, most, now),
             )
         case c.Send(topic, records):
-            return Order(
+            return Execution(
                 partial(hands.hand_over, records),
                 lambda handed, now: machine.sent(topic, handed, now),
                 lambda error: [error] * len(records),
             )
         case c.HearOut(until):
-            return Order(
+            return Execution(
                 partial(shell.hear_out, until), lambda _, now: machine.heard_out(now)
             )
         case c.Stop():
-            return Order(hands.end_client, lambda _, now: machine.stopped(now))
+            return Execution(hands.end_client, lambda _, now: machine.stopped(now))
         case c.AskAnswers(batches):
-            return Order(
+            return Execution(
                 partial(shell.answers, batches), machine.answered, lambda _: {}
             )
         case c.Replace(locking_out):
-            return Order(partial(hands.replace, locking_out))
+            return Execution(partial(hands.replace, locking_out))
     raise TypeError(f"no shell does {command!r}")
 
 

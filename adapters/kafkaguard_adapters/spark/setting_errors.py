@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SETTING = "setting"
 
 
-def refuse(
+def setting_error(
     message: str, *, topic: str | None = None, setting: str | None = None
 ) -> KafkaGuardError:
     """Make the error; its text says what to write instead.

@@ -18,7 +18,7 @@ TTL_S = 60.0
 FRESH_S = 1.0
 
 
-class Limits:
+class SizeLimits:
     """The largest batches of topics.
 
     Args:
