@@ -28,7 +28,7 @@ from kafkaguard._consuming.machine import (
 )
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard_adapters.aiokafka.errors import errors
-from kafkaguard_adapters.consuming.shell import AnswersShell
+from kafkaguard_adapters.consuming.answers_shell import AnswersShell
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -19,7 +19,7 @@ from kafka.errors import Cancelled, KafkaError
 
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._consuming.machine import LIST_OFFSETS, OUT_OF_RANGE, Refusal
-from kafkaguard_adapters.consuming.shell import AnswersShell
+from kafkaguard_adapters.consuming.answers_shell import AnswersShell
 from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
